@@ -1,0 +1,48 @@
+# Needs only make and a python3.11 or later with its venv module; everything else comes from requirements/dev.txt, by hash.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types bench lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements/dev.txt pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "penstock needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' || { echo "this Python has no venv module: install it (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	"$(PYTHON)" -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## a small real story, to its end, in under a minute
+	$(BIN)/python -m examples.demo $(ARGS)
+
+test: $(READY) ## all tests; one of them: make test ARGS=tests/cache
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY) ## style: ruff check and ruff format --check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY) ## let ruff mend the style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(READY) ## mypy --strict and pyright
+	$(BIN)/mypy --strict penstock bench
+	$(BIN)/pyright penstock bench
+
+bench: $(READY) ## every figure beside its limits; one of them: make bench ARGS="--only put"
+	$(BIN)/python -m bench $(ARGS)
+
+lock: $(READY) ## write requirements/dev.txt anew from dev.in (needs uv)
+	uv pip compile requirements/dev.in --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header -o requirements/dev.txt
+
+clean: ## remove what was made here
+	rm -rf .venv build dist bench/run .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,54 @@
+"""The files of this repository, as the tests over the code see them."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "penstock"
+_MADE = {"__pycache__", "build", "dist", "run", "results"}
+_HIDDEN_BUT_OURS = {".ci", ".gitignore"}
+
+
+def files(*suffixes: str, under: Path = ROOT) -> list[Path]:
+    """Every file of the tree with one of these suffixes (all files without), but for what tools made."""
+    return [p for p in sorted(_walk(under)) if not suffixes or p.suffix in suffixes]
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        hidden = path.name.startswith(".") and path.name not in _HIDDEN_BUT_OURS
+        made = path.is_dir() and (path.name in _MADE or path.name.endswith(".egg-info"))
+        if not hidden and not made:
+            yield from _walk(path) if path.is_dir() else [path]
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+def module_name(path: Path) -> str:
+    """`penstock/cache/__init__.py` is penstock.cache."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """What a file of the package imports from the package: dotted names with their lines, those of `from` with each
+    name that is a module itself. Imports inside functions and under TYPE_CHECKING count as any other.
+    """
+    modules = {module_name(p) for p in files(".py", under=PACKAGE)}
+    here = module_name(path).split(".")
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from ((a.name, node.lineno) for a in node.names if a.name.split(".")[0] == "penstock")
+        elif isinstance(node, ast.ImportFrom):
+            package = here if path.name == "__init__.py" else here[:-1]
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            if source.split(".")[0] == "penstock":
+                inner = [f"{source}.{a.name}" for a in node.names if f"{source}.{a.name}" in modules]
+                plain = len(inner) < len(node.names)
+                yield from ((name, node.lineno) for name in inner + [source] * plain)
