@@ -1,0 +1,385 @@
+"""The documents of a table, written behind: a log of segments, and an index folded from it in bounded steps.
+
+A batch appends one segment in its own transaction and is durable with it. Folding writes for each key that changed since
+only where its newest line stands; compacting copies the living lines of the oldest segments to the end. Invariants:
+
+- record numbers only grow; of two lines of one key the higher number is the newer, or its equal copy;
+- the index names, for every key with a record below `folded`, a line that holds its newest version or has a newer one at
+  or above `folded`; opening lays the segments from `folded` on over it, by their key lanes alone;
+- a segment is deleted only by the last step of a fold that began after its living lines were copied, so no row of the
+  index names it then; a crash before that leaves lines that nothing names, which compacting passes over later;
+- a step is one transaction; memory changes only after a commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import index
+from penstock.cache.keycache import GONE, LOADED, PRESENT, RECORD, KeyCache
+from penstock.cache.seal import seal, unseal
+from penstock.cache.segment import Segment, build_segment, segment_size
+from penstock.cache.slots import Lane, Slots, key_hash
+from penstock.cache.store import Reader, Writer
+
+META = "meta"
+Records = NDArray[np.int64]
+Carry = Callable[[Writer, Sequence[tuple[Segment, NDArray[np.int64]]], int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When work between batches begins, and how much of it is done at once."""
+
+    fold_least: int = 1 << 17
+    fold_most: int = 3 << 19
+    fold_buckets: int = 256
+    space: float = 2.5
+    entries: int = 1 << 13
+    step: int = 1 << 15
+
+
+class LogMark(msgspec.Struct, array_like=True, frozen=True):
+    """What the store says of a table's log: one row, written with every batch."""
+
+    tail: int = 0  # the next record number
+    folded: int = 0
+    bits: int = 0
+    doubling: bool = False
+    present: int = 0
+    tombstones: int = 0
+
+
+@dataclass(slots=True)
+class _Fold:
+    slots: Slots
+    hashes: Lane
+    steps: list[tuple[int, int]]  # of buckets: all of them where a doubling rewrites all, else places in `buckets`
+    buckets: NDArray[np.uint64] | None
+    bits: int
+    mark: int
+    release: int
+    at: int = 0
+
+
+def log_db(table: int) -> str:
+    """The database of a table's segments."""
+    return f"log:{table}"
+
+
+def index_db(table: int) -> str:
+    """The database of a table's index."""
+    return f"index:{table}"
+
+
+def mark_key(table: int) -> bytes:
+    """The key of a table's mark in `meta`."""
+    return b"log:%d" % table
+
+
+def read_mark(reader: Reader, table: int) -> LogMark:
+    """The mark of a table's log."""
+    key = mark_key(table)
+    row = reader.get_many(META, [key])[0]
+    return LogMark() if row is None else msgspec.msgpack.decode(unseal(key, row, META), type=LogMark)
+
+
+def record_key(record: int) -> bytes:
+    """The key of the segment that begins with this record."""
+    return record.to_bytes(8, "big")
+
+
+def segments_from(reader: Reader, table: int, start: int) -> Iterator[Segment]:
+    """All segments that begin at or after this record."""
+    db = log_db(table)
+    for key, value in reader.scan(db, record_key(start)):
+        yield Segment.parse(int.from_bytes(key, "big"), value, db)
+
+
+def read_lines(reader: Reader, table: int, records: Records) -> list[bytes]:
+    """The lines of these records, in their order."""
+    out: list[bytes] = [b""] * int(records.size)
+    db = log_db(table)
+    for key, which, at in read_places(reader, table, records):
+        value = reader.get_many(db, [key])[0]
+        assert value is not None, "it was there in this very snapshot"
+        segment = Segment.parse(int.from_bytes(key, "big"), value, db)
+        for place, line in zip(which.tolist(), segment.lines(at), strict=True):
+            out[place] = line
+    return out
+
+
+def read_places(reader: Reader, table: int, records: Records) -> list[tuple[bytes, NDArray[np.int64], Records]]:
+    """For each segment that holds some of these records: its key, which they are, and where in it they stand."""
+    out: list[tuple[bytes, NDArray[np.int64], Records]] = []
+    order = np.argsort(records, kind="stable")
+    ordered = records[order]
+    db = log_db(table)
+    i = 0
+    while i < ordered.size:
+        key, value = next(iter(reader.scan(db, b"", record_key(int(ordered[i]) + 1), reverse=True)))
+        base = int.from_bytes(key, "big")
+        j = int(np.searchsorted(ordered, base + segment_size(value)))
+        assert j > i, "the log is one window of consecutive records"
+        out.append((key, order[i:j], ordered[i:j] - base))
+        i = j
+    return out
+
+
+class DocLog:
+    """The writer's side of one table's documents."""
+
+    def __init__(self, table: int, tombstones: bool, capacity: int, limits: Limits) -> None:
+        self.table = table
+        self.tombstones = tombstones
+        self.limits = limits
+        self.mark = LogMark()
+        self.keys = KeyCache(capacity)
+        self.complete = True  # memory holds every key there is
+        self._fold: _Fold | None = None
+        self._head = 0  # the first record not yet compacted away
+        self._entries = 0
+        self._db, self._index = log_db(table), index_db(table)
+        self.sides: list[str] = []  # databases with a row for each segment, which go with it
+
+    # -- opening and dropping
+
+    def open(self, reader: Reader) -> None:
+        """Read the mark and lay the unfolded segments over the index."""
+        self.mark = read_mark(reader, self.table)
+        self.complete = reader.count(self._index) == 0
+        first = next(iter(reader.scan(self._db)), None)
+        self._head = self.mark.tail if first is None else int.from_bytes(first[0], "big")
+        self._entries = reader.count(self._db)
+        for segment in segments_from(reader, self.table, self.mark.folded):
+            self.keys.overlay(segment.k0, segment.k1, segment.base, segment.gone)
+
+    def forget(self) -> None:
+        """Drop what memory holds, but for what the index does not name yet."""
+        fold, self._fold = self._fold, None
+        self.keys = self.keys.heir(None if fold is None else fold.slots)
+        self.complete = False
+
+    # -- reading
+
+    def resolve(self, reader: Reader, k0: Lane, k1: Lane | None) -> tuple[Slots, Slots]:
+        """The slot of each key, and those slots whose line must be read before they can be used."""
+        keys = self.keys
+        slots = keys.map.find_or_add(k0, k1)
+        if self.mark.tail == 0:
+            keys.state[slots] = LOADED
+            return slots, slots[:0]
+        state = keys.state[slots]
+        raw = np.flatnonzero(state & LOADED == 0)
+        if not raw.size:
+            return slots, slots[:0]
+        fresh = np.unique(slots[raw])
+        unknown = fresh[keys.state[fresh] == 0]
+        if unknown.size:
+            self._ask_index(reader, unknown)
+        return slots, fresh[keys.state[fresh] & LOADED == 0]
+
+    def _ask_index(self, reader: Reader, slots: Slots) -> None:
+        keys = self.keys
+        if self.complete:
+            keys.state[slots] = LOADED
+            return
+        lane0, lane1 = keys.map.lanes(slots)
+        found, record = index.look_up(
+            reader, self._index, self.mark.bits, key_hash(lane0, lane1), index.rest_of(lane1)
+        )
+        keys.record[slots] = record
+        keys.state[slots] = np.where(found, RECORD, LOADED)
+
+    def records(self, slots: Slots) -> Records:
+        """The full record numbers of slots that have one."""
+        last = self.mark.tail - 1
+        return last - ((last - self.keys.record[slots].astype(np.int64)) & 0xFFFFFFFF)
+
+    def lines(self, reader: Reader, slots: Slots) -> list[bytes]:
+        """The newest lines of slots that have a record."""
+        return read_lines(reader, self.table, self.records(slots))
+
+    # -- writing a batch
+
+    def append(
+        self, writer: Writer, lines: Sequence[bytes], slots: Slots, gone: NDArray[np.bool_] | None, change: tuple[int, int]
+    ) -> LogMark:
+        """Add a segment and the mark to the transaction; `change` is of (documents, tombstones)."""
+        k0, k1 = self.keys.map.lanes(slots)
+        old = self.mark
+        if lines:
+            writer.put_many(
+                self._db, [(record_key(old.tail), build_segment(lines, k0, k1, gone))], append=True
+            )
+        new = msgspec.structs.replace(
+            old,
+            tail=old.tail + len(lines),
+            present=old.present + change[0],
+            tombstones=old.tombstones + change[1],
+        )
+        self._put_mark(writer, new)
+        return new
+
+    def appended(self, mark: LogMark, slots: Slots, gone: NDArray[np.bool_] | None) -> None:
+        """The transaction is committed: remember where the lines stand."""
+        base, self.mark = self.mark.tail, mark
+        if not slots.size:
+            return
+        state = np.full(slots.size, PRESENT | LOADED | RECORD, np.uint8)
+        if gone is not None:
+            state[gone] = GONE | LOADED | RECORD
+        self.keys.put(slots, np.arange(base, base + slots.size), state)
+        self._entries += 1
+
+    def _put_mark(self, writer: Writer, mark: LogMark) -> None:
+        key = mark_key(self.table)
+        writer.put_many(META, [(key, seal(key, msgspec.msgpack.encode(mark)))])
+
+    # -- work between batches
+
+    def work_due(self) -> bool:
+        """Whether a step of folding or compacting is due."""
+        return self._fold is not None or self._fold_due() or self.compact_due()
+
+    def fold_steps(self, n: int) -> int:
+        """How many fold steps a batch of n documents owes, so that a fold ends before the next one is due."""
+        if self._fold is None:
+            return 1 if self._fold_due() else 0
+        return max(1, -(-len(self._fold.steps) * n * 2 // self._fold_every()))
+
+    def _fold_every(self) -> int:
+        return max(self.limits.fold_least, min(self.limits.fold_most, 2 * self.mark.present))
+
+    def _fold_due(self) -> bool:
+        return self.keys.dirty_count >= self._fold_every()
+
+    def fold_step(self, writer: Writer) -> Callable[[], None]:
+        """Write the next part of the index; the answer is to be called after the commit."""
+        fold = self._fold or self._begin_fold()
+        low, high = fold.steps[fold.at]
+        if fold.buckets is None:
+            a, b = self._place_of(fold, low), self._place_of(fold, high)
+            index.rewrite_range(writer, self._index, fold.bits, (low, high), *self._entries_of(fold, a, b))
+        else:
+            buckets = fold.buckets[low:high]
+            a, b = self._place_of(fold, int(buckets[0])), self._place_of(fold, int(buckets[-1]) + 1)
+            index.rewrite(writer, self._index, fold.bits, buckets, *self._entries_of(fold, a, b))
+        done = fold.at + 1 == len(fold.steps)
+        mark = msgspec.structs.replace(
+            self.mark,
+            bits=fold.bits,
+            doubling=fold.buckets is None and not done,
+            folded=fold.mark if done else self.mark.folded,
+        )
+        if done:
+            self._release(writer, fold.release)
+        self._put_mark(writer, mark)
+
+        def committed() -> None:
+            self.mark = mark
+            fold.at += 1
+            self._fold = None if done else fold
+
+        return committed
+
+    def _begin_fold(self) -> _Fold:
+        slots = self.keys.take_dirty()
+        hashes = key_hash(*self.keys.map.lanes(slots))
+        order = np.argsort(hashes)
+        wanted = index.bits_for(self.mark.present + self.mark.tombstones)
+        bits = self.mark.bits or wanted
+        split = self.mark.doubling
+        if wanted > bits and not split:
+            bits, split = bits + 1, True
+        hashes, step = hashes[order], self.limits.fold_buckets
+        buckets = None if split else np.unique(hashes >> np.uint64(64 - bits))
+        many = 1 << bits if buckets is None else max(1, int(buckets.size))
+        steps = [(i, min(i + step, many)) for i in range(0, many, step)]
+        self._fold = _Fold(slots[order], hashes, steps, buckets, bits, self.mark.tail, self._head)
+        return self._fold
+
+    @staticmethod
+    def _place_of(fold: _Fold, bucket: int) -> int:
+        """Where a bucket begins in the fold's sorted hashes."""
+        least = bucket << (64 - fold.bits)
+        return int(fold.hashes.size) if least >> 64 else int(np.searchsorted(fold.hashes, np.uint64(least)))
+
+    def _entries_of(self, fold: _Fold, a: int, b: int) -> tuple[index.Entries, NDArray[np.bool_]]:
+        slots = fold.slots[a:b]
+        lane1 = self.keys.map.lanes(slots)[1]
+        entries = index.Entries(fold.hashes[a:b], index.rest_of(lane1), self.keys.record[slots])
+        drop = (self.keys.state[slots] & GONE != 0) & (not self.tombstones)
+        if entries.rest is not None:
+            order = np.lexsort((entries.rest, entries.hash))
+            entries = index.Entries(entries.hash[order], entries.rest[order], entries.record[order])
+            drop = drop[order]
+        return entries, drop
+
+    def _release(self, writer: Writer, release: int) -> None:
+        keys = [k for k, _ in writer.scan(self._db, b"", record_key(release))]
+        if keys:
+            for db in (self._db, *self.sides):
+                writer.delete_many(db, keys)
+
+    def compact_due(self) -> bool:
+        living = max(self.mark.present + self.mark.tombstones, self.limits.fold_least)
+        held = self.mark.tail - self._head
+        return held > self.limits.space * living or self._entries > self.limits.entries + held // 256
+
+    def compact_step(self, writer: Writer, n: int, carry: Carry) -> Callable[[], None] | None:
+        """Copy the living lines of the oldest segments to the end, passing over about n records; None if not due."""
+        if not self.compact_due():
+            return None
+        parts: list[tuple[Segment, NDArray[np.int64]]] = []
+        lines: list[bytes] = []
+        found: list[Slots] = []
+        passed = head = 0
+        head = self._head
+        for key, value in writer.scan(self._db, record_key(head), record_key(self.mark.tail)):
+            segment = Segment.parse(int.from_bytes(key, "big"), value, self._db)
+            if passed and passed + len(segment) > n:
+                break
+            if not self.keys.room(len(segment)):
+                break
+            slots, at = self._living(writer, segment)
+            lines += segment.lines(at)
+            parts.append((segment, at))
+            found.append(slots)
+            passed += len(segment)
+            head = segment.base + len(segment)
+        if not parts:
+            return None
+        slots = np.concatenate(found)
+        gone = np.concatenate([np.zeros(at.size, bool) if s.gone is None else s.gone[at] for s, at in parts])
+        state = (self.keys.state[slots] | np.where(gone, GONE, 0)).astype(np.uint8)
+        mark = self.append(writer, lines, slots, gone if gone.any() else None, (0, 0))
+        carry(writer, parts, self.mark.tail)
+
+        def committed() -> None:
+            base, self.mark = self.mark.tail, mark
+            if slots.size:
+                self.keys.put(slots, np.arange(base, base + slots.size), state)
+            self._head = head
+            self._entries += bool(lines) - len(parts)
+
+        return committed
+
+    def _living(self, reader: Reader, segment: Segment) -> tuple[Slots, NDArray[np.int64]]:
+        keys = self.keys
+        slots = keys.map.find_or_add(segment.k0, segment.k1)
+        unknown = slots[keys.state[slots] == 0]
+        if unknown.size:
+            self._ask_index(reader, np.unique(unknown))
+        own = np.arange(segment.base, segment.base + len(segment)).astype(np.uint32)
+        living = (keys.state[slots] & RECORD != 0) & (keys.record[slots] == own)
+        if not self.tombstones and segment.gone is not None:
+            settled = segment.gone & (segment.base + len(segment) <= self.mark.folded)
+            living &= ~settled  # the index has dropped the key: nothing needs the line any more
+        at = np.flatnonzero(living)
+        return slots[at], at

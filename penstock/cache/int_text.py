@@ -1,0 +1,70 @@
+"""Ints of any size as decimal text and back: past the digits at which Python stops, and in less than quadratic time."""
+
+from __future__ import annotations
+
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact
+
+_DIGITS = 600  # that Python converts under any setting of its limit
+_BITS = 1990  # of an int that has no more digits
+
+
+def int_to_text(value: int) -> str:
+    """The decimal digits of an int.
+
+    >>> len(int_to_text(-(10**5000)))
+    5002
+    """
+    if value.bit_length() <= _BITS:
+        return str(value)
+    bits = abs(value).bit_length()
+    context = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact])
+    text = str(_to_decimal(abs(value), bits, context, {}))
+    return "-" + text if value < 0 else text
+
+
+def text_to_int(text: str) -> int:
+    """The int of decimal digits; ValueError for other text.
+
+    >>> text_to_int("-" + "9" * 5000) == 1 - 10**5000
+    True
+    """
+    if len(text) <= _DIGITS:
+        return int(text)
+    sign = text.startswith("-")
+    digits = text[sign:]
+    powers = [10**_DIGITS]
+    while _DIGITS << len(powers) < len(digits):
+        powers.append(powers[-1] ** 2)
+    size = _to_int(digits, powers, len(powers) - 1)
+    return -size if sign else size
+
+
+def _to_decimal(value: int, bits: int, context: Context, powers: dict[int, Decimal]) -> Decimal:
+    """Halves are put together by Decimal's multiplication, which is nearly linear; its conversion is quadratic."""
+    if bits <= _BITS:
+        return Decimal(value)
+    half = bits >> 1
+    upper = _to_decimal(value >> half, bits - half, context, powers)
+    lower = _to_decimal(value & ((1 << half) - 1), half, context, powers)
+    return context.fma(upper, _power(half, context, powers), lower)
+
+
+def _power(bits: int, context: Context, powers: dict[int, Decimal]) -> Decimal:
+    if bits not in powers:
+        if bits <= _BITS:
+            powers[bits] = Decimal(1 << bits)
+        else:
+            half = bits >> 1
+            powers[bits] = context.multiply(_power(half, context, powers), _power(bits - half, context, powers))
+    return powers[bits]
+
+
+def _to_int(digits: str, powers: list[int], level: int) -> int:
+    """The int of digits that are no more than twice those of the power of ten at this level."""
+    if len(digits) <= _DIGITS:
+        return int(digits)
+    size = _DIGITS << level
+    if len(digits) <= size:
+        return _to_int(digits, powers, level - 1)
+    upper, lower = digits[:-size], digits[-size:]
+    return _to_int(upper, powers, level - 1) * powers[level] + _to_int(lower, powers, level - 1)

@@ -1,0 +1,91 @@
+"""What memory knows of a table's keys: slot, record number, state, and which of them the index does not name yet.
+
+States of a slot, as bits:
+
+- 0: nothing is known; the index must be asked (unless all keys are known to be here);
+- RECORD: `record` names the line that says what the key is, its columns are not loaded;
+- LOADED: whoever keeps columns by slot has filled them; with PRESENT there is a document, with GONE a record says there
+  is none (a tombstone), with neither there is no record at all.
+
+Everything here follows from committed rows, so that it may be dropped at any time; what the index does not name yet is
+carried over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache.slots import Lane, SlotMap, Slots
+
+PRESENT, GONE, LOADED, RECORD = 1, 2, 4, 8
+
+
+class KeyCache:
+    """Keys of one table, as far as memory holds them."""
+
+    __slots__ = ("dirty", "dirty_count", "map", "record", "state")
+
+    def __init__(self, capacity: int) -> None:
+        self.map = SlotMap(capacity)
+        self.record: NDArray[np.uint32] = np.empty(capacity, np.uint32)
+        self.state: NDArray[np.uint8] = np.zeros(capacity, np.uint8)
+        self.dirty: list[Slots] = []
+        self.dirty_count = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use."""
+        return self.map.nbytes + 5 * self.map.used + 8 * self.dirty_count
+
+    def room(self, n: int) -> bool:
+        """Whether n more keys fit."""
+        return self.map.used + n <= self.map.capacity
+
+    def put(self, slots: Slots, records: NDArray[Any], state: NDArray[np.uint8]) -> None:
+        """These slots have a newer record, which the index does not name yet."""
+        self.record[slots] = records.astype(np.uint32)
+        self.state[slots] = state
+        self.dirty.append(slots)
+        self.dirty_count += int(slots.size)
+
+    def overlay(self, k0: Lane, k1: Lane | None, base: int, gone: NDArray[np.bool_] | None) -> None:
+        """Records base … of a segment that the index may not name, the later one winning."""
+        slots = self.map.find_or_add(k0, k1)
+        state = np.full(slots.size, RECORD, np.uint8)
+        if gone is not None:
+            state[gone] |= GONE
+        self.put(slots, np.arange(base, base + slots.size), state)
+
+    def copy(self, capacity: int) -> KeyCache:
+        """An independent copy with another capacity, which knows records and states and has nothing dirty."""
+        out = KeyCache(capacity)
+        used = self.map.used
+        if used:
+            k0, k1 = self.map.lanes(np.arange(used))
+            slots = out.map.find_or_add(k0, k1)
+            out.record[slots], out.state[slots] = self.record[:used], self.state[:used]
+        return out
+
+    def take_dirty(self) -> Slots:
+        """All slots that the index does not name yet, once each; they count as clean from now on."""
+        flag = np.zeros(self.map.used, bool)
+        for slots in self.dirty:
+            flag[slots] = True
+        self.dirty, self.dirty_count = [], 0
+        return np.flatnonzero(flag)
+
+    def heir(self, also_dirty: Slots | None) -> KeyCache:
+        """An empty cache that knows no more than what the index does not name yet."""
+        if also_dirty is not None:
+            self.dirty.append(also_dirty)
+        slots = self.take_dirty()
+        out = KeyCache(self.map.capacity)
+        if slots.size:
+            k0, k1 = self.map.lanes(slots)
+            had = self.state[slots]
+            state = np.where(had & LOADED, RECORD | (had & GONE), had).astype(np.uint8)
+            out.put(out.map.find_or_add(k0, k1), self.record[slots], state)
+        return out

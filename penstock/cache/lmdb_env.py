@@ -1,0 +1,370 @@
+"""One LMDB environment a path and process, shared by all that open it here; LMDB breaks when a file is opened twice.
+
+Invariants:
+
+- an environment belongs to the process that opened it: a forked child never touches it, not even to close it while
+  something is open in it, for that would free the parent's snapshot;
+- handles of databases are opened where nothing else runs: at opening, in the transaction that makes the database, or,
+  in a process that only reads, before the snapshot that first sees it. `handles` never has a name that the latest
+  snapshot does not know, and names leave an environment only at its opening;
+- the map changes only while no transaction of this process is open: new snapshots wait, open ones are waited for.
+
+Only the holder of `owner.Owner` opens an environment to write. That makes `handles` of a writing process complete.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import mmap
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import lmdb
+
+from penstock.cache.errors import (
+    Closed,
+    ForkedStore,
+    PenstockError,
+    StoreDamaged,
+    StoreFormat,
+    StoreFull,
+    StoreMissing,
+)
+
+__all__ = ["LARGEST", "Environment", "Handles", "Opening", "acquire", "translated"]
+
+Handles = dict[str, "lmdb._Database"]
+LARGEST = 1 << 40
+_SMALLEST = 1 << 26
+_MAX_DBS = 1024
+_MAX_READERS = 1024
+_CHECK_EVERY = 1000
+_FORMAT = "LMDB 0.9, all its rows in named databases"
+_log = logging.getLogger("penstock.cache")
+
+
+class Environment:
+    """The environment of one path, counted by those who use it."""
+
+    def __init__(self, path: str, readonly: bool, map_size: int, metasync: bool, patience: float) -> None:
+        self.path = path
+        self.pid = os.getpid()
+        self.readonly = readonly
+        self.map_size = _fitting(map_size) if map_size == LARGEST else map_size
+        self.handles: Handles = {}
+        self.users = 0
+        self.write_lock = threading.Lock()
+        self.writing = 0
+        self._metasync = metasync
+        self._patience = patience
+        self._writes = 0
+        self._turn = threading.Condition()
+        self._held = False
+        self._open: dict[int, int] = {}
+        self.env = self._start()
+
+    def _start(self) -> lmdb.Environment:
+        """The environment opened, its dead readers cleared, its databases known."""
+        self._opened: dict[bytes, lmdb._Database] = {}
+        self._names: list[bytes] = []
+        self._seen = -1
+        try:
+            if not self.readonly:
+                os.makedirs(self.path, exist_ok=True)
+            env = lmdb.open(
+                self.path,
+                map_size=self.map_size,
+                readonly=self.readonly,
+                metasync=self._metasync,
+                readahead=False,
+                create=False,
+                max_dbs=_MAX_DBS,
+                max_readers=_MAX_READERS,
+                lib_version=0,
+            )
+        except (lmdb.Error, OSError) as error:
+            raise translated(self.path, error) from error
+        try:
+            env.reader_check()
+            if not self.readonly:
+                self._know_all(env)
+        except (lmdb.Error, UnicodeDecodeError) as error:
+            env.close()
+            raise StoreFormat(self.path, f"unknown ({error})", _FORMAT) from error
+        return env
+
+    def _know_all(self, env: lmdb.Environment) -> None:
+        """Open all handles; where half of the names there can be are taken, empty databases lose theirs."""
+        with env.begin(write=True) as txn:
+            names = list(txn.cursor().iternext(values=False))
+            opened = {name: env.open_db(name, txn=txn, create=False) for name in names}
+            if len(names) > _MAX_DBS // 2:
+                for name in names:
+                    if not txn.stat(opened[name])["entries"]:
+                        txn.drop(opened.pop(name))
+        self.handles = {name.decode(): handle for name, handle in opened.items()}
+
+    def begin_read(self) -> tuple[lmdb.Transaction[bytes], Handles]:
+        """A snapshot, and the handles of all databases it has; to be ended by `end_read`."""
+        me = threading.get_ident()
+        with self._turn:
+            while self._held and me not in self._open.values():
+                self._turn.wait()
+            txn = self._snapshot()
+            self._open[id(txn)] = me
+            return txn, self.handles
+
+    def end_read(self, txn: lmdb.Transaction[bytes]) -> None:
+        """End a snapshot."""
+        txn.abort()
+        with self._turn:
+            del self._open[id(txn)]
+            self._turn.notify_all()
+
+    def _snapshot(self) -> lmdb.Transaction[bytes]:
+        while True:
+            try:
+                txn = self.env.begin()
+            except lmdb.MapResizedError:
+                self._follow()
+                continue
+            if not self.readonly or txn.id() == self._seen:
+                return txn
+            names = list(txn.cursor().iternext(values=False))
+            missing = [name for name in names if name not in self._opened]
+            if not missing:
+                self._now_known(txn.id(), names)
+                return txn
+            txn.abort()
+            self._open_handles(missing)
+
+    def _open_handles(self, names: list[bytes]) -> None:
+        for name in names:
+            try:
+                self._opened[name] = self.env.open_db(name, create=False)
+            except lmdb.NotFoundError:
+                continue  # gone since it was listed: the next listing does not have it
+
+    def _now_known(self, txn_id: int, names: list[bytes]) -> None:
+        if names != self._names:
+            self._names = names
+            self.handles = {name.decode(): self._opened[name] for name in names}
+        self._seen = txn_id
+
+    def begin_write(self) -> lmdb.Transaction[bytes]:
+        """A transaction; the caller holds `write_lock`."""
+        self._writes += 1
+        if self._writes % _CHECK_EVERY == 0:
+            self.env.reader_check()
+        return self.env.begin(write=True)
+
+    def commit(self, txn: lmdb.Transaction[bytes], made: Handles) -> None:
+        """Commit; the databases made in it are known to the first snapshot that has them."""
+        if not made:
+            txn.commit()
+            return
+        with self._turn:
+            txn.commit()
+            self.handles = {**self.handles, **made}
+
+    def grow(self) -> None:
+        """Double the map, between transactions."""
+        size = min(self.map_size * 2, LARGEST)
+        why = f"its map of {self.map_size} bytes is full"
+        if size == self.map_size or not _room(size - self.map_size):
+            raise StoreFull(self.path, f"{why} and this process may not map more (ulimit -v)")
+        with self._alone(lambda reason: StoreFull(self.path, f"{why} and can't grow: {reason}")):
+            self._remap(size)
+        _log.warning("%s: %s; it has %d now. A map of %d never grows: ulimit -v", self.path, why, size, LARGEST)
+
+    def _follow(self) -> None:
+        """Map as much as another process has written."""
+        size = self.map_size
+        while size <= os.path.getsize(os.path.join(self.path, "data.mdb")):
+            size *= 2
+        with self._alone(lambda reason: PenstockError(f"the store at {self.path} has outgrown this map: {reason}")):
+            self._remap(max(size, self.map_size * 2))
+
+    def _remap(self, size: int) -> None:
+        try:
+            self.env.set_mapsize(size)
+        except lmdb.Error as error:
+            raise translated(self.path, error) from error
+        self.map_size = size
+
+    def to_write(self, map_size: int, metasync: bool) -> None:
+        """Open it again to write, where it was open to read."""
+        self.map_size = max(self.map_size, map_size)
+        self._metasync = metasync
+        with self._alone(lambda reason: PenstockError(f"the store at {self.path} is being read here: {reason}")):
+            self.env.close()
+            self.readonly = False
+            try:
+                self.env = self._start()
+            except PenstockError:
+                self.readonly = True
+                self.env = self._start()
+                raise
+
+    @contextmanager
+    def _alone(self, refusal: Callable[[str], PenstockError]) -> Iterator[None]:
+        """Without any snapshot of this process: new ones wait, and open ones are waited for."""
+        with self._turn:
+            if threading.get_ident() in self._open.values():
+                raise refusal("this thread has a snapshot open; close it first")
+            self._held = True
+            try:
+                if not self._turn.wait_for(lambda: not self._open, self._patience):
+                    raise refusal(f"{len(self._open)} snapshots stayed open for {self._patience} s; close them first")
+                yield
+            finally:
+                self._held = False
+                self._turn.notify_all()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """With the map where it is."""
+        with self._turn:
+            yield
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is open in it."""
+        return not self._open and not self.writing
+
+    def release(self) -> None:
+        """One user less; the last one closes it."""
+        with _registry_lock:
+            self.users -= 1
+            if self.users == 0:
+                _registry.pop(self.path, None)
+                self.env.close()
+
+
+class Opening:
+    """One use of an environment, until it is closed."""
+
+    def __init__(self, env: Environment, readonly: bool) -> None:
+        self.env = env
+        self.readonly = readonly
+        self.closed = False
+
+    def check(self) -> None:
+        """That it can be used here."""
+        if self.env.pid != os.getpid():
+            raise ForkedStore(self.env.path, self.env.pid)
+        if self.closed:
+            raise Closed(f"the store at {self.env.path}")
+
+    def close(self) -> None:
+        """The last one in the process closes the environment. Nothing in a forked child."""
+        if not self.closed:
+            self.closed = True
+            if self.env.pid == os.getpid():
+                self.env.release()
+
+
+_registry: dict[str, Environment] = {}
+_registry_lock = threading.Lock()
+
+
+def acquire(path: str, readonly: bool, map_size: int, metasync: bool, patience: float) -> Opening:
+    """A use of the environment of a path, which is opened here if it is not open yet."""
+    path = os.path.realpath(path)
+    with _registry_lock:
+        shared = _registry.get(path)
+        if shared is not None and shared.pid != os.getpid():
+            _forget(shared)
+            shared = None
+        if shared is None:
+            shared = _registry[path] = Environment(path, readonly, map_size, metasync, patience)
+        elif shared.readonly and not readonly:
+            shared.to_write(map_size, metasync)
+        shared.users += 1
+        return Opening(shared, readonly)
+
+
+def _forget(inherited: Environment) -> None:
+    """Make room for an environment of this process's own."""
+    if not inherited.idle:
+        raise PenstockError(
+            f"the store at {inherited.path} had a snapshot or a transaction open in process {inherited.pid} when that "
+            "forked this one; close them before forking, or start this process by spawn"
+        )
+    del _registry[inherited.path]
+    inherited.env.close()
+
+
+def _after_fork() -> None:
+    """A child has the lock to itself: whoever held it at the fork is not here to let go."""
+    global _registry_lock
+    _registry_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _room(size: int) -> bool:
+    """Whether the host lets this process have so much more address space."""
+    try:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _fitting(size: int) -> int:
+    """This size, or where the host refuses it, a smaller one that leaves as much again for all else."""
+    if _room(size):
+        return size
+    while size > _SMALLEST and not _room(2 * size):
+        size //= 2
+    return size
+
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_RIGHT = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+def translated(path: str, error: lmdb.Error | OSError) -> Exception:
+    """What an error of LMDB or of the system means to a user of the store at a path."""
+    code: int = (error.errno if isinstance(error, OSError) else getattr(error, "code", 0)) or 0
+    if isinstance(error, lmdb.MapFullError):
+        return StoreFull(path, "its map is full")
+    if code in _NO_ROOM:
+        return StoreFull(path, os.strerror(code))
+    if code == errno.EIO:  # LMDB's word for a write that the disk took in part
+        return StoreFull(path, "Input/output error, its disk is full, over a quota, or failing")
+    if code == errno.ENOMEM:
+        return PenstockError(
+            f"no memory for the store at {path}: {error}; put smaller batches, or allow more (ulimit -v)"
+        )
+    if code in _NO_RIGHT:
+        return PenstockError(
+            f"no permission for the store at {path}: {os.strerror(code)}; this user must be able to read and write "
+            "the files in it, lock.mdb also to read"
+        )
+    if code == errno.ENOENT:
+        return StoreMissing(path)
+    if code in (errno.EEXIST, errno.ENOTDIR):
+        return PenstockError(f"{path} is not a folder, and a store is one; choose another path")
+    return _translated_lmdb(path, error)
+
+
+def _translated_lmdb(path: str, error: Exception) -> Exception:
+    if isinstance(error, (lmdb.InvalidError, lmdb.VersionMismatchError)):
+        return StoreFormat(path, f"unknown ({error})", _FORMAT)
+    if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError)):
+        return StoreDamaged(f"{path}, {error}")
+    if isinstance(error, lmdb.BadValsizeError):
+        return AssertionError("a key has 1 to 511 bytes")
+    if "closed/deleted/dropped" in str(error):
+        return Closed(f"the store at {path}")
+    if isinstance(error, lmdb.ReadersFullError):
+        return PenstockError(f"the store at {path} has {_MAX_READERS} snapshots open; close some")
+    if isinstance(error, lmdb.DbsFullError):
+        return PenstockError(f"the store at {path} has {_MAX_DBS} databases; drop views, then open it again to write")
+    return PenstockError(f"the store at {path} failed: {error}; close it and open it again")

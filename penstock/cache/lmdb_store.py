@@ -1,0 +1,82 @@
+"""The store on disk: LMDB, every commit synced, one environment a process (`lmdb_env`).
+
+Invariants:
+
+- nothing is written through the map: a full disk fails a transaction and never kills the process;
+- a commit that returned is on the disk, its meta page too, unless `metasync=False` was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+
+from penstock.cache.errors import ReadOnly
+from penstock.cache.lmdb_env import LARGEST, Opening, acquire
+from penstock.cache.lmdb_txn import LmdbReader, LmdbWriter
+from penstock.cache.pages import drop_mapped, trim_heap
+from penstock.cache.store import Info
+
+__all__ = ["LmdbStore", "open_lmdb"]
+
+
+def open_lmdb(
+    path: str | os.PathLike[str],
+    readonly: bool = False,
+    map_size: int = LARGEST,
+    metasync: bool = True,
+    patience: float = 30.0,
+) -> LmdbStore:
+    """The store at a path, made if need be; only the holder of `Owner(path)` opens one to write.
+
+    `metasync=False` saves the second flush of a commit, and with it a power loss can take back the last commit.
+    A `map_size` below 1 TiB grows when it is full, after waiting up to `patience` seconds for open snapshots.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as path:
+    ...     store = open_lmdb(path)
+    ...     with store.write() as txn:
+    ...         txn.put_many("rows", [(b"Joe", b"1")])
+    ...     with store.read() as snap:
+    ...         snap.get_many("rows", [b"Joe", b"Sue"])
+    ...     store.close()
+    [b'1', None]
+    """
+    return LmdbStore(acquire(os.fspath(path), readonly, map_size, metasync, patience))
+
+
+class LmdbStore:
+    """One opening of an environment."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._env = opening.env
+
+    def read(self) -> LmdbReader:
+        """A snapshot of what is committed."""
+        self._opening.check()
+        return LmdbReader(self._opening)
+
+    def write(self) -> LmdbWriter:
+        """A transaction; waits for the one another thread has."""
+        self._opening.check()
+        if self._opening.readonly:
+            raise ReadOnly(self._env.path)
+        return LmdbWriter(self._opening)
+
+    def info(self) -> Info:
+        """Sizes and places, for people."""
+        self._opening.check()
+        about = self._env.env.info()
+        size = (about["last_pgno"] + 1) * self._env.env.stat()["psize"]
+        return {"path": self._env.path, "bytes": size, "map_size": about["map_size"], "readers": about["num_readers"]}
+
+    def trim(self) -> None:
+        """Give back memory that only makes later reads faster: pages of the map, and the heap's free ones."""
+        self._opening.check()
+        with self._env.still():
+            drop_mapped(os.path.join(self._env.path, "data.mdb"))
+        trim_heap()
+
+    def close(self) -> None:
+        """End it; the last one in the process closes the environment. Nothing in a forked child."""
+        self._opening.close()

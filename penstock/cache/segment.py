@@ -1,0 +1,111 @@
+"""A segment: one entry of a table's log, the documents of one batch as they were received.
+
+    n u32 | flags u8 | crc32c of the columns u32 | columns | lines
+    columns: lane 0 (n × u64) | lane 1 (n × u64, flag 1) | offsets (n+1 × u32) | gone (n × u8, flag 2) | crcs (⌈n/16⌉ × u32)
+
+The header is big-endian, the columns little-endian. A CRC covers 16 lines, so that reading one line checks 16. The first
+byte of a line says what it is: `{` a JSON object, a MessagePack map a document, a MessagePack array what `wrap` made
+(a tombstone, or a document with what the table keeps beside it). A line is never changed or moved within its segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from penstock.cache.errors import StoreDamaged
+from penstock.cache.slots import Lane
+
+_HEAD = struct.Struct(">IBI")
+_GROUP = 16
+_LANE1, _GONE = 1, 2
+
+
+def build_segment(lines: Sequence[bytes], k0: Lane, k1: Lane | None, gone: NDArray[np.bool_] | None) -> bytes:
+    """The bytes of a segment; `gone` marks the lines that say that their key is absent."""
+    n = len(lines)
+    offsets = np.zeros(n + 1, np.uint32)
+    np.cumsum(np.fromiter(map(len, lines), np.uint32, n), out=offsets[1:])
+    raw = b"".join(lines)
+    view = memoryview(raw)
+    cuts = [*offsets[:-1:_GROUP].tolist(), len(raw)]
+    crcs = np.fromiter((crc32c(view[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)), np.uint32, len(cuts) - 1)
+    flags = (0 if k1 is None else _LANE1) | (0 if gone is None else _GONE)
+    columns = b"".join(
+        (
+            k0.tobytes(),
+            b"" if k1 is None else k1.tobytes(),
+            offsets.tobytes(),
+            b"" if gone is None else gone.astype(np.uint8).tobytes(),
+            crcs.tobytes(),
+        )
+    )
+    return b"".join((_HEAD.pack(n, flags, crc32c(columns)), columns, raw))
+
+
+def segment_size(value: bytes) -> int:
+    """How many lines a segment has."""
+    return int(_HEAD.unpack_from(value)[0])
+
+
+@dataclass(slots=True)
+class Segment:
+    """A segment read back: its columns checked, its lines checked as they are asked for."""
+
+    base: int
+    k0: Lane
+    k1: Lane | None
+    offsets: NDArray[np.uint32]
+    gone: NDArray[np.bool_] | None
+    _crcs: NDArray[np.uint32]
+    _raw: memoryview
+    _where: str
+
+    def __len__(self) -> int:
+        return int(self.k0.size)
+
+    @classmethod
+    def parse(cls, base: int, value: bytes, where: str) -> Segment:
+        """Read a segment whose first record is `base`; StoreDamaged where its columns don't fit their CRC."""
+        view = memoryview(value)
+        if len(view) < _HEAD.size:
+            raise StoreDamaged(f"{where}, log entry {base}")
+        n, flags, crc = _HEAD.unpack_from(value)
+        sizes = [8 * n, 8 * n if flags & _LANE1 else 0, 4 * (n + 1), n if flags & _GONE else 0, 4 * -(-n // _GROUP)]
+        ends = np.cumsum([_HEAD.size, *sizes]).tolist()
+        if ends[-1] > len(view) or crc32c(view[_HEAD.size : ends[-1]]) != crc:
+            raise StoreDamaged(f"{where}, log entry {base}")
+
+        def column(i: int, dtype: Any) -> NDArray[Any]:
+            return np.frombuffer(view[ends[i] : ends[i + 1]], dtype)
+
+        return cls(
+            base,
+            column(0, np.uint64),
+            column(1, np.uint64) if flags & _LANE1 else None,
+            column(2, np.uint32),
+            column(3, np.bool_) if flags & _GONE else None,
+            column(4, np.uint32),
+            view[ends[-1] :],
+            where,
+        )
+
+    def lines(self, at: NDArray[Any]) -> list[bytes]:
+        """The lines at these indexes, their CRCs checked."""
+        n = len(self)
+        groups = at // _GROUP
+        wanted = groups if groups.size < 2 else np.unique(groups)
+        first = self.offsets[wanted * _GROUP].tolist()
+        last = self.offsets[np.minimum(wanted * _GROUP + _GROUP, n)].tolist()
+        raw = self._raw
+        for group, a, b, crc in zip(wanted.tolist(), first, last, self._crcs[wanted].tolist(), strict=True):
+            if crc32c(raw[a:b]) != crc:
+                raise StoreDamaged(f"{self._where}, log entry {self.base}, lines {group * _GROUP} and on")
+        starts, ends = self.offsets[at].tolist(), self.offsets[at + 1].tolist()
+        return [bytes(raw[a:b]) for a, b in zip(starts, ends, strict=True)]

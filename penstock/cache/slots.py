@@ -1,0 +1,192 @@
+"""Keys to dense slots, whole columns at a time: open addressing in numpy.
+
+A key is two 64-bit lanes. An int64 is itself with a second lane of 0, exact; any other key is the seeded 128-bit hash of
+its encoding with the lowest bit of the second lane set. Everything remembered of a key stands in columns by slot.
+
+Invariants:
+
+- slots are given in order and never taken back; a full cache is dropped whole and starts again;
+- a table entry is slot + 1, so that 0 is an empty place and a large table is committed page by page as it fills;
+- growing moves a bounded number of entries a call: until all are moved a look-up that misses asks the older table too;
+- the second lane is stored only once a key needs it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Lane = NDArray[np.uint64]
+Slots = NDArray[np.int64]
+
+_M1, _M2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_MASK64 = (1 << 64) - 1
+_LOAD = 0.6
+_TAIL = 12  # probes left over are walked one by one: a numpy call costs more than a probe
+_FEW = 8
+_STEP = 1 << 16
+
+
+def mix(x: Lane) -> Lane:
+    """The hash of a lane: a bijection, so that int keys never collide."""
+    x = x ^ (x >> np.uint64(31))
+    x *= np.uint64(_M1)
+    x ^= x >> np.uint64(29)
+    x *= np.uint64(_M2)
+    x ^= x >> np.uint64(32)
+    return x
+
+
+def mix_one(x: int) -> int:
+    """`mix` of one lane."""
+    x = ((x ^ (x >> 31)) * _M1) & _MASK64
+    x = ((x ^ (x >> 29)) * _M2) & _MASK64
+    return x ^ (x >> 32)
+
+
+def key_hash(lane0: Lane, lane1: Lane | None) -> Lane:
+    """The 64-bit hash by which the index orders keys."""
+    return mix(lane0) if lane1 is None else mix(lane0 ^ lane1)
+
+
+class SlotMap:
+    """Lanes of keys to slots 0, 1, 2 …"""
+
+    __slots__ = ("_moved", "_older", "_table", "_until", "capacity", "lane0", "lane1", "used")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.used = 0
+        self.lane0: Lane = np.empty(capacity, np.uint64)
+        self.lane1: Lane | None = None
+        self._table: NDArray[np.int32] = np.zeros(1 << 12, np.int32)
+        self._older: NDArray[np.int32] | None = None
+        self._moved = self._until = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use (not reserved)."""
+        older = 0 if self._older is None else self._older.nbytes
+        return self._table.nbytes + older + self.used * (8 if self.lane1 is None else 16)
+
+    def find(self, k0: Lane, k1: Lane | None) -> Slots:
+        """The slot of each key, -1 where it has none."""
+        if k0.size <= _FEW:
+            return self._find_few(k0, k1)
+        slots = self._find_in(self._table, k0, k1)
+        if self._older is not None:
+            miss = np.flatnonzero(slots < 0)
+            if miss.size:
+                slots[miss] = self._find_in(self._older, k0[miss], None if k1 is None else k1[miss])
+        return slots
+
+    def find_or_add(self, k0: Lane, k1: Lane | None) -> Slots:
+        """The slot of each key; keys without one are given one."""
+        slots = self.find(k0, k1)
+        miss = np.flatnonzero(slots < 0)
+        if not miss.size:
+            return slots
+        if k1 is None:
+            first, inverse = np.unique(k0[miss], return_inverse=True)
+            second = None
+        else:
+            both = np.empty(miss.size, [("a", np.uint64), ("b", np.uint64)])
+            both["a"], both["b"] = k0[miss], k1[miss]
+            pairs, inverse = np.unique(both, return_inverse=True)
+            first, second = pairs["a"].copy(), pairs["b"].copy()
+        start, m = self.used, int(first.size)
+        assert start + m <= self.capacity, "the caller drops a full cache before it adds to it"
+        self.lane0[start : start + m] = first
+        if second is not None and self.lane1 is None:
+            self.lane1 = np.zeros(self.capacity, np.uint64)
+        if self.lane1 is not None:
+            self.lane1[start : start + m] = 0 if second is None else second
+        self._grow(start + m)
+        self.used = start + m
+        fresh = np.arange(start, start + m, dtype=np.int64)
+        self._place(self._table, first, second, fresh)
+        slots[miss] = fresh[inverse.ravel()]
+        return slots
+
+    def lanes(self, slots: NDArray[Any]) -> tuple[Lane, Lane | None]:
+        """The keys in these slots."""
+        return self.lane0[slots], None if self.lane1 is None else self.lane1[slots]
+
+    def _same(self, slots: NDArray[Any], k0: Lane, k1: Lane | None) -> NDArray[np.bool_]:
+        same = self.lane0[slots] == k0
+        if k1 is not None:
+            same &= (self.lane1[slots] == k1) if self.lane1 is not None else (k1 == 0)
+        elif self.lane1 is not None:
+            same &= self.lane1[slots] == 0
+        return same
+
+    def _find_in(self, table: NDArray[np.int32], k0: Lane, k1: Lane | None) -> Slots:
+        mask = table.size - 1
+        at = (key_hash(k0, k1) & np.uint64(mask)).astype(np.int64)
+        entry = table[at].astype(np.int64)
+        todo = np.flatnonzero((entry > 0) & ~self._same(np.maximum(entry - 1, 0), k0, k1))
+        while todo.size > _TAIL:
+            step = (at[todo] + 1) & mask
+            at[todo] = step
+            got = table[step].astype(np.int64)
+            entry[todo] = got
+            off = (got > 0) & ~self._same(np.maximum(got - 1, 0), k0[todo], None if k1 is None else k1[todo])
+            todo = todo[off]
+        for j in todo.tolist():
+            second = 0 if k1 is None else int(k1[j])
+            entry[j] = self._walk(table, (int(at[j]) + 1) & mask, int(k0[j]), second)
+        return entry - 1
+
+    def _walk(self, table: NDArray[np.int32], at: int, k0: int, k1: int) -> int:
+        mask = table.size - 1
+        while True:
+            entry = table.item(at)
+            if entry == 0:
+                return 0
+            if self.lane0.item(entry - 1) == k0:
+                second = 0 if self.lane1 is None else self.lane1.item(entry - 1)
+                if second == k1:
+                    return entry
+            at = (at + 1) & mask
+
+    def _find_few(self, k0: Lane, k1: Lane | None) -> Slots:
+        out = np.empty(k0.size, np.int64)
+        for j, first in enumerate(k0.tolist()):
+            second = 0 if k1 is None else k1.item(j)
+            home = mix_one(first ^ second)
+            entry = self._walk(self._table, home & (self._table.size - 1), first, second)
+            if entry == 0 and self._older is not None:
+                entry = self._walk(self._older, home & (self._older.size - 1), first, second)
+            out[j] = entry - 1
+        return out
+
+    def _place(self, table: NDArray[np.int32], k0: Lane, k1: Lane | None, slots: Slots) -> None:
+        mask = table.size - 1
+        at = (key_hash(k0, k1) & np.uint64(mask)).astype(np.int64)
+        entries = (slots + 1).astype(np.int32)
+        while entries.size:
+            free = np.flatnonzero(table[at] == 0)
+            table[at[free]] = entries[free]  # several may want one place: the last writer has it
+            lost = np.flatnonzero(table[at] != entries)
+            entries = entries[lost]
+            at = (at[lost] + 1) & mask
+
+    def _grow(self, need: int) -> None:
+        if self._older is None and need > self._table.size * _LOAD:
+            self._older, self._moved, self._until = self._table, 0, self.used
+            size = self._table.size
+            while need > size * _LOAD:
+                size *= 2
+            self._table = np.zeros(size, np.int32)
+        while self._older is not None:
+            a, b = self._moved, min(self._until, self._moved + _STEP)
+            self._place(self._table, self.lane0[a:b], None if self.lane1 is None else self.lane1[a:b], np.arange(a, b))
+            self._moved = b
+            if b == self._until:
+                self._older = None
+            if need <= self._table.size * _LOAD:
+                return  # else the next doubling is due already: finish this one
+        if need > self._table.size * _LOAD:
+            self._grow(need)

@@ -1,0 +1,61 @@
+"""Other processes, for tests of what they do to a store."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def process(code: str, *args: object) -> Iterator[subprocess.Popen[str]]:
+    """Python code in a process of its own, which ends with the block; `say` and `wait` are there to talk with it."""
+    head = "import sys\ndef say(x): print(x, flush=True)\ndef wait(): return sys.stdin.readline().strip()\n"
+    child = subprocess.Popen(
+        [sys.executable, "-c", head + code, *map(str, args)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=os.getcwd(),
+    )
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def heard(child: subprocess.Popen[str]) -> str:
+    """What it says next."""
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
+
+
+def told(child: subprocess.Popen[str], line: str = "on") -> None:
+    """Tell it something."""
+    assert child.stdin is not None
+    child.stdin.write(line + "\n")
+    child.stdin.flush()
+
+
+def in_fork(act: Callable[[], object]) -> str:
+    """What a forked child got, or the error that it met, in words."""
+    out, into = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            result = repr(act())
+        except BaseException as error:
+            result = f"{type(error).__name__}: {error}"
+        os.write(into, result.encode()[:4000])
+        os._exit(0)
+    os.close(into)
+    with os.fdopen(out, "rb") as pipe:
+        said = pipe.read().decode()
+    os.waitpid(pid, 0)
+    return said
