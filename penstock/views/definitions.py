@@ -1,0 +1,387 @@
+"""Definitions: an app, its tables, and the views on them and on each other.
+
+A definition is made once, is checked in full when it is made, and never changes. Invariants:
+
+- tables and views of an app share one namespace;
+- a definition's `order` is its place in the app, and a source comes before its views: in that order a batch passes
+  through all of them;
+- `describe()` is plain data for a store's catalog and says all that content depends on, save the code of functions.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal, TypeVar, overload
+
+from penstock.cache import DefinitionError, UnknownName
+from penstock.views.fields import Field, Where
+from penstock.views.maps import (
+    FieldMap,
+    FunctionMap,
+    Key,
+    MapFunction,
+    Reduce,
+    make_field_map,
+    make_function_map,
+    make_reducers,
+)
+from penstock.views.names import check_name, find, nearest
+from penstock.views.paths import parse_path
+from penstock.views.protocols import Path, Reducer
+
+BROKER = "@kafka"
+
+_D = TypeVar("_D", "Table", "View")
+
+
+class Merge(Enum):
+    """How the versions of a document make the document.
+
+    >>> App("shop").table("orders", key="id", merge="patch").merge
+    <Merge.PATCH: 'patch'>
+    """
+
+    REPLACE = "replace"
+    PATCH = "patch"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source(ABC):
+    """What a view can be on: a table, or another view."""
+
+    app: App = field(repr=False)
+    name: str
+    order: int
+
+    @property
+    @abstractmethod
+    def table(self) -> Table:
+        """The table that all of it comes from."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, object]:
+        """The definition as plain data."""
+
+    @overload
+    def view(
+        self,
+        name: str,
+        *,
+        key: str | tuple[str, ...],
+        value: str | None = None,
+        where: str | Where | Field | None = None,
+        reduce: Reduce,
+    ) -> View: ...
+
+    @overload
+    def view(self, name: str | None = None, *, reduce: Reduce) -> Callable[[MapFunction], View]: ...
+
+    def view(
+        self,
+        name: str | None = None,
+        *,
+        key: str | tuple[str, ...] | None = None,
+        value: str | None = None,
+        where: str | Where | Field | None = None,
+        reduce: Reduce | None = None,
+    ) -> View | Callable[[MapFunction], View]:
+        """A view on this source: by fields where `key` is given, else a decorator of its map function.
+
+        `key` is the group: a path, a tuple of paths, or () for one group of all. `value` is what reducers read, the
+        document unless it is given; `where` keeps documents, by a field that must be true or by a comparison.
+
+        >>> import penstock as ps
+        >>> users = ps.App("shop").table("users", key="id")
+        >>> cities = users.view("cities", key="address.city", value="amount", reduce=ps.sum())
+
+        A view by a function is named after it, unless a name is given; the function yields groups, or (group, value).
+
+        >>> @users.view(reduce=ps.count())
+        ... def initials(user):
+        ...     yield user["name"][0]
+        >>> initials.name, list(initials({"name": "Sue"}))
+        ('initials', ['S'])
+        """
+        if name is not None and not isinstance(name, str):
+            what = getattr(name, "__name__", repr(name))
+            raise DefinitionError(
+                f"view() got {what} where its name goes; write .view('name', key=…, reduce=…), "
+                "or decorate a function with @….view(reduce=…)"
+            )
+        reducers, fields = make_reducers(name or "(named after its function)", reduce)
+        if key is not None:
+            if name is None:
+                raise DefinitionError("a view with key= needs a name; write .view('name', key=…, reduce=…)")
+            fields_map = make_field_map(name, key, value, where)
+            return self.app.add(View(self.app, name, self.app.size, self, fields_map, reducers, fields))
+        if value is not None or where is not None:
+            given = "value=" if value is not None else "where="
+            raise DefinitionError(
+                f"{given} reads fields, and a view without key= is made of a function; give key= too, "
+                "or let the function yield (group, value), and nothing for what it leaves out"
+            )
+
+        def decorate(function: MapFunction) -> View:
+            by_function = make_function_map(function)
+            called = name if name is not None else str(getattr(function, "__name__", type(function).__name__))
+            return self.app.add(View(self.app, called, self.app.size, self, by_function, reducers, fields))
+
+        return decorate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table(Source):
+    """A named stream of documents by key; made by `App.table`.
+
+    >>> App("shop").table("orders", key=("shop", "number"), ts="@kafka").has_ts
+    True
+    """
+
+    key: Key
+    ts: Path | None
+    broker_ts: bool
+    merge: Merge
+    tombstones: int | float | None
+    sample: str | None
+
+    @property
+    def table(self) -> Table:
+        """Itself."""
+        return self
+
+    @property
+    def has_ts(self) -> bool:
+        """Whether its versions are ordered by a ts, and not by arrival alone."""
+        return self.ts is not None or self.broker_ts
+
+    def describe(self) -> dict[str, object]:
+        """The table as plain data."""
+        return {
+            "kind": "table",
+            "name": self.name,
+            "key": self.key.describe(),
+            "ts": None if self.ts is None else list(self.ts),
+            "broker_ts": self.broker_ts,
+            "merge": self.merge.value,
+            "tombstones": self.tombstones,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View(Source):
+    """Groups and their results; made by `Source.view`. A view that was made of a function can be called as it.
+
+    `fields` names the fields of a row, one for each reducer; without them the one reducer's result is the value.
+
+    >>> import penstock as ps
+    >>> users = ps.App("shop").table("users", key="id")
+    >>> view = users.view("ages", key="city", reduce={"n": ps.count(), "mean": ps.mean("age")})
+    >>> view.fields, view.source is users
+    (('n', 'mean'), True)
+    """
+
+    source: Source = field(repr=False)
+    map: FieldMap | FunctionMap
+    reducers: tuple[Reducer, ...]
+    fields: tuple[str, ...] | None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.map, FieldMap):
+            self._check_values(self.map)
+            if isinstance(self.source, View):
+                self._check_paths(self.map, self.source)
+
+    @property
+    def table(self) -> Table:
+        """The table that all of it comes from."""
+        return self.source.table
+
+    def __call__(self, document: Any) -> Iterable[Any] | None:
+        """What the map function yields for this document."""
+        if isinstance(self.map, FieldMap):
+            raise DefinitionError(f"view {self.name!r} has fields, not a function; read its key= and value= instead")
+        return self.map.function(document)
+
+    def describe(self) -> dict[str, object]:
+        """The view as plain data."""
+        return {
+            "kind": "view",
+            "name": self.name,
+            "source": self.source.name,
+            "map": self.map.describe(),
+            "reducers": [reducer.describe() for reducer in self.reducers],
+            "fields": None if self.fields is None else list(self.fields),
+        }
+
+    def _check_values(self, fields: FieldMap) -> None:
+        """A reducer that folds values has to be told which; count() folds none."""
+        for reducer in self.reducers:
+            if reducer.cells and fields.path_of(reducer.field) is None:
+                raise DefinitionError(
+                    f"view {self.name!r} has a reducer that is not told what to read; name the field in it, such as "
+                    "ps.sum('amount'), or give the view a value='amount'"
+                )
+
+    def _check_paths(self, fields: FieldMap, source: View) -> None:
+        """The documents of a view are its rows, which have a key and a value."""
+        read: list[Path] = [*fields.key.paths]
+        if fields.where is not None:
+            read += fields.where.paths()
+        values = [fields.value, *(fields.path_of(reducer.field) for reducer in self.reducers)]
+        read += [path for path in values if path is not None]
+        for path in read:
+            root, *names = path
+            dotted = ".".join(path)
+            if root not in ("key", "value"):
+                raise DefinitionError(
+                    f"view {self.name!r} reads {dotted!r} of the view {source.name!r}, whose rows have a key and a "
+                    f"value; write 'key', 'value', or 'value.{dotted}'"
+                )
+            if root == "key" and names:
+                raise DefinitionError(
+                    f"view {self.name!r} reads {dotted!r} of the view {source.name!r}; a key has no fields, so write "
+                    "'key', or take it apart in a function view"
+                )
+            if root == "value" and names and source.fields and names[0] not in source.fields:
+                near = nearest(names[0], source.fields) or source.fields[0]
+                raise DefinitionError(
+                    f"view {self.name!r} reads {dotted!r} of the view {source.name!r}, whose fields are "
+                    f"{', '.join(source.fields)}; did you mean 'value.{near}'?"
+                )
+
+
+class App:
+    """A set of tables and views that one store keeps.
+
+    >>> app = App("shop")
+    >>> users = app.table("users", key="id", ts="ts")
+    >>> app.names()
+    ('users',)
+    >>> app.lookup("users") is users
+    True
+    """
+
+    __slots__ = ("_definitions", "name")
+
+    def __init__(self, name: str) -> None:
+        check_name("app", name)
+        self.name = name
+        self._definitions: dict[str, Table | View] = {}
+
+    def __repr__(self) -> str:
+        return f"App({self.name!r})"
+
+    def table(
+        self,
+        name: str,
+        *,
+        key: str | tuple[str, ...],
+        ts: str | None = None,
+        merge: Literal["replace", "patch"] | Merge = Merge.REPLACE,
+        tombstones: int | float | None = None,
+        sample: str | os.PathLike[str] | None = None,
+    ) -> Table:
+        """A table of documents by `key`, a path or a tuple of paths.
+
+        With `ts`, a path (or "@kafka": the broker's timestamp), the greatest ts wins, else the last to arrive.
+        `merge="patch"` merges top-level fields, each with its own ts. `tombstones=N` lets compaction forget deletions
+        older than the table's greatest ts minus N (seconds, where ts is text). `sample` is a file of documents to
+        try views on.
+
+        >>> App("shop").table("orders", key="number", ts="updated.at", merge="patch").ts
+        ('updated', 'at')
+        """
+        keyed = Key.of(key, f"key= of table {name!r}")
+        if not keyed.paths:
+            raise DefinitionError(f"key= of table {name!r} is empty; name the field that tells documents apart")
+        try:
+            merged = Merge(merge)
+        except ValueError:
+            raise DefinitionError(
+                f"merge= of table {name!r} is {merge!r}; write 'replace' (the last version is the document) or "
+                "'patch' (fields of versions merge)"
+            ) from None
+        if ts is not None and not isinstance(ts, str):
+            raise DefinitionError(f"ts= of table {name!r} is {ts!r}; write the path of a field, or {BROKER!r}")
+        path = None if ts is None or ts == BROKER else parse_path(ts, f"ts= of table {name!r}")
+        _check_tombstones(name, tombstones, ts)
+        if sample is not None and not isinstance(sample, str | os.PathLike):
+            raise DefinitionError(f"sample= of table {name!r} is {sample!r}; write the path of a file of documents")
+        file = None if sample is None else os.fspath(sample)
+        return self.add(Table(self, name, self.size, keyed, path, ts == BROKER, merged, tombstones, file))
+
+    @property
+    def size(self) -> int:
+        """How many definitions there are: the order of the next."""
+        return len(self._definitions)
+
+    def add(self, definition: _D) -> _D:
+        """Takes a definition; `App.table` and `.view` end here."""
+        kind = "table" if isinstance(definition, Table) else "view"
+        name = definition.name
+        check_name(kind, name)
+        taken = self._definitions.get(name)
+        if taken is not None:
+            raise DefinitionError(
+                f"{self!r} has a {'table' if isinstance(taken, Table) else 'view'} named {name!r} already; tables and "
+                f"views share their names, so give this {kind} another"
+            )
+        if isinstance(definition, View) and self._definitions.get(definition.source.name) is not definition.source:
+            raise DefinitionError(
+                f"view {name!r} is on {definition.source.name!r}, which {self!r} does not have; define it on a table "
+                "or view of the same app"
+            )
+        assert definition.order == self.size, definition
+        self._definitions[name] = definition
+        return definition
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all tables and views, in order."""
+        return tuple(self._definitions)
+
+    def tables(self) -> tuple[Table, ...]:
+        """All tables, in order."""
+        return tuple(d for d in self._definitions.values() if isinstance(d, Table))
+
+    def views(self) -> tuple[View, ...]:
+        """All views, each after its source."""
+        return tuple(d for d in self._definitions.values() if isinstance(d, View))
+
+    def lookup(self, name: str) -> Table | View:
+        """The table or view of this name; `UnknownName`, with the nearest right one, if there is none."""
+        return find(name, "table or view", self._definitions)
+
+    def table_of(self, name: str) -> Table:
+        """The table of this name; `UnknownName`, with the nearest right one, if there is none."""
+        found = self._definitions.get(name) if isinstance(name, str) else None
+        if isinstance(found, View):
+            raise UnknownName(name, "table", found.table.name)
+        return find(name, "table", {t.name: t for t in self.tables()})
+
+    def view_of(self, name: str) -> View:
+        """The view of this name; `UnknownName`, with the nearest right one, if there is none."""
+        return find(name, "view", {v.name: v for v in self.views()})
+
+    def describe(self) -> dict[str, object]:
+        """The app as plain data."""
+        return {"app": self.name, "definitions": [d.describe() for d in self._definitions.values()]}
+
+
+def _check_tombstones(table: str, tombstones: object, ts: str | None) -> None:
+    if tombstones is None:
+        return
+    if not isinstance(tombstones, int | float) or isinstance(tombstones, bool) or not 0 <= tombstones < math.inf:
+        raise DefinitionError(
+            f"tombstones= of table {table!r} is {tombstones!r}; write how far a deletion's ts may lie behind the "
+            "table's greatest, a number of 0 or more, or leave it out to keep all"
+        )
+    if ts is None:
+        raise DefinitionError(
+            f"table {table!r} has tombstones= but no ts=, and so keeps no deletions; give it a ts=, or leave "
+            "tombstones= out"
+        )

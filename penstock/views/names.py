@@ -1,0 +1,53 @@
+"""Names of apps, tables and views: which are allowed, and what was meant by one that does not exist.
+
+Invariant: a name is ASCII letters, digits, "_", "-" and ".", so that it stands unquoted on a command line, in a file
+name and in a topic.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from penstock.cache import DefinitionError, UnknownName
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_T = TypeVar("_T")
+
+
+def find(name: str, kind: str, among: Mapping[str, _T]) -> _T:
+    """What has this name; `UnknownName`, with the likeliest right one, if nothing has.
+
+    >>> find("users", "table", {"users": 1})
+    1
+    """
+    if not isinstance(name, str):
+        raise DefinitionError(f"a {kind} is looked up by its name, not by {name!r}; write its name as text")
+    if name in among:
+        return among[name]
+    raise UnknownName(name, kind, nearest(name, among))
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The likeliest of the names, in whatever case it was written.
+
+    >>> nearest("Usres", ["users", "orders"])
+    'users'
+    """
+    by_lower = {known.lower(): known for known in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else None
+
+
+def check_name(kind: str, name: object) -> None:
+    """Refuses what can't name an app, a table or a view.
+
+    >>> check_name("table", "web-users.v2")
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DefinitionError(
+            f"{name!r} can't name a{'n' if kind == 'app' else ''} {kind}; write 1 to 100 of the letters a to z and "
+            "A to Z, digits, '_', '-' and '.'"
+        )

@@ -1,0 +1,15 @@
+"""An app with a table to define views on."""
+
+import pytest
+
+from penstock.views.definitions import App, Table
+
+
+@pytest.fixture
+def app() -> App:
+    return App("shop")
+
+
+@pytest.fixture
+def users(app: App) -> Table:
+    return app.table("users", key="id", ts="ts")

@@ -1,0 +1,59 @@
+"""Reducers that fold nothing: views know reducers only as protocols, and their tests need no more. And how to expect
+a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.cache import DefinitionError
+from penstock.views.protocols import Cell, Locals, Need, Part, Path, State, Totals, Values
+
+
+@dataclass(frozen=True)
+class OneCell:
+    """A cell that wants a value and adds nothing up."""
+
+    field: Path | None
+    need: Need = Need.VALUE
+    lanes: int = 0
+
+    def batch(self, loc: Locals, m: int, column: Values) -> Part:
+        raise NotImplementedError
+
+    def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
+        return Totals(np.zeros((0, plus.m), np.int64))
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A reducer of this name, over this field."""
+
+    name: str
+    field: Path | None = None
+    cells: Sequence[Cell] = ()
+
+    def result(self, n: int, states: Sequence[State]) -> Any:
+        return n
+
+    def describe(self) -> dict[str, object]:
+        return {"reducer": self.name, "field": self.field and list(self.field)}
+
+
+def count() -> Fold:
+    return Fold("count")
+
+
+def total(field: str | None = None) -> Fold:
+    path = None if field is None else tuple(field.split("."))
+    return Fold("total", path, (OneCell(path),))
+
+
+def refused(*parts: str) -> Any:
+    """Raises a DefinitionError with all of these in its message."""
+    return pytest.raises(DefinitionError, match="(?s)" + "".join(f"(?=.*{part})" for part in parts))
