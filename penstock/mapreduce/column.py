@@ -1,0 +1,147 @@
+"""A column of values: what every node downstream of the decoder works on.
+
+A value is a 64-bit lane and a kind. An int is its own lane, a float is its bits, everything else stands in `objs`
+by its index. Invariants:
+
+- `kind is None` means that every value is an INT; most columns are, and then no kind is stored at all;
+- a BIG (a Decimal, or an int beyond 64 bits) is always in `objs`; an OTHER is there only where the column keeps values;
+- lanes of NULL, BIG and OTHER are 0, so that a sum over lanes is right wherever kinds are INT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Kinds = NDArray[np.uint8]
+
+
+class Kind(IntEnum):
+    """What a value is, as far as a reducer needs to know."""
+
+    NULL = 0
+    INT = 1
+    FLOAT = 2
+    BIG = 3
+    OTHER = 4
+
+
+_KIND_OF: dict[type, Kind] = {
+    type(None): Kind.NULL,
+    int: Kind.INT,
+    float: Kind.FLOAT,
+    Decimal: Kind.BIG,
+}
+_INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class Column:
+    """Values of one field, one a row."""
+
+    lane: Ints
+    kind: Kinds | None = None
+    objs: dict[int, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return int(self.lane.size)
+
+    @classmethod
+    def of(cls, values: Sequence[Any], keep: bool = True) -> Column:
+        """A column of Python values; `keep` keeps values that are no numbers."""
+        n = len(values)
+        types = set(map(type, values))
+        if types == {int}:
+            try:
+                return cls(np.fromiter(values, np.int64, n))
+            except OverflowError:
+                pass
+        elif types == {float}:
+            return cls(np.fromiter(values, np.float64, n).view(np.int64), np.full(n, Kind.FLOAT, np.uint8))
+        elif not types <= {int, float, type(None)}:
+            return cls._mixed(values, keep)
+        elif types == {float, type(None)}:
+            null = np.fromiter((v is None for v in values), bool, n)
+            lane = np.fromiter((0.0 if v is None else v for v in values), np.float64, n).view(np.int64)
+            return cls(lane, np.where(null, Kind.NULL, Kind.FLOAT).astype(np.uint8))
+        return cls._mixed(values, keep)
+
+    @classmethod
+    def _mixed(cls, values: Sequence[Any], keep: bool) -> Column:
+        n = len(values)
+        kind = np.fromiter((_KIND_OF.get(type(v), Kind.OTHER) for v in values), np.uint8, n)
+        lane = np.zeros(n, np.int64)
+        objs: dict[int, Any] = {}
+        for i in np.flatnonzero(kind == Kind.INT).tolist():
+            if _INT_MIN <= values[i] <= _INT_MAX:
+                lane[i] = values[i]
+            else:
+                kind[i] = Kind.BIG
+        at = np.flatnonzero(kind == Kind.FLOAT)
+        lane[at] = np.fromiter((values[i] for i in at.tolist()), np.float64, at.size).view(np.int64)
+        kept = kind >= Kind.BIG if keep else kind == Kind.BIG
+        for i in np.flatnonzero(kept).tolist():
+            objs[i] = values[i]
+        return cls(lane, kind, objs)
+
+    @classmethod
+    def nulls(cls, n: int) -> Column:
+        """A column of nulls."""
+        return cls(np.zeros(n, np.int64), np.zeros(n, np.uint8))
+
+    @property
+    def floats(self) -> NDArray[np.float64]:
+        """The lanes read as floats; meant where the kind is FLOAT."""
+        return self.lane.view(np.float64)
+
+    def kinds(self) -> Kinds:
+        """The kind of each value."""
+        return np.full(self.lane.size, Kind.INT, np.uint8) if self.kind is None else self.kind
+
+    def take(self, index: NDArray[Any]) -> Column:
+        """The rows at these indexes, or where this mask holds."""
+        at = np.flatnonzero(index) if index.dtype == bool else index
+        objs: dict[int, Any] = {}
+        if self.objs:
+            held = np.zeros(self.lane.size, bool)
+            held[np.fromiter(self.objs, np.int64, len(self.objs))] = True
+            for j in np.flatnonzero(held[at]).tolist():
+                objs[j] = self.objs[int(at[j])]
+        return Column(self.lane[at], None if self.kind is None else self.kind[at], objs)
+
+    def values(self) -> list[Any]:
+        """The values as Python objects; an OTHER that was not kept is None."""
+        if self.kind is None:
+            return list(self.lane.tolist())
+        out: list[Any] = self.lane.tolist()
+        for i in np.flatnonzero(self.kind == Kind.NULL).tolist():
+            out[i] = None
+        at = np.flatnonzero(self.kind == Kind.FLOAT)
+        for i, v in zip(at.tolist(), self.lane[at].view(np.float64).tolist(), strict=True):
+            out[i] = v
+        for i in np.flatnonzero(self.kind >= Kind.BIG).tolist():
+            out[i] = self.objs.get(i)
+        return out
+
+    @staticmethod
+    def join(parts: Sequence[Column]) -> Column:
+        """The parts one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        lane = np.concatenate([p.lane for p in parts]) if parts else np.zeros(0, np.int64)
+        kind: Kinds | None = None
+        if any(p.kind is not None for p in parts):
+            kind = np.concatenate([np.full(len(p), Kind.INT, np.uint8) if p.kind is None else p.kind for p in parts])
+        objs: dict[int, Any] = {}
+        at = 0
+        for p in parts:
+            objs.update((at + i, v) for i, v in p.objs.items())
+            at += len(p)
+        return Column(lane, kind, objs)

@@ -1,0 +1,159 @@
+"""Emissions: what documents contribute, as columns, and as the rows in which they are remembered.
+
+An emission of a batch side is a list of contributions: which document, which group, and the values that the view's cells
+read. A function view's emissions are remembered with the documents, a row for each segment of the table's log:
+
+    [counts, groups, codes, values]   counts: contributions a document (u32s), or nil where each has one
+                                      groups: encodings of the groups that occur, codes: u32s into it
+                                      values: int64s where all are, else a list, or nil where all are null
+
+Those of a document with several contributions are sorted by (group, value): the order of yielding means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import canonical, encode_key, order_key, pack, seal, unpack, unseal
+from penstock.mapreduce.column import Column
+from penstock.mapreduce.groups import Codes, Groups
+from penstock.views import Path, reach
+
+Field = Path | None
+Pairs = list[tuple[bytes, Any]]  # (encoded group, value)
+
+
+@dataclass(slots=True)
+class Contributions:
+    """One side of a delta: contributions by group code, with a column for each field that cells read."""
+
+    code: Codes
+    inputs: dict[Field, Column]
+
+    @property
+    def n(self) -> int:
+        """How many contributions."""
+        return int(self.code.size)
+
+    def take(self, index: NDArray[Any]) -> Contributions:
+        """Those at these indexes, or where this mask holds."""
+        return Contributions(self.code[index], {f: c.take(index) for f, c in self.inputs.items()})
+
+    @staticmethod
+    def join(parts: Sequence[Contributions]) -> Contributions:
+        """The parts one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        fields = parts[0].inputs
+        return Contributions(
+            np.concatenate([p.code for p in parts]), {f: Column.join([p.inputs[f] for p in parts]) for f in fields}
+        )
+
+
+@dataclass(slots=True)
+class Emissions:
+    """What each document of a list yielded: `counts` contributions each (None: one each), in order."""
+
+    counts: NDArray[np.int64] | None
+    code: Codes
+    values: Column | None  # None: all null
+
+    @property
+    def documents(self) -> int:
+        """How many documents."""
+        return int(self.code.size if self.counts is None else self.counts.size)
+
+    @classmethod
+    def none(cls, documents: int) -> Emissions:
+        """Of documents that yielded nothing."""
+        return cls(np.zeros(documents, np.int64), np.zeros(0, np.int32), None)
+
+    def starts(self) -> NDArray[np.int64]:
+        """Where each document's contributions begin, and the end."""
+        if self.counts is None:
+            return np.arange(self.code.size + 1)
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
+
+    def flat_index(self, documents: NDArray[Any]) -> NDArray[np.int64]:
+        """The indexes of the contributions of these documents, in their order."""
+        if self.counts is None:
+            return documents.astype(np.int64)
+        counts = self.counts[documents]
+        ends = np.cumsum(counts)
+        shift = np.repeat(self.starts()[documents] - (ends - counts), counts)
+        return np.arange(int(ends[-1]) if ends.size else 0, dtype=np.int64) + shift
+
+    def take(self, documents: NDArray[Any]) -> Emissions:
+        """Those of these documents."""
+        flat = self.flat_index(documents)
+        values = None if self.values is None else self.values.take(flat)
+        return Emissions(None if self.counts is None else self.counts[documents], self.code[flat], values)
+
+    @staticmethod
+    def join(parts: Sequence[Emissions]) -> Emissions:
+        """The parts one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        counts = None
+        if any(p.counts is not None for p in parts):
+            counts = np.concatenate([np.ones(p.code.size, np.int64) if p.counts is None else p.counts for p in parts])
+        values: Column | None = None
+        if any(p.values is not None for p in parts):
+            values = Column.join([Column.nulls(int(p.code.size)) if p.values is None else p.values for p in parts])
+        code = np.concatenate([p.code for p in parts]) if parts else np.zeros(0, np.int32)
+        return Emissions(counts, code, values)
+
+    def pairs(self, document: int, groups: Groups) -> Pairs:
+        """The contributions of one document."""
+        own = self.take(np.array([document]))
+        values = [None] * int(own.code.size) if own.values is None else own.values.values()
+        return [(groups.whole(code), value) for code, value in zip(own.code.tolist(), values, strict=True)]
+
+    @staticmethod
+    def of_pairs(rows: Sequence[Pairs], groups: Groups) -> Emissions:
+        """The emissions of documents that yielded these pairs."""
+        flat = [pair for row in rows for pair in row]
+        code = np.fromiter((groups.code_of_encoded(group) for group, _ in flat), np.int32, len(flat))
+        return Emissions(np.array([len(row) for row in rows], np.int64), code, Column.of([value for _, value in flat]))
+
+    def inputs(self, fields: Sequence[Field]) -> dict[Field, Column]:
+        """The columns that cells read, by their fields."""
+        whole = Column.nulls(int(self.code.size)) if self.values is None else self.values
+        out: dict[Field, Column] = {}
+        for path in fields:
+            out[path] = whole if path is None else Column.of([reach(value, path) for value in whole.values()])
+        return out
+
+
+def sorted_pairs(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """A document's (group, value) pairs in their one order."""
+    return sorted(pairs, key=lambda p: (encode_key(p[0]), order_key(p[1]), canonical(p[1])))
+
+
+def emissions_row(key: bytes, emissions: Emissions, groups: Groups) -> bytes:
+    """The row that remembers these emissions."""
+    used, codes = np.unique(emissions.code, return_inverse=True)
+    values: Any = None
+    if (column := emissions.values) is not None:
+        values = column.values() if column.kind is not None else column.lane.astype("<i8").tobytes()
+    counts = None if emissions.counts is None else emissions.counts.astype("<u4").tobytes()
+    whole = [groups.whole(c) for c in used.tolist()]
+    return seal(key, pack([counts, whole, codes.ravel().astype("<u4").tobytes(), values]))
+
+
+def read_emissions(key: bytes, row: bytes, groups: Groups, where: str) -> Emissions:
+    """The emissions that a row remembers."""
+    counts, whole, codes, values = unpack(unseal(key, row, where))
+    own = np.fromiter((groups.code_of_encoded(g) for g in whole), np.int32, len(whole))
+    column: Column | None = None
+    if isinstance(values, bytes):
+        column = Column(np.frombuffer(values, "<i8").astype(np.int64))
+    elif values is not None:
+        column = Column.of(values)
+    code = own[np.frombuffer(codes, "<u4")] if len(whole) else np.zeros(0, np.int32)
+    return Emissions(None if counts is None else np.frombuffer(counts, "<u4").astype(np.int64), code, column)

@@ -1,0 +1,230 @@
+"""Exact sums of columns by group.
+
+A sum over a column may neither wrap nor round, whatever the values and their order. So each column is cut into pieces
+whose sums the fast types hold exactly, and the pieces meet in Python ints only where 64 bits are too few. Invariants:
+
+- float64 adds only multiples of one unit, and fewer than 2**53 of them by magnitude;
+- int64 adds only what stays below 2**63 even if all rows fall into one group;
+- a total of floats is an int in units of a power of two, so that adding and taking back is exact in any order;
+- values of floats are cut at 2**±400 before they are sliced or squared, and each part is scaled to where neither
+  overflows nor falls into the denormals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.views import Ints
+
+Floats = NDArray[np.float64]
+Locs = NDArray[np.intp]
+
+LANE_MIN, LANE_MAX = -(1 << 63), (1 << 63) - 1
+_DOUBLE = 1 << 53
+_SAFE = 1 << 61
+_MASK = (1 << 32) - 1
+_FEW = 24
+_FAR = 400
+_SHIFT = 600
+_SPLIT = 134217729.0
+_POWERS = tuple(10 ** (1 << i) for i in range(10))
+
+
+@dataclass(slots=True)
+class IntSums:
+    """Totals of ints by group: a lane, and on top of it what the lane could not take."""
+
+    lane: Ints
+    over: dict[int, int]
+
+    @classmethod
+    def none(cls, m: int) -> IntSums:
+        """m totals of 0."""
+        return cls(np.zeros(m, np.int64), {})
+
+    def of(self, group: int) -> int:
+        """The total of a group."""
+        return int(self.lane[group]) + self.over.get(group, 0)
+
+    def add(self, group: int, x: int) -> None:
+        """Adds one int of any size."""
+        self.over[group] = self.over.get(group, 0) + x
+
+
+def peak(values: Ints) -> int:
+    """The greatest magnitude in a column, as a Python int: the least int64 has no positive twin."""
+    return max(int(values.max()), -int(values.min())) if values.size else 0
+
+
+def int_sums(loc: Locs, values: Ints, m: int) -> IntSums:
+    """The sums of `values` by their group `loc`, a number below m."""
+    n, top = values.size, peak(values)
+    if top * n < _DOUBLE:
+        return IntSums(np.bincount(loc, values, m).astype(np.int64), {})
+    if top * n < LANE_MAX:
+        out = np.zeros(m, np.int64)
+        np.add.at(out, loc, values)
+        return IntSums(out, {})
+    low, high = np.zeros(m, np.int64), np.zeros(m, np.int64)
+    np.add.at(low, loc, values & _MASK)
+    np.add.at(high, loc, values >> 32)
+    high += low >> 32
+    low &= _MASK
+    wide = (high >= 1 << 31) | (high < -(1 << 31))
+    over = {g: (int(high[g]) << 32) + int(low[g]) for g in np.flatnonzero(wide).tolist()}
+    return IntSums(np.where(wide, 0, (np.where(wide, 0, high) << 32) + low), over)
+
+
+def square_sums(loc: Locs, values: Ints, m: int) -> IntSums:
+    """The sums of squares of `values` by their group."""
+    if peak(values) < 1 << 31:
+        return int_sums(loc, values * values, m)
+    # v = h·2^32 + l with both halves within ±2^31, so that each of the three products stays within 2^62.
+    carry = (values >> 31) & 1
+    low = (values & _MASK) - (carry << 32)
+    high = (values >> 32) + carry
+    parts = [int_sums(loc, p, m) for p in (low * low, low * high, high * high)]
+    out = IntSums.none(m)
+    for g in range(m):
+        x = parts[0].of(g) + (parts[1].of(g) << 33) + (parts[2].of(g) << 64)
+        if LANE_MIN <= x <= LANE_MAX:
+            out.lane[g] = x
+        else:
+            out.over[g] = x
+    return out
+
+
+@dataclass(slots=True)
+class BinarySums:
+    """Totals of finite floats by group, in units of 2**unit."""
+
+    unit: int
+    total: list[int]
+
+    def at(self, unit: int) -> list[int]:
+        """The totals in units of 2**unit, which must divide this one's."""
+        shift = self.unit - unit
+        return [x << shift for x in self.total] if shift else self.total
+
+
+def float_sums(loc: Locs, values: Floats, m: int) -> BinarySums:
+    """The sums of finite `values` by their group."""
+    if values.size <= _FEW:
+        return _few(loc, values, m, 1)
+    return _meet([s for v, at, e in _ranges(loc, values) for s in _sliced(at, v, m, -e)], m)
+
+
+def float_square_sums(loc: Locs, values: Floats, m: int) -> BinarySums:
+    """The sums of squares of finite `values` by their group."""
+    if values.size <= _FEW:
+        return _few(loc, values, m, 2)
+    slices: list[tuple[int, list[int]]] = []
+    for v, at, e in _ranges(loc, values):
+        # Dekker's product: square + error is v·v exactly.
+        c = v * _SPLIT
+        high = c - (c - v)
+        low = v - high
+        square = v * v
+        error = ((high * high - square) + 2.0 * (high * low)) + low * low
+        slices.extend(_sliced(at, square, m, -2 * e))
+        slices.extend(_sliced(at, error, m, -2 * e))
+    return _meet(slices, m)
+
+
+def _few(loc: Locs, values: Floats, m: int, degree: int) -> BinarySums:
+    """A handful of floats, where columns would cost more than they save."""
+    items = []
+    for g, v in zip(loc.tolist(), values.tolist()):
+        numerator, denominator = v.as_integer_ratio()
+        items.append((g, numerator**degree, (1 - denominator.bit_length()) * degree))
+    unit = min((e for _, _, e in items), default=0)
+    total = [0] * m
+    for g, x, e in items:
+        total[g] += x << (e - unit)
+    return BinarySums(unit, total)
+
+
+def _ranges(loc: Locs, values: Floats) -> Iterator[tuple[Floats, Locs, int]]:
+    """The values in at most three parts, each scaled by 2**e to the middle of the range: (scaled, groups, e)."""
+    size = np.abs(values)
+    small, great = (size < 2.0**-_FAR) & (size > 0), size >= 2.0**_FAR
+    if not small.any() and not great.any():
+        yield values, loc, 0
+        return
+    for mask, e in ((~small & ~great, 0), (small, _SHIFT), (great, -_SHIFT)):
+        at = np.flatnonzero(mask)
+        if at.size:
+            yield np.ldexp(values[at], e), loc[at], e
+
+
+def _sliced(loc: Locs, values: Floats, m: int, shift: int) -> Iterator[tuple[int, list[int]]]:
+    """Totals by group of the values' leading bits, then of the next, until none are left: (unit, totals)."""
+    room = values.size.bit_length()
+    while top := max(float(values.max()), -float(values.min())):
+        e = math.frexp(top)[1] + room
+        anchor = math.ldexp(1.5, e)
+        head = (values + anchor) - anchor
+        total = np.ldexp(np.bincount(loc, head, m), 52 - e).astype(np.int64)
+        yield e - 52 + shift, total.tolist()
+        values = values - head
+        left = np.flatnonzero(values)
+        if not left.size:
+            return
+        if 2 * left.size < values.size:
+            values, loc = values[left], loc[left]
+
+
+def _meet(slices: list[tuple[int, list[int]]], m: int) -> BinarySums:
+    """Slices of any units as one total each."""
+    if not slices:
+        return BinarySums(0, [0] * m)
+    slices.sort(key=lambda s: -s[0])
+    unit, total = slices[0]
+    for finer, part in slices[1:]:
+        shift = unit - finer
+        total = [(x << shift) + y for x, y in zip(total, part)]
+        unit = finer
+    return BinarySums(unit, total)
+
+
+def add_binary(x: int, e: int, y: int, f: int) -> tuple[int, int]:
+    """x·2**e + y·2**f as an odd mantissa and its exponent; nothing is (0, 0)."""
+    if e >= f:
+        x = (x << (e - f)) + y
+        e = f
+    else:
+        x += y << (f - e)
+    if x & 1:
+        return x, e
+    if not x:
+        return 0, 0
+    zeros = (x & -x).bit_length() - 1
+    return x >> zeros, e + zeros
+
+
+def add_decimal(x: int, e: int, y: int, f: int) -> tuple[int, int]:
+    """x·10**e + y·10**f as a mantissa without a trailing zero and its exponent; nothing is (0, 0)."""
+    if e >= f:
+        x = x * 10 ** (e - f) + y
+        e = f
+    else:
+        x += y * 10 ** (f - e)
+    if not x:
+        return 0, 0
+    if x % 10:
+        return x, e
+    for i in range(len(_POWERS) - 1, -1, -1):
+        while not x % _POWERS[i]:
+            x //= _POWERS[i]
+            e += 1 << i
+    return x, e
+
+
+def count_of(loc: Locs, m: int) -> Ints:
+    """How many rows each group has."""
+    return np.bincount(loc, minlength=m).astype(np.int64, copy=False)

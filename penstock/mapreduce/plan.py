@@ -1,0 +1,102 @@
+"""What the views of one source need of its documents, each thing once: fields, groups, conditions.
+
+Views that group by the same fields share one dictionary of groups and one column of codes; views that read the same
+field share one column of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.mapreduce.groups import Codes, Groups, TupleGroups
+from penstock.views import FieldMap, FunctionMap, Key, Need, Path, View, Where
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The fields that must be decoded of a source's documents, and what for."""
+
+    key: Key
+    ts: Path | None
+    groups: tuple[Key, ...]
+    group_paths: tuple[Path, ...]
+    inputs: dict[Path, bool]  # path -> whether values that are no numbers are kept
+    wheres: tuple[Where, ...]
+    functions: bool
+    paths: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, key: Key, ts: Path | None, views: Iterable[View]) -> Plan:
+        """The plan for a source with this key and these views."""
+        groups: dict[Key, None] = {}
+        inputs: dict[Path, bool] = {}
+        wheres: dict[Where, None] = {}
+        functions = False
+        for view in views:
+            if isinstance(view.map, FunctionMap):
+                functions = True
+                continue
+            groups[view.map.key] = None
+            if view.map.where is not None:
+                wheres[view.map.where] = None
+            for path, keep in field_inputs(view, view.map).items():
+                inputs[path] = inputs.get(path, False) or keep
+        group_paths = tuple(dict.fromkeys(path for group in groups for path in group.paths))
+        where_paths = [path for where in wheres for path in where.paths()]
+        own = [] if ts is None else [ts]
+        paths = tuple(dict.fromkeys([*key.paths, *own, *group_paths, *inputs, *where_paths]))
+        return cls(key, ts, tuple(groups), group_paths, inputs, tuple(wheres), functions, paths)
+
+
+def field_inputs(view: View, fields: FieldMap) -> dict[Path, bool]:
+    """The document paths that a field view's cells read, and whether they keep values that are no numbers."""
+    out: dict[Path, bool] = {}
+    for reducer in view.reducers:
+        for cell in reducer.cells:
+            path = fields.path_of(cell.field)
+            assert path is not None, "checked when the view was defined"
+            out[path] = out.get(path, False) or cell.need is Need.VALUE
+    return out
+
+
+class Spaces:
+    """The dictionaries of groups of one source's field views."""
+
+    __slots__ = ("_parts", "_tuples")
+
+    def __init__(self) -> None:
+        self._parts: dict[Path, Groups] = {}
+        self._tuples: dict[Key, TupleGroups] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use, about."""
+        return sum(g.nbytes for g in self._parts.values()) + sum(t.nbytes for t in self._tuples.values())
+
+    def part(self, path: Path) -> Groups:
+        """The dictionary of one field."""
+        groups = self._parts.get(path)
+        if groups is None:
+            groups = self._parts[path] = Groups()
+        return groups
+
+    def groups(self, key: Key) -> Groups:
+        """The dictionary of a view's groups."""
+        return self.part(key.paths[0]) if key.single else self._tuple(key).groups
+
+    def codes(self, key: Key, parts: dict[Path, Codes], n: int) -> Codes:
+        """The codes of a view's groups, from the codes of the fields."""
+        if key.single:
+            return parts[key.paths[0]]
+        if not key.paths:
+            return np.full(n, self._tuple(key).groups.code(()), np.int32)
+        return self._tuple(key).combine([parts[path] for path in key.paths])
+
+    def _tuple(self, key: Key) -> TupleGroups:
+        found = self._tuples.get(key)
+        if found is None:
+            found = self._tuples[key] = TupleGroups([self.part(path) for path in key.paths])
+        return found

@@ -1,0 +1,275 @@
+"""The reduce node: contributions that come and go become rows of a view.
+
+`fold` is pure: it reads what is remembered of the groups that change and gives a `Change`; memory takes it only by
+`apply`, after the commit. Invariants:
+
+- an accumulator in memory is what the group's row says: a group that memory doesn't hold is read before it is changed;
+- a group has a row exactly while it has contributions;
+- a group that a user's reducer fails on shows its last good result until the reducer takes what it owes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import Reader, StoreDamaged
+from penstock.mapreduce.emission import Contributions
+from penstock.mapreduce.groups import Groups
+from penstock.mapreduce.rowcodec import RowCodec, RowState
+from penstock.views import Cell, Totals
+
+Ints = NDArray[np.int64]
+_FEW = 16  # codes up to which Python is quicker than NumPy's fixed cost
+
+
+@dataclass(slots=True)
+class Change:
+    """What a batch makes of a view's groups: columns by the groups that change, before and after."""
+
+    codes: NDArray[np.int64]
+    old_n: Ints
+    n: Ints
+    old: list[Totals]
+    new: list[Totals]
+    held: dict[int, list[Any]] = field(default_factory=dict)  # by place: [error, last good result]
+    released: set[int] = field(default_factory=set)  # places that were held and are no more
+
+    @property
+    def m(self) -> int:
+        """How many groups change."""
+        return int(self.codes.size)
+
+
+class Accumulators:
+    """What memory holds of a view's groups, by group code."""
+
+    __slots__ = ("complete", "have", "held", "lanes", "n", "spills")
+
+    def __init__(self, lanes: Sequence[int], complete: bool) -> None:
+        self.n: Ints = np.zeros(256, np.int64)
+        self.have: NDArray[np.bool_] = np.zeros(256, bool)
+        self.lanes: list[Ints] = [np.zeros((k, 256), np.int64) for k in lanes]
+        self.spills: list[dict[int, list[Any]]] = [{} for _ in lanes]
+        self.held: dict[int, list[Any]] = {}
+        self.complete = complete
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use, about."""
+        spilt = sum(len(s) for s in self.spills)
+        return self.n.nbytes + self.have.nbytes + sum(a.nbytes for a in self.lanes) + 400 * (spilt + len(self.held))
+
+    def reach(self, size: int) -> None:
+        """Make place for so many groups."""
+        if size <= self.n.size:
+            return
+        size = max(size, 2 * self.n.size)
+        self.n = _grown(self.n, size)
+        self.have = _grown(self.have, size)
+        self.lanes = [_grown(a, size) for a in self.lanes]
+
+    def totals(self, cell: int, codes: NDArray[np.int64]) -> Totals:
+        """The totals of one cell for these groups."""
+        spills = self.spills[cell]
+        spill: dict[int, list[Any]] = {}
+        if spills:
+            spill = {i: spills[c] for i, c in enumerate(codes.tolist()) if c in spills}
+        return Totals(self.lanes[cell][:, codes], spill)
+
+
+def _grown(a: NDArray[Any], size: int) -> NDArray[Any]:
+    out = np.zeros((*a.shape[:-1], size), a.dtype)
+    out[..., : a.shape[-1]] = a
+    return out
+
+
+class ReduceNode:
+    """One view's reducer."""
+
+    def __init__(self, name: str, db: str, codec: RowCodec, complete: bool) -> None:
+        self.name = name
+        self.db = db
+        self.codec = codec
+        self.cells: tuple[Cell, ...] = codec.cells
+        self.fields = tuple(dict.fromkeys(cell.field for cell in self.cells))
+        self.memory = Accumulators([cell.lanes for cell in self.cells], complete)
+
+    def forget(self) -> None:
+        """Drop what memory holds."""
+        self.memory = Accumulators([cell.lanes for cell in self.cells], False)
+
+    def fold(self, reader: Reader, groups: Groups, plus: Contributions, minus: Contributions) -> Change:
+        """The change that these contributions make."""
+        memory = self.memory
+        memory.reach(groups.size)
+        codes, loc = _local(np.concatenate((plus.code, minus.code)), groups.size)
+        m, split = int(codes.size), plus.n
+        if not memory.complete:
+            self._load(reader, groups, codes[~memory.have[codes]])
+        here, gone = loc[:split], loc[split:]
+        old_n = memory.n[codes]
+        n = old_n + np.bincount(here, minlength=m) - np.bincount(gone, minlength=m)
+        if m and int(n.min()) < 0:
+            group = groups.value(int(codes[int(n.argmin())]))
+            raise StoreDamaged(f"view {self.name!r}, group {group!r}: it would have fewer contributions than none")
+        old = [memory.totals(i, codes) for i in range(len(self.cells))]
+        new = [
+            cell.update(o, cell.batch(here, m, plus.inputs[cell.field]), cell.batch(gone, m, minus.inputs[cell.field]))
+            for cell, o in zip(self.cells, old, strict=True)
+        ]
+        change = Change(codes, old_n, n, old, new)
+        if memory.held or any(totals.errors for totals in new):
+            self._hold(change)
+        return self._only_changed(change)
+
+    def state(self, change: Change, place: int, before: bool = False) -> RowState:
+        """The state of one changed group, after the change or before it."""
+        totals = change.old if before else change.new
+        lanes = [x for t in totals for x in t.lanes[:, place].tolist()]
+        spills = [t.spill.get(place) for t in totals]
+        held = self.memory.held.get(int(change.codes[place])) if before else change.held.get(place)
+        n = int((change.old_n if before else change.n)[place])
+        return RowState(n, lanes, spills, held)
+
+    def result(self, change: Change, place: int, before: bool = False) -> tuple[bool, Any]:
+        """Whether a changed group has a row, and its result."""
+        state = self.state(change, place, before)
+        return (True, self.codec.result(state)) if state.n else (False, None)
+
+    def rows(self, change: Change, groups: Groups) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+        """The rows to put and the keys to delete for a change, the rows almost in key order."""
+        codes = change.codes
+        gone = change.n == 0
+        deletes = [groups.stored[c] for c in codes[gone].tolist()]
+        odd = self._odd(change, groups)
+        at = np.flatnonzero(~gone & ~odd) if gone.any() or odd.any() else np.arange(change.m)
+        at = at[np.argsort(groups.order[codes[at]])]
+        listed = codes[at].tolist()
+        keys = list(map(groups.stored.__getitem__, listed))
+        crcs = list(map(groups.crcs.__getitem__, listed))
+        lanes = [t.lanes for t in change.new]
+        every = np.concatenate(lanes)[:, at] if lanes else np.zeros((0, at.size), np.int64)
+        puts = self.codec.fixed_rows(keys, crcs, change.n[at], every)
+        for place in np.flatnonzero(odd & ~gone).tolist():
+            code = int(codes[place])
+            state = self.state(change, place)
+            state.whole = groups.encoded.get(code)
+            key = groups.stored[code]
+            puts.append((key, self.codec.sealed(key, state)))
+        return puts, deletes
+
+    def apply(self, change: Change) -> None:
+        """The change is committed: remember it."""
+        memory, codes = self.memory, change.codes
+        memory.n[codes] = change.n
+        memory.have[codes] = True
+        for i, totals in enumerate(change.new):
+            memory.lanes[i][:, codes] = totals.lanes
+            spills = memory.spills[i]
+            if spills or totals.spill:
+                for place, code in enumerate(codes.tolist()):
+                    spill = totals.spill.get(place)
+                    if spill is not None:
+                        spills[code] = spill
+                    else:
+                        spills.pop(code, None)
+        for place in change.released:
+            memory.held.pop(int(codes[place]), None)
+        for place, held in change.held.items():
+            memory.held[int(codes[place])] = held
+
+    def _odd(self, change: Change, groups: Groups) -> NDArray[np.bool_]:
+        """Which rows can't have form A."""
+        odd = np.zeros(change.m, bool)
+        for totals in change.new:
+            if totals.spill:
+                odd[list(totals.spill)] = True
+        if change.held:
+            odd[list(change.held)] = True
+        if groups.encoded:
+            odd |= np.fromiter((c in groups.encoded for c in change.codes.tolist()), bool, change.m)
+        return odd
+
+    def _load(self, reader: Reader, groups: Groups, codes: NDArray[np.int64]) -> None:
+        """Read the rows of groups that memory doesn't hold."""
+        if not codes.size:
+            return
+        memory, listed = self.memory, codes.tolist()
+        keys = [groups.stored[c] for c in listed]
+        for code, key, row in zip(listed, keys, reader.get_many(self.db, keys), strict=True):
+            if row is not None:
+                state = self.codec.decode(key, row, f"view {self.name!r}")
+                memory.n[code] = state.n
+                for i, (a, b) in enumerate(self.codec.spans):
+                    memory.lanes[i][:, code] = state.lanes[a:b]
+                    if state.spills is not None and (spill := state.spills[i]) is not None:
+                        memory.spills[i][code] = spill
+                if state.held is not None:
+                    memory.held[code] = state.held
+        memory.have[codes] = True
+
+    def _hold(self, change: Change) -> None:
+        held = self.memory.held
+        errors: dict[int, Exception] = {}
+        for totals in change.new:
+            errors.update(totals.errors)
+        for place, code in enumerate(change.codes.tolist()):
+            was = held.get(code)
+            if place in errors and change.n[place]:
+                last = was[1] if was is not None else self.result(change, place, before=True)[1]
+                error = errors[place]
+                change.held[place] = [f"{type(error).__name__}: {error}", last]
+            elif was is not None:
+                change.released.add(place)
+
+    def _only_changed(self, change: Change) -> Change:
+        differs = change.n != change.old_n
+        for old, new in zip(change.old, change.new, strict=True):
+            if new.lanes.size:
+                differs |= (old.lanes != new.lanes).any(axis=0)
+            for place in old.spill.keys() | new.spill.keys():
+                if not differs[place] and old.spill.get(place) != new.spill.get(place):
+                    differs[place] = True
+        for place in (*change.held, *change.released):
+            differs[place] = True
+        if differs.all():
+            return change
+        keep = np.flatnonzero(differs)
+        places = {int(p): i for i, p in enumerate(keep.tolist())}
+
+        def kept(totals: Totals) -> Totals:
+            spill = {places[p]: s for p, s in totals.spill.items() if p in places}
+            return Totals(totals.lanes[:, keep], spill)
+
+        return Change(
+            change.codes[keep],
+            change.old_n[keep],
+            change.n[keep],
+            [kept(t) for t in change.old],
+            [kept(t) for t in change.new],
+            {places[p]: h for p, h in change.held.items()},
+            {places[p] for p in change.released},
+        )
+
+
+def _local(codes: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct codes, and each code's place among them."""
+    if codes.size <= _FEW:
+        listed = codes.tolist()
+        known = sorted(set(listed))
+        return np.array(known, np.int64), np.array([known.index(c) for c in listed], np.int64)
+    if size <= 32 * codes.size:
+        mark = np.zeros(size, bool)
+        mark[codes] = True
+        distinct = np.flatnonzero(mark)
+        place = np.empty(size, np.int64)
+        place[distinct] = np.arange(distinct.size)
+        return distinct, place[codes]
+    found, inverse = np.unique(codes, return_inverse=True)
+    return found.astype(np.int64), inverse.ravel().astype(np.int64)
+

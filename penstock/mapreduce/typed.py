@@ -1,0 +1,139 @@
+"""Blocks of documents, decoded as far as they are read: structs made at run time, and what a struct would not see.
+
+A struct decoder passes over fields that it has no place for. It checks their form, but neither that text is UTF-8, nor
+that numbers are in range, nor how deep they nest; `is_plain_json` makes sure of these for a block at a time, so that what
+is stored can always be read whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock.cache import MAX_DEPTH, unpack_hook
+from penstock.views import Path, reach
+
+_TYPED: dict[frozenset[type], Any] = {
+    frozenset({int}): int,
+    frozenset({str}): str,
+    frozenset({bool}): bool,
+    frozenset({float}): int | float,
+    frozenset({int, float}): int | float,
+    frozenset({int, type(None)}): int | None,
+    frozenset({str, type(None)}): str | None,
+}
+_HUGE = re.compile(rb"\d[eE]\+?\d{3}")
+_LONG_NUMBER = re.compile(rb"\d{300}")
+_LONG = 300
+
+
+def is_plain_json(lines: Sequence[bytes]) -> bool:
+    """Whether nothing in these lines needs a closer look than a struct decoder takes."""
+    joined = b"".join(lines)
+    if not joined.isascii():
+        try:
+            joined.decode()
+        except UnicodeDecodeError:
+            return False
+    if joined.count(b"{") + joined.count(b"[") > MAX_DEPTH + len(lines):
+        if max(line.count(b"{") + line.count(b"[") for line in lines) > MAX_DEPTH:
+            return False
+    if len(joined) > _LONG * len(lines) // 2 and _LONG_NUMBER.search(joined):
+        return False
+    return not (_has_exponent(joined) and _HUGE.search(joined))
+
+
+def _has_exponent(joined: bytes) -> bool:
+    """Whether an e follows a digit and has a digit two places on: a look at bytes, much cheaper than the pattern."""
+    raw = np.frombuffer(joined, np.uint8)
+    at = np.flatnonzero((raw | 0x20) == 0x65)
+    at = at[(at > 0) & (at < raw.size - 3)]
+    digits = (raw[at - 1] - 48 < 10) & (raw[at + 2] - 48 < 10) & (raw[at + 3] - 48 < 10)
+    return bool(digits.any())
+
+
+@dataclass(slots=True)
+class Block:
+    """Decoded documents of one block, and how to get at their fields."""
+
+    docs: list[Any]
+    types: dict[Path, frozenset[type]]  # of typed blocks: what the decoder has made sure of
+    get: Callable[[Path], Iterator[Any]]
+
+    def known(self, path: Path) -> frozenset[type]:
+        return self.types.get(path, frozenset())
+
+    def list(self, path: Path) -> list[Any]:
+        return list(self.get(path))
+
+
+def dict_getter(docs: Sequence[Any]) -> Callable[[Path], Iterator[Any]]:
+    """A way to the fields of dicts (or of anything with `get`)."""
+
+    def get(path: Path) -> Iterator[Any]:
+        if len(path) == 1:
+            name = path[0]
+            return iter([d.get(name) for d in docs])
+        return iter([reach(d, path) for d in docs])
+
+    return get
+
+
+class Typed:
+    """The struct decoders for a set of paths, as typed as what was seen allows."""
+
+    def __init__(self, paths: Sequence[Path], seen: dict[Path, set[type]]) -> None:
+        self.types: dict[Path, frozenset[type]] = {}
+        self._getters: dict[Path, tuple[Callable[[Any], Any], Path]] = {}
+        roots: dict[str, list[Path]] = {}
+        for path in paths:
+            roots.setdefault(path[0], []).append(path)
+        required: list[Any] = []
+        optional: list[Any] = []
+        rename: dict[str, str] = {}
+        for i, (root, below) in enumerate(roots.items()):
+            name = f"f{i}"
+            rename[name] = root
+            kind = self._field(name, below, seen)
+            if kind is Any or kind in (int | None, str | None):
+                optional.append((name, kind, None))
+            else:
+                required.append((name, kind))
+        struct = msgspec.defstruct("Line", [*required, *optional], rename=rename, gc=False)
+        self.json = msgspec.json.Decoder(struct).decode
+        self.msgpack = msgspec.msgpack.Decoder(struct, ext_hook=unpack_hook).decode
+
+    def _field(self, name: str, below: list[Path], seen: dict[Path, set[type]]) -> Any:
+        if len(below) == 1 and len(below[0]) == 1:
+            path = below[0]
+            types = frozenset(seen.get(path, ()))
+            self._getters[path] = (attrgetter(name), ())
+            if types in _TYPED:
+                self.types[path] = types
+                return _TYPED[types]
+            return Any
+        exact = {p: frozenset(seen.get(p, ())) for p in below}
+        if all(len(p) == 2 and len(t) == 1 and t in _TYPED for p, t in exact.items()):
+            inner = [(f"g{j}", _TYPED[exact[p]]) for j, p in enumerate(below)]
+            struct = msgspec.defstruct("Inner", inner, rename={f"g{j}": p[1] for j, p in enumerate(below)}, gc=False)
+            for j, path in enumerate(below):
+                self._getters[path] = (attrgetter(f"{name}.g{j}"), ())
+                self.types[path] = exact[path]
+            return struct
+        for path in below:
+            self._getters[path] = (attrgetter(name), path[1:])
+        return Any
+
+    def block(self, docs: list[Any]) -> Block:
+        def get(path: Path) -> Iterator[Any]:
+            getter, rest = self._getters[path]
+            values = map(getter, docs)
+            return (reach(v, rest) for v in values) if rest else values
+
+        return Block(docs, self.types, get)

@@ -1,0 +1,299 @@
+"""A view as a node: its map, its reducer, its groups, and what is held of it.
+
+The node of a view on a table is driven by the gateway, which remembers what each document contributed; the node of a
+view on a view is driven here, by the changes of its source's rows. Both end in the same reducer. Invariants:
+
+- what a function yielded for a row of its source is remembered by the source's group, in the view's own database, and a
+  retraction takes back exactly that; what fields yielded is derived from the row again;
+- a held row keeps what it was last told, in the database of held documents, until a version of it can be taken;
+- memory is changed only by what `advance` leaves in `Writes.after`, which runs after the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from penstock.cache import Reader, Writer, encode_key, pack, seal, unpack, unseal
+from penstock.mapreduce.decoder import Decoder
+from penstock.mapreduce.emission import Contributions, Emissions, Pairs, emissions_row, read_emissions
+from penstock.mapreduce.extract import input_column
+from penstock.mapreduce.fieldmap import FieldMapper
+from penstock.mapreduce.funcmap import FunctionMapper, Hold
+from penstock.mapreduce.groups import Groups
+from penstock.mapreduce.plan import Plan, Spaces
+from penstock.mapreduce.reduce import Change, ReduceNode
+from penstock.mapreduce.rowcodec import RowCodec, same_result
+from penstock.views import FieldMap, Key, Row, View
+
+
+@dataclass(slots=True)
+class Writes:
+    """What a batch will write, and what memory does once it is committed."""
+
+    puts: list[tuple[str, list[tuple[bytes, bytes]]]] = field(default_factory=list)
+    deletes: list[tuple[str, list[bytes]]] = field(default_factory=list)
+    during: list[Callable[[Writer], None]] = field(default_factory=list)
+    after: list[Callable[[], None]] = field(default_factory=list)
+    changed: bool = False
+
+    def write(self, writer: Writer) -> None:
+        """Write all of it."""
+        for db, rows in self.puts:
+            writer.put_many(db, rows)
+        for db, keys in self.deletes:
+            writer.delete_many(db, keys)
+        for step in self.during:
+            step(writer)
+
+    def committed(self) -> None:
+        """The transaction is committed: memory follows."""
+        for step in self.after:
+            step()
+
+
+@dataclass(slots=True)
+class RowDelta:
+    """A row of a source that changed: its group, and the result before and after, where there was one."""
+
+    key: bytes
+    group: Any
+    old: Row | None
+    new: Row | None
+
+
+def rows_db(view: int) -> str:
+    """The database of a view's rows."""
+    return f"view:{view}"
+
+
+def told_db(view: int) -> str:
+    """The database of what a function view was told."""
+    return f"told:{view}"
+
+
+def held_db(view: int) -> str:
+    """The database of what a view can't take."""
+    return f"held:{view}"
+
+
+def held_row(key: bytes, whole: bytes, hold: Hold, pairs: Pairs) -> bytes:
+    """The row of a held document: its key, why, and what the view was last told of it."""
+    return seal(key, pack([whole, hold.reason, hold.trace, [[group, value] for group, value in pairs]]))
+
+
+def read_held(key: bytes, row: bytes, where: str) -> tuple[bytes, Hold, Pairs]:
+    """What a row of a held document says."""
+    whole, reason, trace, pairs = unpack(unseal(key, row, where))
+    return whole, Hold(reason, trace), [(group, value) for group, value in pairs]
+
+
+class ViewNode:
+    """One view at work."""
+
+    def __init__(self, view: View, number: int, spaces: Spaces | None, complete: bool) -> None:
+        self.view = view
+        self.name = view.name
+        self.number = number
+        self.children: list[ViewNode] = []
+        codec = RowCodec(view.reducers, view.fields)
+        self.reduce = ReduceNode(view.name, rows_db(number), codec, complete)
+        self.mapper: FieldMapper | FunctionMapper
+        self._spaces = spaces
+        self._own = Groups()
+        if isinstance(view.map, FieldMap):
+            self.mapper = FieldMapper(view.name, view.map, codec.cells)
+            if spaces is None:
+                self._spaces = Spaces()
+        else:
+            self.mapper = FunctionMapper(view.name, view.map.function, codec.cells)
+        self._decoder = self._make_decoder()
+        self.held = 0
+
+    @property
+    def chained(self) -> bool:
+        """Whether it is a view of a view."""
+        return isinstance(self.view.source, View)
+
+    def _make_decoder(self) -> Decoder:
+        return Decoder(Plan.of(Key((), False), None, [self.view]), self._spaces or Spaces(), 0)
+
+    @property
+    def groups(self) -> Groups:
+        """The dictionary of its groups."""
+        if isinstance(self.mapper, FieldMapper):
+            assert self._spaces is not None
+            return self._spaces.groups(self.mapper.fields.key)
+        return self._own
+
+    def nbytes(self, spaces: bool) -> int:
+        """Bytes in use, about; with those of groups that it shares if `spaces`."""
+        own = self._own.nbytes + (self._spaces.nbytes if spaces and self._spaces is not None else 0)
+        return own + self.reduce.memory.nbytes
+
+    def forget(self, spaces: Spaces | None) -> None:
+        """Drop what memory holds; `spaces` are those of its source."""
+        self._own = Groups()
+        self._spaces = Spaces() if spaces is None and isinstance(self.mapper, FieldMapper) else spaces
+        self._decoder = self._make_decoder()
+        self.reduce.forget()
+
+    # -- what it contributes
+
+    def emitted(self, emissions: Emissions) -> Contributions:
+        """The contributions of what its function yielded."""
+        return Contributions(emissions.code, emissions.inputs(self.reduce.fields))
+
+    def told_pairs(self, pairs: Sequence[Pairs]) -> Contributions:
+        """The contributions that these pairs mean: of fields, the value is the list of what cells read."""
+        emissions = Emissions.of_pairs(pairs, self.groups)
+        if isinstance(self.mapper, FunctionMapper):
+            return self.emitted(emissions)
+        flat = [value for row in pairs for _, value in row]
+        inputs = {f: input_column([v[i] for v in flat], len(flat), None, True) for i, f in enumerate(self.reduce.fields)}
+        return Contributions(emissions.code, inputs)
+
+    def pairs_of(self, contributions: Contributions) -> list[tuple[bytes, Any]]:
+        """Field contributions as pairs, one each."""
+        groups = self.groups
+        columns = [contributions.inputs[f].values() for f in self.reduce.fields]
+        return [(groups.whole(code), [c[i] for c in columns]) for i, code in enumerate(contributions.code.tolist())]
+
+    # -- changes
+
+    def advance(self, reader: Reader, plus: Contributions, minus: Contributions, writes: Writes) -> None:
+        """Fold contributions, and pass on what changes to the views on this one."""
+        change = self.reduce.fold(reader, self.groups, plus, minus)
+        if not change.m:
+            return
+        writes.changed = True
+        puts, deletes = self.reduce.rows(change, self.groups)
+        if puts:
+            writes.puts.append((self.reduce.db, puts))
+        if deletes:
+            writes.deletes.append((self.reduce.db, deletes))
+        writes.after.append(lambda: self.reduce.apply(change))
+        if self.children:
+            deltas = self._deltas(change)
+            for child in self.children:
+                child.on_rows(reader, deltas, writes)
+
+    def _deltas(self, change: Change) -> list[RowDelta]:
+        out: list[RowDelta] = []
+        groups, reduce = self.groups, self.reduce
+        for place, code in enumerate(change.codes.tolist()):
+            had, old = reduce.result(change, place, before=True)
+            has, new = reduce.result(change, place)
+            if had and has and same_result(old, new):
+                continue
+            group = groups.value(code)
+            key = groups.stored[code]
+            out.append(RowDelta(key, group, Row(group, old) if had else None, Row(group, new) if has else None))
+        return out
+
+    def on_rows(self, reader: Reader, deltas: list[RowDelta], writes: Writes) -> None:
+        """Take the changes of the source's rows."""
+        if not deltas:
+            return
+        if isinstance(self.mapper, FieldMapper):
+            self._by_fields(reader, self.mapper, deltas, writes)
+        else:
+            self._by_function(reader, self.mapper, deltas, writes)
+
+    def _by_fields(self, reader: Reader, mapper: FieldMapper, deltas: list[RowDelta], writes: Writes) -> None:
+        told = self.read_holds(reader, [d.key for d in deltas])
+        new = [d for d in deltas if d.new is not None]
+        plus, stuck_at = self._of_rows(mapper, [d.new for d in new])
+        stuck = {new[i].key for i in stuck_at}
+        derived = [d for d in deltas if d.old is not None and d.key not in told]
+        freed = [d for d in derived if d.key not in stuck]
+        parts = [self._of_rows(mapper, [d.old for d in freed])[0]]
+        parts.append(self.told_pairs([pairs for key, pairs in told.items() if key not in stuck]))
+        holds: list[tuple[bytes, bytes, Hold, Pairs]] = []
+        for d in new:
+            if d.key in stuck:
+                pairs = told.get(d.key)
+                if pairs is None:
+                    pairs = self.pairs_of(self._of_rows(mapper, [d.old])[0]) if d.old is not None else []
+                holds.append((d.key, encode_key(d.group), mapper.hold(_document(d.new)), pairs))
+        self.write_holds(holds, [key for key in told if key not in stuck], set(told), writes)
+        self.advance(reader, plus, Contributions.join(parts), writes)
+
+    def _of_rows(self, mapper: FieldMapper, rows: Sequence[Row | None]) -> tuple[Contributions, list[int]]:
+        """What rows contribute by fields, and the indexes of those that can't be taken."""
+        columns = self._decoder.of_dicts([_document(row) for row in rows], keys=False)
+        kept = mapper.kept(columns)
+        take = np.ones(len(rows), bool) if kept is None else kept
+        bad = mapper.bad(columns)
+        stuck: list[int] = []
+        if bad is not None:
+            stuck = np.flatnonzero(bad & take).tolist()
+            take = take & ~bad
+        return mapper.contributions(columns, np.flatnonzero(take)), stuck
+
+    def _by_function(self, reader: Reader, mapper: FunctionMapper, deltas: list[RowDelta], writes: Writes) -> None:
+        keys = [d.key for d in deltas]
+        db = told_db(self.number)
+        rows = reader.get_many(db, keys)
+        told = {
+            key: read_emissions(key, row, self._own, db) for key, row in zip(keys, rows, strict=True) if row is not None
+        }
+        held = self.read_holds(reader, keys)
+        new = [d for d in deltas if d.new is not None]
+        emissions, stuck_at = mapper.run([d.new for d in new], self._own)
+        stuck = {new[i].key for i in stuck_at}
+        going = [e for key, e in told.items() if key not in stuck]
+        minus = Emissions.join(going) if going else Emissions.none(0)
+        good = [(i, d) for i, d in enumerate(new) if d.key not in stuck]
+        puts = [(d.key, emissions_row(d.key, emissions.take(np.array([i])), self._own)) for i, d in good]
+        if puts:
+            writes.puts.append((db, puts))
+        ended = [d.key for d in deltas if d.new is None and d.key in told]
+        if ended:
+            writes.deletes.append((db, ended))
+        holds = [
+            (new[i].key, encode_key(new[i].group), hold, told[new[i].key].pairs(0, self._own) if new[i].key in told else [])
+            for i, hold in stuck_at.items()
+        ]
+        self.write_holds(holds, [key for key in held if key not in stuck], set(held), writes)
+        self.advance(reader, self.emitted(emissions), self.emitted(minus), writes)
+
+    # -- what is held
+
+    def read_holds(self, reader: Reader, keys: Sequence[bytes]) -> dict[bytes, Pairs]:
+        """What the view was last told of those of these documents that it holds."""
+        if not self.held:
+            return {}
+        db = held_db(self.number)
+        rows = reader.get_many(db, keys)
+        return {key: read_held(key, row, db)[2] for key, row in zip(keys, rows, strict=True) if row is not None}
+
+    def write_holds(
+        self,
+        holds: Sequence[tuple[bytes, bytes, Hold, Pairs]],
+        released: Sequence[bytes],
+        before: set[bytes],
+        writes: Writes,
+    ) -> None:
+        """Hold documents (stored key, whole key, why, what was told) and let others go; `before` were held."""
+        db = held_db(self.number)
+        if holds:
+            writes.puts.append((db, [(key, held_row(key, whole, hold, told)) for key, whole, hold, told in holds]))
+        if released:
+            writes.deletes.append((db, list(released)))
+        change = len({key for key, *_ in holds} - before) - len(released)
+        if change:
+
+            def count() -> None:
+                self.held += change
+
+            writes.after.append(count)
+
+
+def _document(row: Row | None) -> dict[str, Any]:
+    """A row as a document that paths can be looked up in."""
+    assert row is not None, "asked of rows that are there"
+    return {"key": row.key, "value": row.value}
