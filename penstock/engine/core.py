@@ -1,0 +1,224 @@
+"""The embedded engine's heart: one writer, its nodes, and the transaction that is a batch.
+
+A commit goes so: every node reads through the write transaction and leaves what it would write; all of it is written,
+with the offsets and the state, and committed and synced once; then memory follows. Whatever fails before the commit
+undoes the transaction and leaves memory as it was; a crash leaves the batch whole or not at all. Work between batches
+(folding, compacting, dropping memory) is done in bounded steps after a commit, each a transaction of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from penstock.cache import DocLog, Limits, Reader, Store
+from penstock.engine.catalog import Catalog, State, read_state, write_state
+from penstock.gateway import REJECTED, Outcome, Report, TableBatch, TableNode, Tails
+from penstock.mapreduce import FunctionMapper, Spaces, ViewNode, Writes, held_db, rows_db, told_db
+from penstock.views import App, FieldMap, Source, Table
+
+_BASE = 96 << 20  # bytes that Python, NumPy and a batch in flight take
+_SLOT = 40  # bytes a key takes at least
+_LEAST_SLOTS, _MOST_SLOTS = 1 << 16, 1 << 27
+_COMPACT_LEAST = 1 << 10
+_COLLECT_BELOW = 256
+_WEIGH_EVERY = 1 << 12  # records between two looks at what memory holds
+
+
+@dataclass(slots=True)
+class Commit:
+    """What came of a batch."""
+
+    reports: dict[str, Report] = field(default_factory=dict)
+    position: int = 0
+
+
+class Core:
+    """The nodes of one store, and its writer."""
+
+    def __init__(self, app: App, store: Store, catalog: Catalog, memory: int, limits: Limits) -> None:
+        self.app = app
+        self.store = store
+        self.catalog = catalog
+        self.tails = Tails()
+        self._budget = max(memory - _BASE, 8 << 20)
+        self._slots = min(max(self._budget // _SLOT, _LEAST_SLOTS), _MOST_SLOTS)
+        self._limits = limits
+        self._unweighed = 0
+        self.views: dict[str, ViewNode] = {}
+        self.tables: dict[str, TableNode] = {}
+        with store.read() as reader:
+            self.state = read_state(reader)
+            for table in app.tables():
+                self.tables[table.name] = self._table(reader, table)
+
+    # -- opening
+
+    def begin_epoch(self) -> None:
+        """A writer opened the store: what an older one might still say no longer counts."""
+        self.state = msgspec.structs.replace(self.state, epoch=self.state.epoch + 1)
+        with self.store.write() as writer:
+            write_state(writer, self.state)
+
+    def _table(self, reader: Reader, table: Table) -> TableNode:
+        number = self.catalog.entries[table.name].number
+        log = DocLog(number, table.has_ts, self._slots, self._limits)
+        log.open(reader)
+        spaces = Spaces()
+        views = self._views_on(reader, table, spaces)
+        log.sides = [told_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)]
+        node = TableNode(table, number, views, log, spaces, self.catalog.seed)
+        node.ts_kind = self.state.ts.get(table.name)
+        return node
+
+    def _views_on(self, reader: Reader, source: Source, spaces: Spaces | None) -> list[ViewNode]:
+        nodes: list[ViewNode] = []
+        for view in self.app.views():
+            if view.source is not source:
+                continue
+            number = self.catalog.entries[view.name].number
+            empty = reader.count(rows_db(number)) == 0
+            node = ViewNode(view, number, spaces if isinstance(view.map, FieldMap) else None, empty)
+            node.held = reader.count(held_db(number))
+            node.children = self._views_on(reader, view, None)
+            self.views[view.name] = node
+            nodes.append(node)
+        return nodes
+
+    # -- a batch
+
+    def commit(
+        self,
+        batches: Mapping[str, TableBatch],
+        sources: Mapping[str, int] | None = None,
+        strict: bool = False,
+        undo: bool = False,
+    ) -> Commit:
+        """One transaction: these records, and these offsets with them.
+
+        Under `strict` a rejection undoes it; `undo` undoes it in any case, so that only the outcomes are learnt.
+        """
+        out = Commit()
+        kinds = {name: self.tables[name].ts_kind for name in batches}
+        offsets = dict(self.state.sources)
+        for source, resume in (sources or {}).items():
+            offsets[source] = max(resume, offsets.get(source, 0))
+        writes = Writes()
+        try:
+            with _no_collector(sum(batch.n for batch in batches.values())), self.store.write() as writer:
+                for name, batch in batches.items():
+                    self._make_room(self.tables[name], batch.n)
+                    out.reports[name] = self.tables[name].process(writer, batch, writes)
+                if undo or (strict and any(r.rejected for r in out.reports.values())):
+                    raise _Undone
+                state = self._state(out, writes.changed, offsets)
+                if state != self.state:
+                    writes.write(writer)
+                    write_state(writer, state)
+        except BaseException as error:
+            for name, kind in kinds.items():
+                self.tables[name].ts_kind = kind
+            if isinstance(error, _Undone):
+                return out
+            raise
+        self.state = state
+        writes.committed()
+        out.position = state.position
+        for name, batch in batches.items():
+            self._tend(self.tables[name], batch.n)
+        return out
+
+    def _state(self, commit: Commit, changed: bool, offsets: dict[str, int]) -> State:
+        old = self.state
+        ts = dict(old.ts)
+        rejected = dict(old.rejected)
+        for name, report in commit.reports.items():
+            kind = self.tables[name].ts_kind
+            if kind is not None:
+                ts[name] = kind
+            if report.rejected:
+                rejected[name] = rejected.get(name, 0) + len(report.rejected)
+        return State(old.position + changed, old.epoch, offsets, ts, rejected)
+
+    # -- between batches
+
+    def _make_room(self, node: TableNode, n: int) -> None:
+        if not node.log.keys.room(n):
+            node.forget()
+
+    def _tend(self, node: TableNode, n: int) -> None:
+        log = node.log
+        steps = log.fold_steps(n)
+        for _ in range(steps):
+            with self.store.write() as writer:
+                done = log.fold_step(writer)
+            done()
+        if log.compact_due():
+            if not log.keys.room(2 * n + _COMPACT_LEAST):
+                node.forget()
+            with self.store.write() as writer:
+                then = log.compact_step(writer, 2 * n + _COMPACT_LEAST, node.telling.carry)
+            if then is not None:
+                then()
+        if steps:
+            self.store.trim()
+        self._unweighed += n
+        if self._unweighed >= _WEIGH_EVERY:
+            self._unweighed = 0
+            self._stay_within()
+
+    def _stay_within(self) -> None:
+        """Drop what memory holds, the largest first, until it is within its budget."""
+        sizes = {name: node.nbytes() for name, node in self.tables.items()}
+        chained = [v for v in self.views.values() if not isinstance(v.view.source, Table)]
+        total = sum(sizes.values()) + sum(v.nbytes(spaces=True) for v in chained)
+        if total <= self._budget:
+            return
+        for view in chained:
+            view.forget(None)
+        if sum(sizes.values()) > self._budget:
+            self.tables[max(sizes, key=sizes.__getitem__)].forget()
+
+    def fold_all(self) -> None:
+        """Fold and compact all that is due, in steps."""
+        for node in self.tables.values():
+            for _ in range(1 << 20):
+                if not node.log.work_due():
+                    break
+                self._tend(node, self._limits.step)
+
+
+@contextmanager
+def _no_collector(records: int) -> Iterator[None]:
+    """Python's cycle collector waits for the end of a large batch: what a batch makes has no cycles and dies by itself."""
+    pause = records > _COLLECT_BELOW and gc.isenabled()
+    if pause:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if pause:
+            gc.enable()
+
+
+class _Undone(Exception):
+    """A strict batch that is to be undone."""
+
+
+def counts_of(report: Report, places: slice | None = None) -> tuple[int, int, int, int, int]:
+    """(applied, equal, late, held, rejected) of a report's records, or of some of them."""
+    outcome = report.outcome if places is None else report.outcome[places]
+    tally = np.bincount(outcome, minlength=REJECTED + 1)
+    held = len(report.held)
+    if places is not None:
+        held = sum(1 for i in report.held if places.start <= i < places.stop)
+    return (
+        int(tally[Outcome.APPLIED]), int(tally[Outcome.EQUAL]), int(tally[Outcome.LATE]), held, int(tally[REJECTED])
+    )
+
+

@@ -1,0 +1,102 @@
+"""One digest over content: documents, tombstones, remembered emissions, rows of views.
+
+Rows of views are hashed in key order. A table's documents lie in the order of its history, so each is hashed with its key,
+version and what function views were told of it, and these hashes are added modulo 2²⁵⁶: a sum doesn't ask for an order,
+needs no sorting of what may be larger than memory, and can be taken in parts. Where a line lies, segments, offsets,
+epochs and what is held apart are no content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from penstock.cache import canonical, encode_key, record_key
+from penstock.gateway import TableNode, Unwrapped, document_of, key_value, unwrap
+from penstock.mapreduce import Emissions, FunctionMapper, Groups, ViewNode, read_emissions, told_db
+from penstock.views import Merge, reach
+
+if TYPE_CHECKING:
+    from penstock.engine.core import Core
+    from penstock.engine.snapshot import Snapshot
+
+_BITS = 256
+
+
+def digest_of(core: Core, snap: Snapshot) -> str:
+    """The digest of a snapshot."""
+    total = blake2b(digest_size=_BITS // 8)
+    for name, node in sorted(core.tables.items()):
+        total.update(canonical([name, "documents"]))
+        total.update(_table_sum(snap, node).to_bytes(_BITS // 8, "big"))
+    for name, view in sorted(core.views.items()):
+        total.update(canonical([name, "rows"]))
+        reader = snap.reader()
+        for key, row in reader.scan(view.reduce.db):
+            total.update(len(key).to_bytes(4, "big") + key + len(row).to_bytes(4, "big") + row)
+        if isinstance(view.mapper, FunctionMapper) and view.chained:
+            total.update(_chained_sum(snap, view).to_bytes(_BITS // 8, "big"))
+    return total.hexdigest()
+
+
+def _item(parts: list[Any]) -> int:
+    return int.from_bytes(blake2b(canonical(parts), digest_size=_BITS // 8).digest(), "big")
+
+
+def _table_sum(snap: Snapshot, node: TableNode) -> int:
+    reader = snap.table(node.table.name)
+    views = [view for view in node.views if isinstance(view.mapper, FunctionMapper)]
+    total = 0
+    told: dict[str, Emissions | None] = {}
+    groups = {view.name: Groups() for view in views}
+    base = -1
+    for segment, at, line in reader.places():
+        if segment != base:
+            base = segment
+            for view in views:
+                told[view.name] = _told(snap, view, groups[view.name], base)
+        found = unwrap(line)
+        parts = _version(node, found, line)
+        if not found.absent:
+            for view in views:
+                own = told[view.name]
+                pairs = [] if own is None else own.pairs(at, groups[view.name])
+                parts.append([[group, value] for group, value in pairs])
+        total += _item(parts)
+    return total % (1 << _BITS)
+
+
+def _version(node: TableNode, found: Unwrapped, line: bytes) -> list[Any]:
+    """The key, the document or its absence, and its version."""
+    table = node.table
+    if found.absent:
+        floor = found.patched.floor if found.patched is not None else found.ts
+        return [encode_key(found.key), None, floor]
+    doc = document_of(line)
+    key = encode_key(key_value(table, doc))
+    if found.patched is not None:
+        return [key, doc, found.patched.stamps, found.patched.floor]
+    if table.merge is Merge.REPLACE and table.ts is not None:
+        return [key, doc, reach(doc, table.ts)]
+    return [key, doc, found.ts]
+
+
+def _told(snap: Snapshot, view: ViewNode, groups: Groups, base: int) -> Emissions | None:
+    db, key = told_db(view.number), record_key(base)
+    row = snap.reader().get_many(db, [key])[0]
+    return None if row is None else read_emissions(key, row, groups, db)
+
+
+def _chained_sum(snap: Snapshot, view: ViewNode) -> int:
+    total = 0
+    for key, pairs in _chained(snap, view):
+        total += _item([key, [[group, value] for group, value in pairs]])
+    return total % (1 << _BITS)
+
+
+def _chained(snap: Snapshot, view: ViewNode) -> Iterator[tuple[bytes, list[tuple[bytes, Any]]]]:
+    db, groups = told_db(view.number), Groups()
+    for key, row in snap.reader().scan(db):
+        yield key, read_emissions(key, row, groups, db).pairs(0, groups)
+

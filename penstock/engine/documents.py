@@ -1,0 +1,195 @@
+"""What users hand over, as batches of lines: dicts, JSON lines, Arrow, pandas and polars tables.
+
+Everything becomes lines of stored form here, once, at the edge; what can't is rejected with its place and a reason, and
+the rest goes on. A list of up to 10,000 documents and 16 MiB is one transaction, longer input is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from penstock.cache import PenstockError, ValueKind, pack_document
+from penstock.gateway import Deletion, TableBatch
+
+ONE = 10_000
+MANY = 50_000
+MOST_BYTES = 16 << 20
+_KINDS = "dicts, JSON lines as bytes or text, or an Arrow, pandas or polars table"
+
+
+@dataclass(slots=True)
+class Batch:
+    """Records of one table on their way in, with what people call their places."""
+
+    records: TableBatch = field(default_factory=lambda: TableBatch([]))
+    unit: str = "document"
+    first: int = 1
+    skips: list[int] = field(default_factory=list)  # places (in the input, from 0) that gave no record
+    refused: list[tuple[str, str]] = field(default_factory=list)  # (where, why) of what gave no line
+
+    def where(self, record: int) -> str:
+        """What people call the place of a record."""
+        place = record
+        for skipped in self.skips:
+            if skipped <= place:
+                place += 1
+        return f"{self.unit} {self.first + place}"
+
+    @property
+    def size(self) -> int:
+        """How many records, with those refused."""
+        return self.records.n + len(self.refused)
+
+    def add(self, doc: Any) -> None:
+        """A document; what can't be one is refused."""
+        try:
+            self.records.lines.append(line_of(doc))
+        except PenstockError as error:
+            place = self.records.n + len(self.skips)
+            self.refused.append((f"{self.unit} {self.first + place}", _reason(error)))
+            self.skips.append(place)
+
+    def delete(self, key: Any, ts: Any) -> None:
+        """A deletion."""
+        self.records.deletes[self.records.n] = Deletion(key, ts)
+
+
+def _reason(error: PenstockError) -> str:
+    return str(getattr(error, "reason", error))
+
+
+def line_of(doc: Any) -> bytes:
+    """The stored form of one document; ValueKind where it can't be one."""
+    if isinstance(doc, bytes | bytearray | memoryview):
+        line = bytes(doc)
+    elif isinstance(doc, str):
+        try:
+            line = doc.encode()
+        except UnicodeEncodeError:
+            raise ValueKind(doc, "", "it is text with half a surrogate pair") from None
+    elif isinstance(doc, Mapping):
+        line = pack_document(doc)
+    else:
+        raise ValueKind(doc, "", f"it is no document; put {_KINDS}")
+    if not line or line.isspace():
+        raise ValueKind(doc, "", "it is empty")
+    if len(line) > MOST_BYTES:
+        raise ValueKind(doc, "", f"it has {len(line)} bytes, more than {MOST_BYTES}")
+    return line
+
+
+def batches_of(docs: Any, batch: int | None) -> Iterator[Batch]:
+    """The documents of a call as batches, of at most `batch` records if that is given."""
+    if isinstance(docs, bytes | bytearray | memoryview | str):
+        yield from _lines(_split(docs), batch)
+        return
+    if isinstance(docs, Mapping):
+        yield from _documents([docs], batch)
+        return
+    source = _rows(docs)
+    if isinstance(source, list) and source and isinstance(source[0], bytes):
+        yield from _lines(source, batch)
+    else:
+        yield from _documents(source, batch)
+
+
+def _split(text: bytes | bytearray | memoryview | str) -> list[bytes]:
+    if isinstance(text, str):
+        data = text.encode("utf-8", "surrogatepass")  # half a surrogate pair is found, line by line, when it is decoded
+    else:
+        data = bytes(text)
+    return data.split(b"\n")
+
+
+def _rows(docs: Any) -> Iterable[Any]:
+    """The documents of a table of any kind, else the iterable itself."""
+    if hasattr(docs, "to_pylist"):  # Arrow
+        out: Iterable[Any] = docs.to_pylist()
+    elif hasattr(docs, "iter_rows") and hasattr(docs, "columns"):  # polars
+        out = docs.iter_rows(named=True)
+    elif hasattr(docs, "to_dict") and hasattr(docs, "columns"):  # pandas
+        out = docs.astype(object).where(docs.notna(), None).to_dict("records")
+    elif isinstance(docs, Iterable):
+        out = docs
+    else:
+        raise ValueKind(docs, "", f"it is no collection of documents; put {_KINDS}")
+    return out
+
+
+def _lines(lines: list[bytes], batch: int | None) -> Iterator[Batch]:
+    """Batches of JSON lines; blank lines are no records."""
+    size = batch or (ONE if len(lines) <= ONE else MANY)
+    for a in range(0, len(lines), size):
+        part = lines[a : a + size] if len(lines) > size else lines
+        for b, chunk in _bounded(part):
+            out = Batch(unit="line", first=a + b + 1)
+            out.records.lines = chunk
+            if not all(chunk) or set(map(type, chunk)) != {bytes} or max(map(len, chunk)) > MOST_BYTES:
+                out = _closer(chunk, a + b + 1)
+            if out.size:
+                yield out
+
+
+def _bounded(lines: list[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines in parts of at most 16 MiB, with where each begins."""
+    if sum(map(len, lines)) <= MOST_BYTES:
+        yield 0, lines
+        return
+    start = total = 0
+    for i, line in enumerate(lines):
+        if total and total + len(line) > MOST_BYTES:
+            yield start, lines[start:i]
+            start, total = i, 0
+        total += len(line)
+    yield start, lines[start:]
+
+
+def _closer(chunk: Sequence[Any], first: int) -> Batch:
+    """A batch of lines some of which need a closer look."""
+    out = Batch(unit="line", first=first)
+    for i, line in enumerate(chunk):
+        if isinstance(line, bytes) and (not line or line.isspace()):
+            out.skips.append(i)
+            continue
+        try:
+            out.records.lines.append(line_of(line))
+        except PenstockError as error:
+            out.refused.append((f"line {first + i}", _reason(error)))
+            out.skips.append(i)
+    return out
+
+
+def _documents(docs: Iterable[Any], batch: int | None) -> Iterator[Batch]:
+    first, known = 1, len(docs) if isinstance(docs, Sequence) else None
+    size = batch or (ONE if known is not None and known <= ONE else MANY)
+    source = iter(docs)
+    while True:
+        part = list(islice(source, size))
+        if not part:
+            return
+        if set(map(type, part)) == {bytes}:
+            for out in _lines(part, len(part)):
+                out.first += first - 1
+                yield out
+        else:
+            yield from _packed(part, first)
+        first += len(part)
+
+
+def _packed(part: list[Any], first: int) -> Iterator[Batch]:
+    unit = "line" if isinstance(part[0], str | bytes) else "document"
+    out, total = Batch(unit=unit, first=first), 0
+    for i, doc in enumerate(part):
+        if isinstance(doc, str | bytes) and not doc.strip():
+            out.skips.append(first + i - out.first)
+            continue
+        out.add(doc)
+        total += len(out.records.lines[-1]) if out.records.lines else 0
+        if total > MOST_BYTES:
+            yield out
+            out, total = Batch(unit=unit, first=first + i + 1), 0
+    if out.size:
+        yield out

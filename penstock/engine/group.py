@@ -1,0 +1,133 @@
+"""Group durability: puts return a ticket at once, and one thread commits what has come together.
+
+A commit is due 5 ms after the first record that waits, or at 10,000 documents, and is synced like any other. A crash
+costs at most records whose tickets had no result yet.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from penstock.cache import Closed
+from penstock.engine.documents import ONE, Batch
+from penstock.views import Counts
+
+DUE = 0.005
+_FULL = 4 * ONE  # records that may wait before a put has to wait too
+Work = list[tuple[str, Batch]]
+
+
+class Ticket:
+    """The promise of a put under durability="group"."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._counts = Counts()
+        self._error: BaseException | None = None
+        self._left = 0
+
+    def done(self) -> bool:
+        """Whether it is durable, or has failed.
+
+        engine.put("users", doc).done()
+        """
+        return self._done.is_set()
+
+    def result(self, timeout: float | None = None) -> Counts:
+        """Wait until it is durable; its counts, or what it failed with. TimeoutError after `timeout` seconds.
+
+        engine.put("users", doc).result()
+        """
+        if not self._done.wait(timeout):
+            raise TimeoutError(f"not durable after {timeout} s; wait longer, or call engine.flush()")
+        if self._error is not None:
+            raise self._error
+        return self._counts
+
+
+class Committer:
+    """The thread that commits, and what waits for it."""
+
+    def __init__(self, commit: Callable[[Sequence[tuple[str, Batch]]], dict[int, Counts]]) -> None:
+        self._commit = commit
+        self._wake = threading.Condition()
+        self._waiting: list[tuple[str, Batch, Ticket]] = []
+        self._records = 0
+        self._busy = False
+        self._hurry = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="penstock-commit", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Work) -> Ticket:
+        """Queue records for the next commit."""
+        ticket = Ticket()
+        ticket._left = len(work)
+        if not work:
+            ticket._done.set()
+            return ticket
+        with self._wake:
+            for table, batch in work:
+                while self._records >= _FULL and not self._closed:
+                    self._wake.wait()
+                if self._closed:
+                    raise Closed("the engine")
+                self._waiting.append((table, batch, ticket))
+                self._records += batch.size
+                self._wake.notify_all()
+        return ticket
+
+    def flush(self) -> None:
+        """Wait until nothing waits."""
+        with self._wake:
+            self._hurry = True
+            self._wake.notify_all()
+            while self._waiting or self._busy:
+                self._wake.wait()
+
+    def close(self) -> None:
+        """Commit what waits, and end the thread."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._busy = False
+                self._wake.notify_all()
+                self._wake.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    return
+                self._wake.wait_for(lambda: self._records >= ONE or self._closed or self._hurry, DUE)
+                taken = self._take()
+                self._busy = True
+                self._wake.notify_all()
+            self._settle(taken)
+
+    def _take(self) -> list[tuple[str, Batch, Ticket]]:
+        taken: list[tuple[str, Batch, Ticket]] = []
+        records = 0
+        while self._waiting and (not taken or records + self._waiting[0][1].size <= ONE):
+            entry = self._waiting.pop(0)
+            taken.append(entry)
+            records += entry[1].size
+        self._records -= records
+        self._hurry = self._hurry and bool(self._waiting)
+        return taken
+
+    def _settle(self, taken: list[tuple[str, Batch, Ticket]]) -> None:
+        try:
+            counts = self._commit([(table, batch) for table, batch, _ in taken])
+        except BaseException as error:
+            for _, _, ticket in taken:
+                ticket._error = error
+                ticket._done.set()
+            return
+        for _, batch, ticket in taken:
+            ticket._counts += counts[id(batch)]
+            ticket._left -= 1
+            if not ticket._left and ticket._error is None:
+                ticket._done.set()

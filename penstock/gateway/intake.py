@@ -1,0 +1,223 @@
+"""Records of a batch on their way in: decoded, keyed, stamped, and those that can't be taken told apart.
+
+A batch is documents as lines and deletions by key, in one order. What is rejected leaves here with its reason; what
+stays are columns by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import Lane, Slots
+from penstock.gateway.stamps import Ints, Stamps, stamps_of
+from penstock.gateway.versions import Stored
+from penstock.mapreduce import Columns, Decoder, key_lanes
+from penstock.views import Merge, Table
+
+Index = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+REJECTED = 255  # the outcome of a record that can't be taken
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A deletion: the key, and its ts where it has one."""
+
+    key: Any
+    ts: Any = None
+
+
+@dataclass(slots=True)
+class TableBatch:
+    """Records of one table in their order: documents as lines, and deletions by their place among all records."""
+
+    lines: list[bytes]
+    deletes: dict[int, Deletion] = field(default_factory=dict)
+    stamps: dict[int, Any] = field(default_factory=dict)  # by record: the ts that came beside a document
+
+    @property
+    def n(self) -> int:
+        """How many records."""
+        return len(self.lines) + len(self.deletes)
+
+    def places(self) -> Index:
+        """The place of each document among all records."""
+        every = np.ones(self.n, bool)
+        every[list(self.deletes)] = False
+        return np.flatnonzero(every)
+
+
+@dataclass(slots=True)
+class Report:
+    """How the records of a batch fared: an outcome for each, why for the rejected, and which documents are held."""
+
+    outcome: NDArray[np.uint8]
+    rejected: dict[int, str] = field(default_factory=dict)
+    held: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Records:
+    """The records that can be taken, as columns."""
+
+    at: Index  # their places in the batch
+    k0: Lane
+    k1: Lane | None
+    stamps: Stamps | None
+    gone: Mask | None
+    doc: Index  # the document of each in `columns` and `lines`; -1 of a deletion
+    columns: Columns
+    lines: list[bytes]
+    unstamped: list[int]  # deletions without a ts, in a table that has one
+    void: Mask | None = None  # deletions of what never was
+
+    @property
+    def n(self) -> int:
+        """How many."""
+        return int(self.at.size)
+
+    def settle(self, slots: Slots, stored: Stored) -> None:
+        """Give deletions without a ts that of the version they meet."""
+        if not self.unstamped:
+            return
+        assert self.stamps is not None and stored.ts is not None
+        stamps = self.stamps.paired()
+        assert stamps.hi is not None
+        before = stored.ts.paired()
+        assert before.hi is not None
+        versioned = stored.present | stored.tombstone
+        waiting = set(self.unstamped)
+        void = np.zeros(self.n, bool)
+        current: dict[int, tuple[float, int]] = {}
+        for record in np.flatnonzero(np.isin(slots, slots[self.unstamped])).tolist():
+            slot = int(slots[record])
+            best = current.get(slot)
+            if best is None and versioned[record]:
+                best = float(before.hi[record]), int(before.lo[record])
+            if record not in waiting:
+                own = float(stamps.hi[record]), int(stamps.lo[record])
+                current[slot] = own if best is None else max(best, own)
+            elif best is None:
+                void[record] = True
+            else:
+                stamps.hi[record], stamps.lo[record] = current[slot] = best
+        self.stamps = _narrowed(stamps)
+        if void.any():
+            self.void = void
+
+    def ts_of(self, record: int) -> int | float | None:
+        """The number by which a record is ordered."""
+        if self.stamps is None:
+            return None
+        if self.stamps.hi is None:
+            return int(self.stamps.lo[record])
+        hi, lo = float(self.stamps.hi[record]), int(self.stamps.lo[record])
+        return int(hi) + lo if hi.is_integer() else hi
+
+
+class Intake(Protocol):
+    """What taking records in needs of a table's node."""
+
+    table: Table
+    decoder: Decoder
+    ts_kind: str | None
+
+    @property
+    def seed(self) -> int:
+        """The seed of hashed keys."""
+        ...
+
+
+def _narrowed(stamps: Stamps) -> Stamps:
+    """One lane where that is enough."""
+    assert stamps.hi is not None
+    whole = np.abs(stamps.hi) < float(1 << 62)
+    if bool(whole.all()) and bool((stamps.hi == np.floor(stamps.hi)).all()):
+        return Stamps(stamps.hi.astype(np.int64) + stamps.lo)
+    return stamps
+
+
+def take_in(node: Intake, batch: TableBatch) -> tuple[Records, dict[int, str]]:
+    """The records that can be taken, and by their places why the others can't."""
+    columns = node.decoder.columns(batch.lines, tell=node.table.merge is Merge.REPLACE)
+    places = batch.places() if batch.deletes else None
+    bad = dict(columns.bad)
+    stamps = _stamps(node, columns.ts, batch, places, bad) if node.table.has_ts else None
+    rejected = {(i if places is None else int(places[i])): reason for i, reason in bad.items()}
+    if places is None and not bad:
+        every = np.arange(columns.n)
+        return Records(every, columns.k0, columns.k1, stamps, None, every, columns, batch.lines, []), {}
+    docs = np.array([i for i in range(columns.n) if i not in bad], np.int64)
+    if places is None:
+        part = None if stamps is None else stamps.take(docs)
+        k1 = None if columns.k1 is None else columns.k1[docs]
+        return Records(docs, columns.k0[docs], k1, part, None, docs, columns, batch.lines, []), rejected
+    return _with_deletes(node, batch, columns, places, docs, stamps, rejected)
+
+
+def _stamps(
+    node: Intake, values: list[Any] | Ints | None, batch: TableBatch, places: Index | None, bad: dict[int, str]
+) -> Stamps:
+    column: Sequence[Any] | Ints
+    if node.table.broker_ts:
+        column = [batch.stamps.get(i if places is None else int(places[i])) for i in range(len(batch.lines))]
+    else:
+        assert values is not None
+        column = values
+    stamps, kind, refused = stamps_of(column, node.ts_kind, set(bad))
+    node.ts_kind = kind
+    bad.update(refused)
+    return stamps
+
+
+def _with_deletes(
+    node: Intake,
+    batch: TableBatch,
+    columns: Columns,
+    places: Index,
+    docs: Index,
+    stamps: Stamps | None,
+    rejected: dict[int, str],
+) -> tuple[Records, dict[int, str]]:
+    """Documents and deletions in one order."""
+    where = list(batch.deletes)
+    (d0, d1), refused = key_lanes([batch.deletes[i].key for i in where], node.seed)
+    own = dict(refused)
+    unstamped: set[int] = set()
+    ts: list[Any] = []
+    for i, at in enumerate(where):
+        value = batch.deletes[at].ts
+        if value is None:
+            unstamped.add(i)
+        ts.append(value)
+    part: Stamps | None = None
+    if stamps is not None:
+        part, node.ts_kind, late = stamps_of(ts, node.ts_kind, unstamped | set(own))
+        own.update({i: reason for i, reason in late.items() if i not in own})
+    for i, reason in own.items():
+        rejected[where[i]] = f"its key can't be taken: {reason}" if i in refused else reason
+    good = np.array([i for i in range(len(where)) if i not in own], np.int64)
+    at = np.concatenate((places[docs], np.array(where, np.int64)[good]))
+    order = np.argsort(at, kind="stable")
+    k1: Lane | None = None
+    if columns.k1 is not None or d1 is not None:
+        first = np.zeros(columns.n, np.uint64) if columns.k1 is None else columns.k1
+        second = np.zeros(len(where), np.uint64) if d1 is None else d1
+        k1 = np.concatenate((first[docs], second[good]))[order]
+    joined = None if stamps is None or part is None else Stamps.join([stamps.take(docs), part.take(good)]).take(order)
+    gone = np.concatenate((np.zeros(docs.size, bool), np.ones(good.size, bool)))[order]
+    doc = np.concatenate((docs, np.full(good.size, -1, np.int64)))[order]
+    late_ts = {where[i] for i in unstamped} if stamps is not None else set()
+    waiting = [r for r, place in enumerate(at[order].tolist()) if place in late_ts]
+    return (
+        Records(at[order], np.concatenate((columns.k0[docs], d0[good]))[order], k1, joined, gone, doc, columns,
+                batch.lines, waiting),
+        rejected,
+    )
+
+

@@ -1,0 +1,195 @@
+"""Readers of tables: documents by key in one snapshot, from any process.
+
+A key is looked up in the segments that the index does not name yet, then in the index; its line then holds the document.
+What was learnt of unfolded segments is kept between snapshots, since only new ones come on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import (
+    GONE,
+    RECORD,
+    KeyCache,
+    KeyKind,
+    KeyTooLong,
+    LogMark,
+    Reader,
+    encode_key,
+    index_db,
+    key_hash,
+    look_up,
+    normal_key,
+    read_lines,
+    read_mark,
+    rest_of,
+    segments_from,
+)
+from penstock.gateway.lines import unwrap
+from penstock.gateway.telling import document_of, key_value
+from penstock.mapreduce import key_lanes
+from penstock.views import Row, Table
+
+_ABSENT = object()
+_BATCH = 4096
+
+
+@dataclass(slots=True)
+class Tail:
+    """The unfolded segments of one table, as far as `tail`: never changed once others may have it."""
+
+    folded: int
+    tail: int
+    keys: KeyCache
+
+
+class Tails:
+    """What snapshots share: the newest tail of each table."""
+
+    def __init__(self) -> None:
+        self._tails: dict[int, Tail] = {}
+
+    def of(self, reader: Reader, table: int, mark: LogMark) -> Tail:
+        """The tail of a table in this snapshot."""
+        known = self._tails.get(table)
+        if known is not None and known.folded == mark.folded and known.tail == mark.tail:
+            return known
+        if known is not None and known.folded == mark.folded and known.tail < mark.tail:
+            fresh = list(segments_from(reader, table, known.tail))
+            keys = known.keys.copy(known.keys.map.used + sum(len(s) for s in fresh))
+        else:
+            fresh = list(segments_from(reader, table, mark.folded))
+            keys = KeyCache(max(1, sum(len(s) for s in fresh)))
+        for segment in fresh:
+            keys.overlay(segment.k0, segment.k1, segment.base, segment.gone)
+        tail = Tail(mark.folded, mark.tail, keys)
+        if known is None or known.tail <= tail.tail:
+            self._tails[table] = tail
+        return tail
+
+
+class TableReader:
+    """The documents of one table, in one snapshot."""
+
+    def __init__(
+        self,
+        table: Table,
+        number: int,
+        seed: int,
+        reader: Callable[[], Reader],
+        tails: Tails,
+        held: Callable[[], frozenset[bytes]],
+    ) -> None:
+        self.name = table.name
+        self._table = table
+        self._number = number
+        self._seed = seed
+        self._reader = reader
+        self._tails = tails
+        self._held = held
+        self._mark = read_mark(reader(), number)
+        self._tail: Tail | None = None
+
+    def __repr__(self) -> str:
+        return f"<table {self.name!r}>"
+
+    def __getitem__(self, key: Any) -> dict[str, Any]:
+        document = self.get(key, _ABSENT)
+        if document is _ABSENT:
+            raise KeyError(key)
+        out: dict[str, Any] = document
+        return out
+
+    def __contains__(self, key: Any) -> bool:
+        return self.get(key, _ABSENT) is not _ABSENT
+
+    def __len__(self) -> int:
+        return self._mark.present
+
+    def __iter__(self) -> Iterator[Row]:
+        return self.items()
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The document of a key, or `default` if there is none."""
+        return self.get_many([key], default)[0]
+
+    def get_many(self, keys: Iterable[Any], default: Any = None) -> list[Any]:
+        """The documents of several keys, in their order."""
+        wanted = list(keys)
+        (k0, k1), refused = key_lanes(wanted, self._seed)
+        if refused:
+            i, why = next(iter(refused.items()))
+            raise KeyKind(wanted[i], why)
+        out: list[Any] = [default] * len(wanted)
+        found, records = self._find(k0, k1)
+        at = np.flatnonzero(found)
+        for i, line in zip(at.tolist(), read_lines(self._reader(), self._number, records[at]), strict=True):
+            if not unwrap(line).absent:
+                out[i] = document_of(line)
+        return out
+
+    def row(self, key: Any) -> Row:
+        """The document of a key as a row, which tells whether some view holds it; KeyError if there is none."""
+        document = self[key]
+        try:
+            return Row(normal_key(key), document, encode_key(key) in self._held())
+        except (KeyKind, KeyTooLong):
+            raise KeyError(key) from None
+
+    def items(self) -> Iterator[Row]:
+        """All documents, in the order in which their lines lie in the store."""
+        held = self._held()
+        for line in self.lines():
+            if unwrap(line).absent:
+                continue
+            document = document_of(line)
+            key = key_value(self._table, document)
+            yield Row(normal_key(key), document, encode_key(key) in held)
+
+    def lines(self) -> Iterator[bytes]:
+        """The newest lines of all keys, tombstones among them."""
+        for _, _, line in self.places():
+            yield line
+
+    def places(self) -> Iterator[tuple[int, int, bytes]]:
+        """For each key the newest line, with its segment and its place there."""
+        reader = self._reader()
+        for segment in segments_from(reader, self._number, 0):
+            for a in range(0, len(segment), _BATCH):
+                at = np.arange(a, min(a + _BATCH, len(segment)))
+                k1 = None if segment.k1 is None else segment.k1[at]
+                found, records = self._find(segment.k0[at], k1)
+                own = at[found & (records == segment.base + at)]
+                for i, line in zip(own.tolist(), segment.lines(own), strict=True):
+                    yield segment.base, i, line
+
+    def _find(self, k0: Any, k1: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which keys have a record that may hold a document, and which record."""
+        if self._tail is None:
+            self._tail = self._tails.of(self._reader(), self._number, self._mark)
+        keys = self._tail.keys
+        found = np.zeros(k0.size, bool)
+        low = np.zeros(k0.size, np.uint32)
+        rest = np.arange(k0.size)
+        if keys.map.used:
+            slots = keys.map.find(k0, k1)
+            known = slots >= 0
+            at = np.flatnonzero(known)
+            state = keys.state[slots[at]]
+            found[at] = (state & RECORD != 0) & ((state & GONE == 0) | self._table.has_ts)
+            low[at] = keys.record[slots[at]]
+            rest = np.flatnonzero(~known)
+        if rest.size and self._mark.bits:
+            second = None if k1 is None else k1[rest]
+            hit, record = look_up(
+                self._reader(), index_db(self._number), self._mark.bits, key_hash(k0[rest], second), rest_of(second)
+            )
+            found[rest], low[rest] = hit, record
+        last = self._mark.tail - 1
+        return found, last - ((last - low.astype(np.int64)) & 0xFFFFFFFF)
