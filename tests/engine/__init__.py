@@ -1,0 +1,1 @@
+"""The engine as a whole, through its public API, held to the oracle."""

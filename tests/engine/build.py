@@ -1,0 +1,68 @@
+"""The app of the package for the definitions of the oracle: the one place where the two vocabularies meet."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import penstock as ps
+from tests.oracle import reducers as model
+from tests.oracle.tables import Table
+from tests.oracle.views import Is, View, Where
+
+_COMPARE = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def app_of(tables: Sequence[Table], views: Sequence[View]) -> ps.App:
+    """The app with these tables and views."""
+    app = ps.App("oracle")
+    sources: dict[str, Any] = {t.name: app.table(t.name, key=t.key, ts=t.ts, merge=t.merge) for t in tables}
+    for view in views:
+        source = sources[view.source]
+        reduce = {n: reducer(r) for n, r in view.reduce.items()} if isinstance(view.reduce, dict) else None
+        reduce = reduce or reducer(view.reduce)
+        if view.fn:
+            sources[view.name] = source.view(view.name, reduce=reduce)(view.fn)
+        else:
+            asked = {"value": view.value} if view.value else {}
+            asked |= {"where": condition(view.where)} if view.where else {}
+            sources[view.name] = source.view(view.name, key=view.key, reduce=reduce, **asked)
+    return app
+
+
+def reducer(spec: Any) -> Any:
+    """The reducer of the package for this one of the oracle."""
+    match spec:
+        case model.Count():
+            return ps.count(spec.field)
+        case model.Sum():
+            return ps.sum(spec.field)
+        case model.Mean():
+            return ps.mean(spec.field)
+        case model.Stddev():
+            return ps.stddev(spec.field, ddof=spec.ddof)
+        case model.Variance():
+            return ps.variance(spec.field, ddof=spec.ddof)
+        case model.Histogram():
+            return ps.histogram(list(spec.edges), spec.field)
+        case model.Group():
+            return ps.group(spec.user, spec.field)
+    raise AssertionError(f"no reducer for {spec}")
+
+
+def condition(spec: Is | Where) -> Any:
+    """The `where=` of the package for this condition of the oracle."""
+    if isinstance(spec, Is):
+        return spec.field if spec.op == "true" else _COMPARE[spec.op](ps.field(spec.field), spec.constant)
+    parts = [condition(part) for part in spec.parts]
+    if spec.op == "not":
+        return ~parts[0]
+    return parts[0] & parts[1] if spec.op == "and" else parts[0] | parts[1]

@@ -1,0 +1,112 @@
+"""Whether an engine shows what the oracle says, and if not, where and what instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.oracle.model import Counts, Model
+from tests.oracle.values import identity, rank
+from tests.oracle.views import recompute
+
+COUNTED = ("applied", "equal", "late", "held", "rejected")
+ABSENT = "no such row"
+
+
+def counts_of(answer: Any) -> Counts:
+    """The counts of a call, whether it waited or gave a ticket."""
+    counts = answer.result(timeout=60) if hasattr(answer, "result") else answer
+    return Counts(**{name: getattr(counts, name) for name in COUNTED})
+
+
+def identities(rows: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Rows that compare as they should: 1, 1.0 and True apart, NaN equal to itself."""
+    return [(identity(key), identity(value)) for key, value in rows]
+
+
+def differences(name: str, got: Iterable[tuple[Any, Any]], wanted: Iterable[tuple[Any, Any]]) -> list[str]:
+    """What differs between the rows of a view and those wanted, by key; else whether their order does."""
+    got, wanted = [(key, value) for key, value in got], list(wanted)
+    mine, yours = {rank(k): (k, v) for k, v in wanted}, {rank(k): (k, v) for k, v in got}
+    found = []
+    for where in sorted(mine.keys() | yours.keys()):
+        should, does = mine.get(where, ABSENT), yours.get(where, ABSENT)
+        if should == ABSENT or does == ABSENT or identities([should]) != identities([does]):
+            found.append(f"{name}: shows {does!r}, should show {should!r}")
+    if not found and identities(got) != identities(wanted):
+        found.append(f"{name}: rows are out of order: {[k for k, _ in got]!r}")
+    return found
+
+
+def rows_of(model: Model, view: str) -> list[tuple[Any, Any]]:
+    """The rows of a view in group order."""
+    return [(shown.group, shown.result) for shown in model.rows[view].values()]
+
+
+def documents_of(model: Model, table: str) -> list[tuple[Any, Any]]:
+    """The documents of a table in the order of their keys."""
+    living = model.living(table)
+    return [living[where] for where in sorted(living)]
+
+
+class Picture:
+    """All that the oracle shows at one moment, to be held against a snapshot then or later."""
+
+    def __init__(self, model: Model) -> None:
+        self.tables = {name: documents_of(model, name) for name in model.tables}
+        self.views = {name: rows_of(model, name) for name in model.views}
+        self.held = {name: [shown.held for shown in rows.values()] for name, rows in model.rows.items()}
+        self.sources = dict(model.sources)
+
+    def differences(self, snap: Any) -> list[str]:
+        """What a snapshot shows otherwise."""
+        found = []
+        for name, docs in self.tables.items():
+            stored = sorted(snap.table(name).items(), key=lambda row: rank(row[0]))
+            found += differences(name, stored, docs)
+            found += self._points(name, snap.table(name), docs)
+        for name, rows in self.views.items():
+            found += differences(name, snap.view(name).items(), rows)
+            found += self._points(name, snap.view(name), rows)
+            held = [bool(row.held) for row in snap.view(name).items()]
+            if not found and held != self.held[name]:
+                found.append(f"{name}: held groups are {held}, should be {self.held[name]}")
+        if {k: v for k, v in dict(snap.sources).items() if v} != {k: v for k, v in self.sources.items() if v}:
+            found.append(f"sources: shows {dict(snap.sources)!r}, should show {self.sources!r}")
+        return found
+
+    @staticmethod
+    def _points(name: str, reader: Any, rows: list[tuple[Any, Any]]) -> list[str]:
+        """What single reads say otherwise than the scan."""
+        keys = [key for key, _ in rows]
+        found = [] if len(reader) == len(rows) else [f"{name}: len is {len(reader)}, should be {len(rows)}"]
+        found += differences(f"{name}.get_many", zip(keys, reader.get_many(keys), strict=True), rows)
+        for key, value in rows[:2] + rows[-1:]:
+            asked = [("get", reader.get(key)), ("[]", reader[key]), ("row", reader.row(key)[1])]
+            for how, answer in asked:
+                found += differences(f"{name}.{how}", [(key, answer)], [(key, value)])
+            if key not in reader:
+                found.append(f"{name}: {key!r} is not `in`")
+        return found
+
+
+def check(engine: Any, model: Model) -> None:
+    """The engine shows at this moment all that the oracle shows, and nothing else."""
+    with engine.snapshot() as snap:
+        found = Picture(model).differences(snap)
+    assert not found, "\n" + "\n".join(found)
+
+
+def check_recompute(engine: Any, model: Model) -> None:
+    """Every view that holds no document equals a recompute from what the engine itself has stored."""
+    with engine.snapshot() as snap:
+        for name, view in model.views.items():
+            chained = view.source in model.views
+            reader = snap.view(view.source) if chained else snap.table(view.source)
+            docs = {rank(key): (key, value) for key, value in reader.items()}
+            rows, held = recompute(view, docs, chained)
+            if held or model.told[name].held:
+                continue
+            wanted = [(shown.group, shown.result) for shown in rows.values()]
+            found = differences(name, snap.view(name).items(), wanted)
+            assert not found, "\n" + "\n".join(found)

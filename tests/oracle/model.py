@@ -1,0 +1,188 @@
+"""The whole engine, one record at a time: tables, what views were told, rows, and the position of every source.
+
+Laws the model is built on:
+
+- a transaction is all or nothing, and views are brought up to date once, at its end, from the previous document of a
+  key to its last one: versions between the two were never told;
+- what a view was told of a document stands until it is told something else: a document that it can't map changes
+  nothing there and is held;
+- rows are folded anew from all that was told, so no row can depend on how it came to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from .tables import Documents, Outcome, Table
+from .values import identity
+from .views import Docs, Emission, Rows, View, as_seen, check_definition, documents_of, fold, rollup
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What became of the records of a call: how many had which outcome, and how many documents a view holds."""
+
+    applied: int = 0
+    equal: int = 0
+    late: int = 0
+    held: int = 0
+    rejected: int = 0
+
+    @classmethod
+    def of(cls, outcomes: Iterable[Outcome], held: int = 0) -> Counts:
+        """The counts of these outcomes."""
+        seen = [outcome.value for outcome in outcomes]
+        return cls(**{name: seen.count(name) for name in ("applied", "equal", "late", "rejected")}, held=held)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of a spout; without a document it deletes."""
+
+    table: str
+    key: Any
+    doc: Any
+    ts: Any = None
+    offset: int | None = None
+
+
+@dataclass
+class Told:
+    """What one view was last told: by the rank of a document's key, its emission, and the document it saw last."""
+
+    emissions: dict[Any, Emission] = field(default_factory=dict)
+    seen: dict[Any, Any] = field(default_factory=dict)
+    held: set[Any] = field(default_factory=set)
+
+    def copy(self) -> Told:
+        """What was told up to now."""
+        return Told(dict(self.emissions), dict(self.seen), set(self.held))
+
+    def tell(self, view: View, docs: Docs, chained: bool) -> None:
+        """Tell the view what changed since it was last told."""
+        for where in self.seen.keys() - docs.keys():
+            self.emissions.pop(where, None)
+            self.held.discard(where)
+            del self.seen[where]
+        for where, (key, doc) in docs.items():
+            if self.seen.get(where) == identity(doc):
+                continue
+            self.seen[where] = identity(doc)
+            try:
+                self.emissions[where] = view.emission(as_seen(view, chained, key, doc))
+                self.held.discard(where)
+            except Exception:
+                self.held.add(where)
+
+
+class Model:
+    """Tables and views of one app, and all that was put."""
+
+    def __init__(self, tables: Sequence[Table], views: Sequence[View]) -> None:
+        for view in views:
+            check_definition(view)
+        self.tables = {table.name: Documents(table) for table in tables}
+        self.views = {view.name: view for view in views}
+        self.told = {view.name: Told() for view in views}
+        self.rows: dict[str, Rows] = {view.name: {} for view in views}
+        self.sources: dict[str, int] = {}
+        self.changed = False
+
+    def put(self, table: str, doc: Any, ts: Any = None) -> Counts:
+        """One document in a transaction."""
+        with self.batch() as batch:
+            batch.put(table, doc, ts)
+        return batch.counts
+
+    def put_many(self, table: str, docs: Iterable[Any]) -> Counts:
+        """Documents or JSON lines in one transaction."""
+        with self.batch() as batch:
+            for doc in docs:
+                batch.put(table, doc)
+        return batch.counts
+
+    def delete(self, table: str, key: Any, ts: Any = None) -> Counts:
+        """One deletion in a transaction."""
+        with self.batch() as batch:
+            batch.delete(table, key, ts)
+        return batch.counts
+
+    def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
+        """Records of a source in one transaction with the offset after them; those below the committed one are late."""
+        with self.batch() as batch:
+            committed = self.sources.get(source, 0)
+            for record in records:
+                if record.offset is not None and record.offset < committed:
+                    batch.outcomes.append(Outcome.LATE)
+                elif record.doc is None:
+                    batch.delete(record.table, record.key, record.ts)
+                else:
+                    batch.put(record.table, record.doc, record.ts, record.key)
+            self.sources[source] = resume
+        return batch.counts
+
+    @contextmanager
+    def batch(self) -> Iterator[Batch]:
+        """One transaction; an exception undoes it."""
+        tables = {name: documents.copy() for name, documents in self.tables.items()}
+        sources = dict(self.sources)
+        batch = Batch(self)
+        try:
+            yield batch
+        except BaseException:
+            self.tables, self.sources = tables, sources
+            raise
+        self._settle()
+        changed = {name: _differ(tables[name].content(), self.tables[name].content()) for name in tables}
+        batch.counts = Counts.of(batch.outcomes, held=self._held(changed))
+        self.changed = any(changed.values())
+
+    def living(self, table: str) -> dict[Any, tuple[Any, Any]]:
+        """The documents of a table by the rank of their key."""
+        return self.tables[table].living()
+
+    def documents_for(self, view: View) -> Docs:
+        """What a view maps: the documents of its table, or the rows of its view."""
+        return self.living(view.source) if view.source in self.tables else documents_of(self.rows[view.source])
+
+    def rollup(self, view: str, level: int) -> list[tuple[Any, Any]]:
+        """The results over prefixes of tuple groups."""
+        return rollup(self.views[view], self.told[view].emissions.values(), level)
+
+    def _settle(self) -> None:
+        """Bring every view up to date, sources first."""
+        for name, view in self.views.items():
+            told = self.told[name] = self.told[name].copy()
+            told.tell(view, self.documents_for(view), view.source in self.views)
+            self.rows[name] = fold(view, told.emissions, self.rows[name], told.held)
+
+    def _held(self, changed: dict[str, set[Any]]) -> int:
+        """How many of the documents just changed are held by a view of their table."""
+        direct = [view for view in self.views.values() if view.source in self.tables]
+        return len({(v.source, where) for v in direct for where in changed[v.source] & self.told[v.name].held})
+
+
+class Batch:
+    """The records of one transaction."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.outcomes: list[Outcome] = []
+        self.counts = Counts()
+
+    def put(self, table: str, doc: Any, ts: Any = None, key: Any = None) -> Outcome:
+        """A document or a JSON line."""
+        self.outcomes.append(self._model.tables[table].put(doc, ts, key))
+        return self.outcomes[-1]
+
+    def delete(self, table: str, key: Any, ts: Any = None) -> Outcome:
+        """A deletion."""
+        self.outcomes.append(self._model.tables[table].delete(key, ts))
+        return self.outcomes[-1]
+
+
+def _differ(one: dict[Any, Any], other: dict[Any, Any]) -> set[Any]:
+    return {where for where in one.keys() | other.keys() if one.get(where) != other.get(where)}

@@ -1,0 +1,159 @@
+"""What a table holds: the winner of every key, by (ts, arrival), under both merges.
+
+A row of the table is a field map: under `replace` the whole document is one field (`WHOLE`), under `patch` every
+top-level field stands alone, each with the version that wrote it, above the floor left by the last delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+from .values import Refused, at, from_line, identity, key_of, normalise, rank, ts_of
+
+WHOLE = None
+BROKER = "@kafka"
+LOWEST = (Fraction(-(10**400)), -1)
+Version = tuple[Fraction, int]
+Path = str | tuple[str, ...]
+
+
+class Outcome(Enum):
+    """What became of a record."""
+
+    APPLIED = "applied"
+    EQUAL = "equal"
+    LATE = "late"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The definition of a table; `ts` is a path in the document, or BROKER where the ts comes beside it."""
+
+    name: str
+    key: Path
+    ts: str | None = None
+    merge: str = "replace"
+
+
+@dataclass
+class Entry:
+    """One key: its fields with their versions, and the version of the last delete."""
+
+    key: Any
+    fields: dict[str | None, tuple[Any, Version]] = field(default_factory=dict)
+    floor: Version = LOWEST
+
+    @property
+    def content(self) -> Any:
+        """What of this key is content: values and their ts, not when they arrived."""
+        fields = {name: (identity(value), version[0]) for name, (value, version) in self.fields.items()}
+        return fields, self.floor[0]
+
+    def losers(self, fields: Iterable[Any], version: Version) -> list[Any]:
+        """Which of these fields a record of this version would win."""
+        return [name for name in fields if name not in self.fields or version > self.fields[name][1]]
+
+    @property
+    def version(self) -> Version:
+        """The greatest version this key has seen."""
+        return max([self.floor, *(version for _, version in self.fields.values())])
+
+    @property
+    def doc(self) -> Any:
+        """The document, or None where there is none."""
+        if WHOLE in self.fields:
+            return self.fields[WHOLE][0]
+        return {name: value for name, (value, _) in self.fields.items()} or None
+
+
+class Documents:
+    """The documents of one table."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.ts_kind: str | None = None
+        self.entries: dict[Any, Entry] = {}
+        self.arrival = 0
+
+    def copy(self) -> Documents:
+        """These documents as they are now."""
+        other = Documents(self.table)
+        other.ts_kind, other.arrival, other.entries = self.ts_kind, self.arrival, deepcopy(self.entries)
+        return other
+
+    def content(self) -> dict[Any, Any]:
+        """The content of every key, dead ones with it."""
+        return {where: entry.content for where, entry in self.entries.items()}
+
+    def living(self) -> dict[Any, tuple[Any, Any]]:
+        """Every document by the rank of its key, with its key."""
+        return {where: (entry.key, entry.doc) for where, entry in self.entries.items() if entry.doc is not None}
+
+    def put(self, doc: Any, ts: Any = None, key: Any = None) -> Outcome:
+        """Take a document, or one JSON line."""
+        try:
+            doc, key = self._document(doc, key)
+            moment = self._moment(ts if self.table.ts == BROKER else at(doc, self.table.ts), None)
+        except Refused:
+            return Outcome.REJECTED
+        fields = doc if self.table.merge == "patch" else {WHOLE: doc}
+        return self._merge(key, moment, fields)
+
+    def delete(self, key: Any, ts: Any = None) -> Outcome:
+        """Take a deletion; without ts it takes the ts of the version that stands."""
+        try:
+            key = key_of(normalise(key))
+            entry = self.entries.get(rank(key))
+            if self.table.ts and ts is None and entry is None:
+                return Outcome.EQUAL
+            moment = self._moment(ts, entry)
+        except Refused:
+            return Outcome.REJECTED
+        return self._merge(key, moment, None)
+
+    def _document(self, doc: Any, key: Any) -> tuple[dict[str, Any], Any]:
+        doc = normalise(from_line(doc) if isinstance(doc, (str, bytes)) else doc)
+        if not isinstance(doc, dict):
+            raise Refused("no map")
+        if key is None:
+            path = self.table.key
+            key = at(doc, path) if isinstance(path, str) else tuple(at(doc, part) for part in path)
+        return doc, key_of(key)
+
+    def _moment(self, ts: Any, standing: Entry | None) -> Fraction:
+        """What the ts compares by; the first one taken decides the table's kind."""
+        if self.table.ts is None:
+            return Fraction(0)
+        if ts is None and standing is not None:
+            return standing.version[0]
+        kind, moment = ts_of(ts)
+        if self.ts_kind not in (None, kind):
+            raise Refused(f"a ts of kind {kind} in a table of {self.ts_kind}")
+        self.ts_kind = kind
+        return moment
+
+    def _merge(self, key: Any, moment: Fraction, fields: dict[Any, Any] | None) -> Outcome:
+        """Applied where content changes; else late where nothing of the record wins, and equal where something does."""
+        self.arrival += 1
+        version = (moment, self.arrival)
+        entry = self.entries.setdefault(rank(key), Entry(key))
+        before, standing = entry.content, entry.version
+        if self.table.merge == "replace" and version > standing:
+            entry.floor, entry.fields = LOWEST, {}
+        won = version > (standing if self.table.merge == "replace" else entry.floor)
+        won = won and (fields is None or bool(entry.losers(fields, version)))
+        if won and fields is None:
+            entry.fields = {name: held for name, held in entry.fields.items() if held[1] > version}
+            entry.floor = version if self.table.ts else LOWEST
+        elif won:
+            entry.fields |= {name: (fields[name], version) for name in entry.losers(fields, version)}
+        changed = entry.content != before
+        if not entry.fields and entry.floor == LOWEST:
+            del self.entries[rank(key)]
+        return Outcome.APPLIED if changed else Outcome.EQUAL if won else Outcome.LATE

@@ -1,0 +1,191 @@
+"""What a value is: which ones can be taken, when two are the same, in which order they stand.
+
+Python calls True, 1 and 1.0 equal and NaN unequal to itself, so nothing here compares values with Python's `==`:
+`identity` says what a document is, `rank` where a group or a value stands, and two groups are one when their ranks
+are equal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+from uuid import UUID
+
+LONGEST_KEY = 1 << 16
+_INSTANT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:([Zz])|([+-])(\d\d):(\d\d))")
+
+
+class Refused(Exception):
+    """A record, a value or a group that can't be taken, with the reason."""
+
+
+def normalise(value: Any) -> Any:
+    """The document value that stands for this one: tuples as lists, dates and UUIDs as text."""
+    if value is None or isinstance(value, (bool, int, float, bytes)):
+        return value
+    if isinstance(value, Decimal):
+        if not value.is_finite() or abs(value.adjusted()) > 6144:
+            raise Refused(f"Decimal out of range: {value}")
+        return value
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return [normalise(v) for v in value]
+    if isinstance(value, dict):
+        if not all(isinstance(k, str) for k in value):
+            raise Refused("a map key is no text")
+        return {_text(k): normalise(v) for k, v in value.items()}
+    raise Refused(f"no document value: {type(value).__name__}")
+
+
+def _text(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Refused("a lone surrogate in text") from None
+    return value
+
+
+def from_line(line: str | bytes) -> Any:
+    """The value of one JSON line."""
+    try:
+        return json.loads(line, parse_constant=_no_constant)
+    except ValueError as error:
+        raise Refused(f"not JSON: {error}") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def identity(value: Any) -> Any:
+    """Hashable, and equal exactly where two document values are the same value: 1, 1.0 and True are three."""
+    if value is None:
+        return ("null",)
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, int):
+        return ("int", value)
+    if isinstance(value, float):
+        return ("float", "nan" if math.isnan(value) else struct.pack(">d", value))
+    if isinstance(value, Decimal):
+        return ("decimal", str(value))
+    if isinstance(value, str):
+        return ("text", value)
+    if isinstance(value, bytes):
+        return ("bytes", value)
+    if isinstance(value, tuple):
+        return ("tuple", tuple(identity(v) for v in value))
+    if isinstance(value, list):
+        return ("list", tuple(identity(v) for v in value))
+    if isinstance(value, dict):
+        return ("map", tuple(sorted((k, identity(v)) for k, v in value.items())))
+    raise TypeError(f"no document value: {value!r}")
+
+
+def rank(value: Any) -> tuple[Any, ...]:
+    """Where a value stands: null < false < true < numbers < text < bytes < tuples and lists < maps."""
+    if value is None:
+        return (0,)
+    if isinstance(value, bool):
+        return (2,) if value else (1,)
+    if isinstance(value, (int, float, Decimal)):
+        return (3, *_number_rank(value))
+    if isinstance(value, str):
+        return (4, value)
+    if isinstance(value, bytes):
+        return (5, value)
+    if isinstance(value, (list, tuple)):
+        return (6, tuple(rank(v) for v in value))
+    if isinstance(value, dict):
+        return (7, tuple((k, rank(v)) for k, v in sorted(value.items())))
+    raise TypeError(f"no document value: {value!r}")
+
+
+def _number_rank(value: int | float | Decimal) -> tuple[int, Fraction]:
+    if isinstance(value, float) and not math.isfinite(value):
+        return (3 if math.isnan(value) else 2 if value > 0 else 0), Fraction(0)
+    return 1, Fraction(value)
+
+
+def group_of(value: Any) -> Any:
+    """The group that a value names: integral floats are ints, lists are tuples, −0.0 is 0."""
+    if value is None or isinstance(value, (bool, int, bytes)):
+        return value
+    if isinstance(value, float):
+        return int(value) if math.isfinite(value) and value.is_integer() else value
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(group_of(v) for v in value)
+    raise Refused(f"no group: {type(value).__name__}")
+
+
+def key_of(value: Any) -> Any:
+    """The document key that a value names: any group but null, of a bounded length."""
+    key = group_of(value)
+    if key is None:
+        raise Refused("the key is null")
+    if _weight(key) > LONGEST_KEY:
+        raise Refused("the key is too long")
+    return key
+
+
+def _weight(group: Any) -> int:
+    if isinstance(group, str):
+        return len(group.encode())
+    if isinstance(group, bytes):
+        return len(group)
+    return sum(map(_weight, group)) if isinstance(group, tuple) else 1
+
+
+def at(value: Any, path: str | None) -> Any:
+    """What stands at a dotted path; null where nothing does."""
+    for name in path.split(".") if path else ():
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def instant(text: str) -> Fraction:
+    """Seconds since 1970 of an RFC 3339 text; a leap second, the last of a day of UTC, is the second after it."""
+    found = _INSTANT.fullmatch(text)
+    if not found:
+        raise Refused(f"not RFC 3339: {text}")
+    day, hour, minute, second, part, _, sign, off_hour, off_minute = found.groups()
+    if int(second) > 60 or int(off_hour or 0) > 23 or int(off_minute or 0) > 59:
+        raise Refused(f"not RFC 3339: {text}")
+    try:
+        moment = datetime.fromisoformat(day).replace(hour=int(hour), minute=int(minute), tzinfo=UTC)
+    except ValueError as error:
+        raise Refused(f"not RFC 3339: {text}: {error}") from None
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    whole = since // timedelta(seconds=1) + int(second)
+    offset = int(off_hour or 0) * 3600 + int(off_minute or 0) * 60
+    fraction = Fraction(int(part), 10 ** len(part)) if part else Fraction(0)
+    whole += offset if sign == "-" else -offset
+    if int(second) == 60 and whole % 86400:
+        raise Refused(f"no leap second: {text}")
+    return whole + fraction
+
+
+def ts_of(value: Any) -> tuple[str, Fraction]:
+    """The kind of a ts ("number" or "instant") and what it compares by."""
+    if isinstance(value, str):
+        return "instant", instant(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return "number", Fraction(value)
+    raise Refused(f"no ts: {value!r}")

@@ -1,0 +1,222 @@
+"""What a view shows: the emission of a document, the rows over all emissions, and what a reader gets of them.
+
+An emission is a multiset of (group, value); a document that can't be mapped has none, it is *held*. Rows are folded
+from emissions anew each time; nothing here knows what they were before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from .reducers import Count, Reducer
+from .values import Refused, at, group_of, identity, normalise, rank
+
+Emission = list[tuple[Any, Any]]
+Docs = Mapping[Any, tuple[Any, Any]]
+
+
+class Row(NamedTuple):
+    """A row as a function of a view of a view sees it."""
+
+    key: Any
+    value: Any
+
+
+@dataclass(frozen=True)
+class Is:
+    """A comparison of a field with a constant; without an operator the field must be exactly true."""
+
+    field: str
+    op: str = "true"
+    constant: Any = None
+
+    def holds(self, doc: Any) -> bool:
+        """Whether it holds of a document; never for null, and for two kinds only `!=` does."""
+        seen = at(doc, self.field)
+        if self.op == "true":
+            return seen is True
+        if seen is None or self.constant is None:
+            return False
+        if _kind(seen) != _kind(self.constant) or _kind(seen) is None:
+            return self.op == "!="
+        one, other = rank(seen), rank(self.constant)
+        return {
+            "==": one == other,
+            "!=": one != other,
+            "<": one < other,
+            "<=": one <= other,
+            ">": one > other,
+            ">=": one >= other,
+        }[self.op]
+
+
+def _kind(value: Any) -> str | None:
+    for kind, types in {"bool": bool, "number": (int, float, Decimal), "text": str, "bytes": bytes}.items():
+        if isinstance(value, types):
+            return kind
+    return None
+
+
+@dataclass(frozen=True)
+class Where:
+    """`and`, `or` or `not` over conditions, in two-valued logic."""
+
+    op: str
+    parts: tuple[Any, ...]
+
+    def holds(self, doc: Any) -> bool:
+        """Whether it holds of a document."""
+        found = [part.holds(doc) for part in self.parts]
+        return not found[0] if self.op == "not" else all(found) if self.op == "and" else any(found)
+
+
+@dataclass(frozen=True)
+class View:
+    """A view of a table or of a view: by fields (`key`), or by a function (`fn`)."""
+
+    name: str
+    source: str
+    reduce: Reducer | dict[str, Reducer]
+    key: str | tuple[str, ...] | None = None
+    value: str | None = None
+    where: Is | Where | None = None
+    fn: Callable[[Any], Iterable[Any]] | None = None
+
+    @property
+    def reducers(self) -> list[Reducer]:
+        """The reducers of a row, in order."""
+        return list(self.reduce.values()) if isinstance(self.reduce, dict) else [self.reduce]
+
+    def emission(self, doc: Any) -> Emission:
+        """What this view is told of a document; any error says that the document is held."""
+        if self.fn:
+            pairs = [self._pair(item) for item in self.fn(doc)]
+        elif self.where is None or self.where.holds(doc):
+            paths = self.key if isinstance(self.key, tuple) else (self.key,)
+            found = tuple(at(doc, path) for path in paths)
+            pairs = [(found if isinstance(self.key, tuple) else found[0], at(doc, self.value))]
+        else:
+            pairs = []
+        told = [(group_of(group), normalise(value)) for group, value in pairs]
+        for _, value in told:
+            for reducer in self.reducers:
+                reducer.read(value)
+        return told
+
+    @staticmethod
+    def _pair(item: Any) -> tuple[Any, Any]:
+        if not isinstance(item, tuple):
+            return item, None
+        if len(item) != 2:
+            raise Refused("a tuple that is no (group, value)")
+        return item[0], item[1]
+
+    def result(self, values: Sequence[Any]) -> Any:
+        """The result over the values of one group."""
+        results = [reducer.result([reducer.read(v) for v in values]) for reducer in self.reducers]
+        return dict(zip(self.reduce, results, strict=True)) if isinstance(self.reduce, dict) else results[0]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A row of a view: its group, its result, and whether its reducer or a document that it counts is held."""
+
+    group: Any
+    result: Any
+    held: bool = False
+
+
+Rows = dict[Any, Shown]
+
+
+def fold(view: View, emissions: Mapping[Any, Emission], good: Rows, held: Set[Any] = frozenset()) -> Rows:
+    """The rows over all emissions, in group order; a group whose reducer raises keeps its last good result.
+
+    A group is held also where it counts what a document of `held` (ranks of keys) said before.
+    """
+    rows: Rows = {}
+    old = {rank(group) for where in held for group, _ in emissions.get(where, ())}
+    for where, (group, values) in sorted(grouped(emissions.values()).items()):
+        try:
+            rows[where] = Shown(group, view.result(values), where in old)
+        except Exception:
+            last = good[where].result if where in good else None
+            rows[where] = Shown(group, last, held=True)
+    return rows
+
+
+def grouped(emissions: Iterable[Emission], level: int | None = None) -> dict[Any, tuple[Any, list[Any]]]:
+    """The values of each group, or of each prefix of `level` parts, sorted."""
+    groups: dict[Any, tuple[Any, list[Any]]] = {}
+    for emission in emissions:
+        for group, value in emission:
+            name = group if level is None else group[:level]
+            groups.setdefault(rank(name), (name, []))[1].append(value)
+    for _, values in groups.values():
+        values.sort(key=lambda value: (rank(value), repr(identity(value))))
+    return groups
+
+
+def documents_of(rows: Rows) -> dict[Any, tuple[Any, Any]]:
+    """The rows of a view as the documents that a view of it maps."""
+    return {where: (shown.group, shown.result) for where, shown in rows.items()}
+
+
+def as_seen(view: View, chained: bool, key: Any, doc: Any) -> Any:
+    """What the map of a view gets: the document itself, or the row of a view."""
+    if not chained:
+        return doc
+    return Row(key, doc) if view.fn else {"key": key, "value": doc}
+
+
+def recompute(view: View, docs: Docs, chained: bool = False) -> tuple[Rows, set[Any]]:
+    """The rows of a view from its source alone, and the keys that it can't map (their emission counts as none)."""
+    emissions, held = {}, set()
+    for where, (key, doc) in docs.items():
+        try:
+            emissions[where] = view.emission(as_seen(view, chained, key, doc))
+        except Exception:
+            held.add(where)
+    return fold(view, emissions, {}), held
+
+
+def rollup(view: View, emissions: Iterable[Emission], level: int) -> list[tuple[Any, Any]]:
+    """The results over every prefix of `level` parts of a tuple group."""
+    return [(prefix, view.result(values)) for _, (prefix, values) in sorted(grouped(emissions, level).items())]
+
+
+def select(
+    rows: Iterable[tuple[Any, Any]],
+    start: Any = None,
+    stop: Any = None,
+    prefix: Any = None,
+    reverse: bool = False,
+    limit: int | None = None,
+) -> list[tuple[Any, Any]]:
+    """The rows that a reader gets: start inclusive, stop exclusive, prefix of a text or a tuple, then limit."""
+    found = sorted(rows, key=lambda row: rank(row[0]), reverse=reverse)
+    if start is not None:
+        found = [row for row in found if rank(row[0]) >= rank(group_of(start))]
+    if stop is not None:
+        found = [row for row in found if rank(row[0]) < rank(group_of(stop))]
+    if prefix is not None:
+        found = [row for row in found if begins(row[0], prefix)]
+    return found if limit is None else found[:limit]
+
+
+def begins(group: Any, prefix: Any) -> bool:
+    """Whether a group begins with this text, or with these parts of a tuple."""
+    if isinstance(prefix, str):
+        return isinstance(group, str) and group.startswith(prefix)
+    parts = group_of(prefix)
+    return isinstance(group, tuple) and rank(group[: len(parts)]) == rank(parts)
+
+
+def check_definition(view: View) -> None:
+    """A field view without `value=` needs a field in every reducer but `count()`."""
+    for reducer in view.reducers:
+        if not view.fn and view.value is None and reducer.field is None and type(reducer) is not Count:
+            raise Refused(f"{view.name}: {type(reducer).__name__} needs a field")
