@@ -1,0 +1,59 @@
+"""`python -m bench`: all figures, or those asked for, one JSON line each on stdout and a table on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from bench import bulk, large, machine, reads, single
+from bench.plan import Plan
+from bench.report import Figure, Report
+
+HERE = Path(__file__).resolve().parent
+FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
+    "fields": bulk.fields,
+    "steady": bulk.steady,
+    "iterable": bulk.iterable,
+    "functions": bulk.functions,
+    "put": single.put,
+    "keys10m": large.many,
+    "reads": reads.reads,
+    "opening": large.opening,
+}
+
+
+def main() -> None:
+    asked = _arguments().parse_args()
+    folder = Path(asked.dir)
+    plan = Plan.smoke(folder) if asked.smoke else Plan(folder)
+    if asked.docs:
+        plan = replace(plan, docs=asked.docs)
+    if asked.rounds:
+        plan = replace(plan, rounds=asked.rounds)
+    results = asked.results or (None if asked.smoke else HERE / "results")
+    report = Report(machine.named(), results)
+    try:
+        for name in asked.only or FIGURES:
+            report.add(name, FIGURES[name](plan))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    raise SystemExit(1 if asked.strict and report.missed else 0)
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m bench", description=__doc__)
+    parser.add_argument("--only", action="append", choices=FIGURES, metavar="NAME", help=f"one of {', '.join(FIGURES)}")
+    parser.add_argument("--smoke", action="store_true", help="everything tiny and unjudged: only that it runs")
+    parser.add_argument("--docs", type=int, help="upserts a pass (1,000,000)")
+    parser.add_argument("--rounds", type=int, help="rounds of which a figure is the median (3)")
+    parser.add_argument("--dir", default=str(HERE / "run"), help="where stores go: on the disk that is measured")
+    parser.add_argument("--results", type=Path, help="where the JSON lines go, a file a figure (bench/results)")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when a figure misses its bound")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""One measurement: lines in memory into a store, durable, with all that the engine does behind them.
+
+Only calls of the engine are timed. The clock runs on for what other threads of this process compute while it stands, so
+that nothing is hidden beside the making of input; closing, which ends what is still under way, is in the time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import penstock as ps
+from bench import limits, machine
+from bench.workload import TABLE, Workload, app, cut
+
+P = ParamSpec("P")
+
+
+class Clock:
+    """Seconds of what runs under it, and of other threads' work outside of it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.calls: list[float] = []
+        self._others = _other_threads()
+
+    def time(self, call: Callable[P, object], *args: P.args, **named: P.kwargs) -> None:
+        self.seconds += max(0.0, _other_threads() - self._others)
+        began = time.perf_counter()
+        call(*args, **named)
+        self.calls.append(time.perf_counter() - began)
+        self._others = _other_threads()
+        self.seconds += self.calls[-1]
+
+
+def _other_threads() -> float:
+    return time.process_time() - time.thread_time()
+
+
+def load(
+    folder: str,
+    keys: int,
+    docs: int,
+    batch: int,
+    passes: int = 1,
+    functions: bool = False,
+    iterable: bool = False,
+) -> dict[str, Any]:
+    """Passes of so many upserts into an empty store: seconds, decode-only before and after each, size after each, and
+    the limits of syncing for the lines of the last.
+    """
+    work = Workload(keys)
+    store = fresh(folder) / "store"
+    clock, decode, sizes, sync = Clock(), 0.0, [], dict[str, float]()
+    engine = ps.open(app(functions), store)
+    for number in range(passes):
+        lines = work.upserts(docs)
+        before = limits.decode_only(lines)
+        if iterable:
+            clock.time(engine.put_many, TABLE, iter(lines))
+        else:
+            for part in cut(lines, batch):
+                clock.time(engine.put_many, TABLE, part, batch=batch)
+        decode += (before + limits.decode_only(lines)) / 2
+        if number == passes - 1:
+            work.check(engine)
+            clock.time(engine.close)
+            sync = limits.synced(cut(lines, batch), store.parent)
+        sizes.append(machine.on_disk(store))
+    shutil.rmtree(store.parent)
+    return {"docs": docs * passes, "seconds": clock.seconds, "decode": decode, "sizes": sizes, **sync}
+
+
+def fill(store: Path, keys: int, batch: int, text: bool = False) -> tuple[ps.Engine, Workload]:
+    """An engine that holds each key once."""
+    work = Workload(keys, text=text)
+    engine = ps.open(app(), store)
+    for a in range(0, keys, batch):
+        engine.put_many(TABLE, work.every_key(min(batch, keys - a)), batch=batch)
+    return engine, work
+
+
+def fresh(folder: str) -> Path:
+    """The folder, empty."""
+    path = Path(folder)
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    return path

@@ -1,0 +1,32 @@
+"""How big a run is: full sizes, or tiny ones that only show that everything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sizes, the same for all figures."""
+
+    folder: Path
+    docs: int = 1_000_000
+    keys: int = 200_000
+    many_keys: int = 10_000_000
+    puts: int = 2_000
+    rounds: int = 3
+    batches: tuple[int, ...] = (50_000, 10_000)
+    judged: bool = True
+
+    @classmethod
+    def smoke(cls, folder: Path) -> Plan:
+        return cls(folder, docs=3_000, keys=600, many_keys=5_000, puts=20, rounds=1, batches=(1_000, 500), judged=False)
+
+    def met(self, holds: bool) -> bool | None:
+        """Whether a bound holds; tiny runs say nothing about it."""
+        return holds if self.judged else None
+
+    def at(self, name: str) -> str:
+        """A folder for one measurement."""
+        return str(self.folder / name)
