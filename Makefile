@@ -33,8 +33,8 @@ format: $(READY) ## let ruff mend the style
 	$(BIN)/ruff format .
 
 types: $(READY) ## mypy --strict and pyright
-	$(BIN)/mypy --strict penstock bench
-	$(BIN)/pyright penstock bench
+	$(BIN)/mypy --strict penstock bench examples
+	$(BIN)/pyright penstock bench examples
 
 bench: $(READY) ## every figure beside its limits; one of them: make bench ARGS="--only put"
 	$(BIN)/python -m bench $(ARGS)

@@ -1,15 +1,15 @@
 """Penstock keeps aggregate views true while their documents change.
 
-    import penstock as ps
+import penstock as ps
 
-    app = ps.App("shop")
-    users = app.table("users", key="id", ts="ts")
-    namecount = users.view("namecount", key="name", reduce=ps.count())
+app = ps.App("shop")
+users = app.table("users", key="id", ts="ts")
+namecount = users.view("namecount", key="name", reduce=ps.count())
 
-    with ps.open(app, "state") as engine:
-        engine.put("users", {"id": 7, "name": "Sue", "ts": 1})
-        with engine.snapshot() as snap:
-            print(snap.view("namecount")["Sue"])
+with ps.open(app, "state") as engine:
+    engine.put("users", {"id": 7, "name": "Sue", "ts": 1})
+    with engine.snapshot() as snap:
+        print(snap.view("namecount")["Sue"])
 """
 
 from penstock.cache import (

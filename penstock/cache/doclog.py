@@ -1,11 +1,12 @@
 """The documents of a table, written behind: a log of segments, and an index folded from it in bounded steps.
 
-A batch appends one segment in its own transaction and is durable with it. Folding writes for each key that changed since
-only where its newest line stands; compacting copies the living lines of the oldest segments to the end. Invariants:
+A batch appends one segment in its own transaction and is durable with it. Folding writes for each key that changed
+since only where its newest line stands; compacting copies the living lines of the oldest segments to the end.
+Invariants:
 
 - record numbers only grow; of two lines of one key the higher number is the newer, or its equal copy;
-- the index names, for every key with a record below `folded`, a line that holds its newest version or has a newer one at
-  or above `folded`; opening lays the segments from `folded` on over it, by their key lanes alone;
+- the index names, for every key with a record below `folded`, a line that holds its newest version or has a newer one
+  at or above `folded`; opening lays the segments from `folded` on over it, by their key lanes alone;
 - a segment is deleted only by the last step of a fold that began after its living lines were copied, so no row of the
   index names it then; a crash before that leaves lines that nothing names, which compacting passes over later;
 - a step is one transaction; memory changes only after a commit.
@@ -21,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import index
+from penstock.cache.fold import Fold
 from penstock.cache.keycache import GONE, LOADED, PRESENT, RECORD, KeyCache
 from penstock.cache.seal import seal, unseal
-from penstock.cache.segment import Segment, build_segment, segment_size
+from penstock.cache.segment import Segment, build_segment
 from penstock.cache.slots import Lane, Slots, key_hash
 from penstock.cache.store import Reader, Writer
 
@@ -37,8 +39,8 @@ class Limits:
     """When work between batches begins, and how much of it is done at once."""
 
     fold_least: int = 1 << 17
-    fold_most: int = 3 << 19
-    fold_buckets: int = 256
+    fold_most: int = 1 << 20
+    fold_buckets: int = 64
     space: float = 2.5
     entries: int = 1 << 13
     step: int = 1 << 15
@@ -53,18 +55,6 @@ class LogMark(msgspec.Struct, array_like=True, frozen=True):
     doubling: bool = False
     present: int = 0
     tombstones: int = 0
-
-
-@dataclass(slots=True)
-class _Fold:
-    slots: Slots
-    hashes: Lane
-    steps: list[tuple[int, int]]  # of buckets: all of them where a doubling rewrites all, else places in `buckets`
-    buckets: NDArray[np.uint64] | None
-    bits: int
-    mark: int
-    release: int
-    at: int = 0
 
 
 def log_db(table: int) -> str:
@@ -104,31 +94,29 @@ def segments_from(reader: Reader, table: int, start: int) -> Iterator[Segment]:
 def read_lines(reader: Reader, table: int, records: Records) -> list[bytes]:
     """The lines of these records, in their order."""
     out: list[bytes] = [b""] * int(records.size)
-    db = log_db(table)
-    for key, which, at in read_places(reader, table, records):
-        value = reader.get_many(db, [key])[0]
-        assert value is not None, "it was there in this very snapshot"
-        segment = Segment.parse(int.from_bytes(key, "big"), value, db)
+    for segment, which, at in segments_of(reader, table, records):
         for place, line in zip(which.tolist(), segment.lines(at), strict=True):
             out[place] = line
     return out
 
 
-def read_places(reader: Reader, table: int, records: Records) -> list[tuple[bytes, NDArray[np.int64], Records]]:
-    """For each segment that holds some of these records: its key, which they are, and where in it they stand."""
-    out: list[tuple[bytes, NDArray[np.int64], Records]] = []
+def segments_of(reader: Reader, table: int, records: Records) -> Iterator[tuple[Segment, NDArray[np.int64], Records]]:
+    """Each segment that holds some of these records, which they are, and where in it they stand.
+
+    A segment is given where it lies in the store, and is good until the next one or until anything is written.
+    """
     order = np.argsort(records, kind="stable")
     ordered = records[order]
     db = log_db(table)
     i = 0
     while i < ordered.size:
-        key, value = next(iter(reader.scan(db, b"", record_key(int(ordered[i]) + 1), reverse=True)))
-        base = int.from_bytes(key, "big")
-        j = int(np.searchsorted(ordered, base + segment_size(value)))
+        found = reader.floor(db, record_key(int(ordered[i])))
+        assert found is not None, "a record that is named has a segment"
+        segment = Segment.parse(int.from_bytes(found[0], "big"), found[1], db)
+        j = int(np.searchsorted(ordered, segment.base + len(segment)))
         assert j > i, "the log is one window of consecutive records"
-        out.append((key, order[i:j], ordered[i:j] - base))
+        yield segment, order[i:j], ordered[i:j] - segment.base
         i = j
-    return out
 
 
 class DocLog:
@@ -140,8 +128,10 @@ class DocLog:
         self.limits = limits
         self.mark = LogMark()
         self.keys = KeyCache(capacity)
+        self._capacity = capacity
         self.complete = True  # memory holds every key there is
-        self._fold: _Fold | None = None
+        self._fold: Fold | None = None
+        self._owed = 0.0  # steps of folding
         self._head = 0  # the first record not yet compacted away
         self._entries = 0
         self._db, self._index = log_db(table), index_db(table)
@@ -156,13 +146,17 @@ class DocLog:
         first = next(iter(reader.scan(self._db)), None)
         self._head = self.mark.tail if first is None else int.from_bytes(first[0], "big")
         self._entries = reader.count(self._db)
+        unfolded = self.mark.tail - self.mark.folded
+        if not self.keys.room(unfolded):
+            self.keys = KeyCache(unfolded)
         for segment in segments_from(reader, self.table, self.mark.folded):
             self.keys.overlay(segment.k0, segment.k1, segment.base, segment.gone)
 
-    def forget(self) -> None:
-        """Drop what memory holds, but for what the index does not name yet."""
+    def forget(self, room: int = 0) -> None:
+        """Drop what memory holds, but for what the index does not name yet; there is room for so many keys then."""
         fold, self._fold = self._fold, None
-        self.keys = self.keys.heir(None if fold is None else fold.slots)
+        room = max(room, self._capacity // 2)
+        self.keys = self.keys.heir(None if fold is None else fold.slots, self._capacity, room)
         self.complete = False
 
     # -- reading
@@ -179,6 +173,8 @@ class DocLog:
         if not raw.size:
             return slots, slots[:0]
         fresh = np.unique(slots[raw])
+        if not self.tombstones:  # that there is no document is all that the line says, and it may be compacted away
+            keys.state[fresh[keys.state[fresh] & GONE != 0]] |= LOADED
         unknown = fresh[keys.state[fresh] == 0]
         if unknown.size:
             self._ask_index(reader, unknown)
@@ -190,9 +186,7 @@ class DocLog:
             keys.state[slots] = LOADED
             return
         lane0, lane1 = keys.map.lanes(slots)
-        found, record = index.look_up(
-            reader, self._index, self.mark.bits, key_hash(lane0, lane1), index.rest_of(lane1)
-        )
+        found, record = index.look_up(reader, self._index, self.mark.bits, key_hash(lane0, lane1), index.rest_of(lane1))
         keys.record[slots] = record
         keys.state[slots] = np.where(found, RECORD, LOADED)
 
@@ -208,14 +202,19 @@ class DocLog:
     # -- writing a batch
 
     def append(
-        self, writer: Writer, lines: Sequence[bytes], slots: Slots, gone: NDArray[np.bool_] | None, change: tuple[int, int]
+        self,
+        writer: Writer,
+        lines: Sequence[bytes],
+        slots: Slots,
+        gone: NDArray[np.bool_] | None,
+        change: tuple[int, int],
     ) -> LogMark:
         """Add a segment and the mark to the transaction; `change` is of (documents, tombstones)."""
         k0, k1 = self.keys.map.lanes(slots)
         old = self.mark
         if lines:
             writer.put_many(
-                self._db, [(record_key(old.tail), build_segment(lines, k0, k1, gone))], append=True
+                self._db, [(record_key(old.tail), build_segment(old.tail, lines, k0, k1, gone))], append=True
             )
         new = msgspec.structs.replace(
             old,
@@ -248,33 +247,33 @@ class DocLog:
         return self._fold is not None or self._fold_due() or self.compact_due()
 
     def fold_steps(self, n: int) -> int:
-        """How many fold steps a batch of n documents owes, so that a fold ends before the next one is due."""
+        """How many steps of folding a batch of n documents owes, so that a fold ends before the next one is due."""
         if self._fold is None:
-            return 1 if self._fold_due() else 0
-        return max(1, -(-len(self._fold.steps) * n * 2 // self._fold_every()))
+            self._owed = 1.0 if self._fold_due() else 0.0
+        else:
+            self._owed += self._fold.steps * n * 2 / self._fold_every()
+        steps = int(self._owed)
+        self._owed -= steps
+        return steps
 
     def _fold_every(self) -> int:
-        return max(self.limits.fold_least, min(self.limits.fold_most, 2 * self.mark.present))
+        wanted = max(self.limits.fold_least, min(self.limits.fold_most, 2 * self.mark.present))
+        return min(wanted, max(1, self._capacity // 4))  # what is not folded can't be forgotten
 
     def _fold_due(self) -> bool:
         return self.keys.dirty_count >= self._fold_every()
 
-    def fold_step(self, writer: Writer) -> Callable[[], None]:
-        """Write the next part of the index; the answer is to be called after the commit."""
+    def fold_step(self, writer: Writer, steps: int = 1) -> Callable[[], None]:
+        """Write the next parts of the index; the answer is to be called after the commit."""
         fold = self._fold or self._begin_fold()
-        low, high = fold.steps[fold.at]
-        if fold.buckets is None:
-            a, b = self._place_of(fold, low), self._place_of(fold, high)
-            index.rewrite_range(writer, self._index, fold.bits, (low, high), *self._entries_of(fold, a, b))
-        else:
-            buckets = fold.buckets[low:high]
-            a, b = self._place_of(fold, int(buckets[0])), self._place_of(fold, int(buckets[-1]) + 1)
-            index.rewrite(writer, self._index, fold.bits, buckets, *self._entries_of(fold, a, b))
-        done = fold.at + 1 == len(fold.steps)
+        stop = min(fold.at + steps, fold.steps)
+        for at in range(fold.at, stop):
+            fold.step(writer, self._index, self.keys, self.tombstones, at)
+        done = stop == fold.steps
         mark = msgspec.structs.replace(
             self.mark,
             bits=fold.bits,
-            doubling=fold.buckets is None and not done,
+            doubling=fold.doubling and not done,
             folded=fold.mark if done else self.mark.folded,
         )
         if done:
@@ -283,43 +282,18 @@ class DocLog:
 
         def committed() -> None:
             self.mark = mark
-            fold.at += 1
+            fold.at = stop
             self._fold = None if done else fold
 
         return committed
 
-    def _begin_fold(self) -> _Fold:
-        slots = self.keys.take_dirty()
-        hashes = key_hash(*self.keys.map.lanes(slots))
-        order = np.argsort(hashes)
+    def _begin_fold(self) -> Fold:
         wanted = index.bits_for(self.mark.present + self.mark.tombstones)
-        bits = self.mark.bits or wanted
-        split = self.mark.doubling
-        if wanted > bits and not split:
-            bits, split = bits + 1, True
-        hashes, step = hashes[order], self.limits.fold_buckets
-        buckets = None if split else np.unique(hashes >> np.uint64(64 - bits))
-        many = 1 << bits if buckets is None else max(1, int(buckets.size))
-        steps = [(i, min(i + step, many)) for i in range(0, many, step)]
-        self._fold = _Fold(slots[order], hashes, steps, buckets, bits, self.mark.tail, self._head)
+        bits, doubling = self.mark.bits or wanted, self.mark.doubling
+        if wanted > bits and not doubling:
+            bits, doubling = bits + 1, True
+        self._fold = Fold.begin(self.keys, bits, doubling, self.mark.tail, self._head, self.limits.fold_buckets)
         return self._fold
-
-    @staticmethod
-    def _place_of(fold: _Fold, bucket: int) -> int:
-        """Where a bucket begins in the fold's sorted hashes."""
-        least = bucket << (64 - fold.bits)
-        return int(fold.hashes.size) if least >> 64 else int(np.searchsorted(fold.hashes, np.uint64(least)))
-
-    def _entries_of(self, fold: _Fold, a: int, b: int) -> tuple[index.Entries, NDArray[np.bool_]]:
-        slots = fold.slots[a:b]
-        lane1 = self.keys.map.lanes(slots)[1]
-        entries = index.Entries(fold.hashes[a:b], index.rest_of(lane1), self.keys.record[slots])
-        drop = (self.keys.state[slots] & GONE != 0) & (not self.tombstones)
-        if entries.rest is not None:
-            order = np.lexsort((entries.rest, entries.hash))
-            entries = index.Entries(entries.hash[order], entries.rest[order], entries.record[order])
-            drop = drop[order]
-        return entries, drop
 
     def _release(self, writer: Writer, release: int) -> None:
         keys = [k for k, _ in writer.scan(self._db, b"", record_key(release))]

@@ -5,8 +5,8 @@ splits off. A row holds its keys' hashes, sorted, and their record numbers modul
 
     flags u8 | hash (n × u64) | rest (n × u32, flag 1) | record (n × u32) | crc32c
 
-`rest` is the upper half of the second lane, present where keys are hashes: 96 bits in all, so that two keys are not taken
-for one. The log is one window of consecutive record numbers shorter than 2³², so 32 bits name a record.
+`rest` is the upper half of the second lane, present where keys are hashes: 96 bits in all, so that two keys are not
+taken for one. The log is one window of consecutive record numbers shorter than 2³², so 32 bits name a record.
 
 While a doubling is under way a bucket may still stand in its parent's row; a look-up that finds no row asks the parent.
 """
@@ -167,7 +167,9 @@ def _merge_twins(old: Entries, old_rest: U32, new: Entries, new_rest: U32, drop:
     return Entries(hashes[keep], rest[keep], record[keep])
 
 
-def rewrite(writer: Writer, db: str, bits: int, buckets: NDArray[np.uint64], new: Entries, drop: NDArray[np.bool_]) -> None:
+def rewrite(
+    writer: Writer, db: str, bits: int, buckets: NDArray[np.uint64], new: Entries, drop: NDArray[np.bool_]
+) -> None:
     """Lay changes over the rows of these buckets."""
     keys = bucket_keys(buckets, bits)
     rows = [(k, v) for k, v in zip(keys, writer.get_many(db, keys), strict=True) if v is not None]
@@ -185,8 +187,11 @@ def rewrite_range(
 
 
 def _write(writer: Writer, db: str, bits: int, had: Sequence[bytes], entries: Entries) -> None:
+    if not entries.hash.size:
+        writer.delete_many(db, had)
+        return
     bucket = entries.hash >> np.uint64(64 - bits)
-    cuts = np.flatnonzero(np.concatenate(([True], bucket[1:] != bucket[:-1]))) if bucket.size else np.zeros(0, np.int64)
+    cuts = np.flatnonzero(np.concatenate(([True], bucket[1:] != bucket[:-1])))
     keys = bucket_keys(bucket[cuts], bits)
     hashes, records = entries.hash.tobytes(), entries.record.tobytes()
     rest = None if entries.rest is None else entries.rest.tobytes()

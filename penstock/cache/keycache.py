@@ -77,12 +77,12 @@ class KeyCache:
         self.dirty, self.dirty_count = [], 0
         return np.flatnonzero(flag)
 
-    def heir(self, also_dirty: Slots | None) -> KeyCache:
-        """An empty cache that knows no more than what the index does not name yet."""
+    def heir(self, also_dirty: Slots | None, capacity: int, room: int) -> KeyCache:
+        """A cache that knows no more than what the index does not name yet, with room for more keys at least."""
         if also_dirty is not None:
             self.dirty.append(also_dirty)
         slots = self.take_dirty()
-        out = KeyCache(self.map.capacity)
+        out = KeyCache(max(capacity, int(slots.size) + room))
         if slots.size:
             k0, k1 = self.map.lanes(slots)
             had = self.state[slots]

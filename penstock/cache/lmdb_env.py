@@ -99,7 +99,7 @@ class Environment:
     def _know_all(self, env: lmdb.Environment) -> None:
         """Open all handles; where half of the names there can be are taken, empty databases lose theirs."""
         with env.begin(write=True) as txn:
-            names = list(txn.cursor().iternext(values=False))
+            names = [bytes(name) for name in txn.cursor().iternext(values=False)]
             opened = {name: env.open_db(name, txn=txn, create=False) for name in names}
             if len(names) > _MAX_DBS // 2:
                 for name in names:
@@ -107,7 +107,7 @@ class Environment:
                         txn.drop(opened.pop(name))
         self.handles = {name.decode(): handle for name, handle in opened.items()}
 
-    def begin_read(self) -> tuple[lmdb.Transaction[bytes], Handles]:
+    def begin_read(self) -> tuple[lmdb.Transaction[memoryview], Handles]:
         """A snapshot, and the handles of all databases it has; to be ended by `end_read`."""
         me = threading.get_ident()
         with self._turn:
@@ -117,23 +117,23 @@ class Environment:
             self._open[id(txn)] = me
             return txn, self.handles
 
-    def end_read(self, txn: lmdb.Transaction[bytes]) -> None:
+    def end_read(self, txn: lmdb.Transaction[memoryview]) -> None:
         """End a snapshot."""
         txn.abort()
         with self._turn:
             del self._open[id(txn)]
             self._turn.notify_all()
 
-    def _snapshot(self) -> lmdb.Transaction[bytes]:
+    def _snapshot(self) -> lmdb.Transaction[memoryview]:
         while True:
             try:
-                txn = self.env.begin()
+                txn = self.env.begin(buffers=True)
             except lmdb.MapResizedError:
                 self._follow()
                 continue
             if not self.readonly or txn.id() == self._seen:
                 return txn
-            names = list(txn.cursor().iternext(values=False))
+            names = [bytes(name) for name in txn.cursor().iternext(values=False)]
             missing = [name for name in names if name not in self._opened]
             if not missing:
                 self._now_known(txn.id(), names)
@@ -154,14 +154,14 @@ class Environment:
             self.handles = {name.decode(): self._opened[name] for name in names}
         self._seen = txn_id
 
-    def begin_write(self) -> lmdb.Transaction[bytes]:
+    def begin_write(self) -> lmdb.Transaction[memoryview]:
         """A transaction; the caller holds `write_lock`."""
         self._writes += 1
         if self._writes % _CHECK_EVERY == 0:
             self.env.reader_check()
-        return self.env.begin(write=True)
+        return self.env.begin(write=True, buffers=True)
 
-    def commit(self, txn: lmdb.Transaction[bytes], made: Handles) -> None:
+    def commit(self, txn: lmdb.Transaction[memoryview], made: Handles) -> None:
         """Commit; the databases made in it are known to the first snapshot that has them."""
         if not made:
             txn.commit()

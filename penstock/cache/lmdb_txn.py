@@ -29,14 +29,14 @@ class _Rows:
     """Reading in an LMDB transaction of either kind."""
 
     _what: str
-    _txn: lmdb.Transaction[bytes] | None
+    _txn: lmdb.Transaction[memoryview] | None
     _handles: Handles
 
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._env = opening.env
         self._lock = threading.Lock()
-        self._cursors: dict[str, lmdb.Cursor[bytes]] = {}
+        self._cursors: dict[str, lmdb.Cursor[memoryview]] = {}
 
     def get_many(self, db: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of these keys, in their order; None where there is no such row."""
@@ -50,16 +50,32 @@ class _Rows:
         except lmdb.Error as error:
             raise self._meant(error) from error
         if len(found) == len(keys):
-            return [value for _, value in found]
-        values: dict[bytes, bytes] = dict(found)
+            return [bytes(value) for _, value in found]
+        values = {bytes(key): bytes(value) for key, value in found}
         return list(map(values.get, keys))
+
+    def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
+        """The last row at or before a key, its value where it lies: to be read before anything else is done here."""
+        txn = self._live()
+        try:
+            with self._lock:
+                cursor = self._cursor(txn, db)
+                if cursor is None:
+                    return None
+                if not cursor.set_range(key):
+                    found = cursor.last()
+                else:
+                    found = cursor.key() == key or cursor.prev()
+                return (bytes(cursor.key()), cursor.value()) if found else None
+        except lmdb.Error as error:
+            raise self._meant(error) from error
 
     def scan(self, db: str, start: bytes = b"", stop: bytes | None = None, reverse: bool = False) -> Iterator[Row]:
         """The rows from `start` on and before `stop`, last one first under `reverse`."""
         return self._walk(self._live(), db, start, stop, reverse)
 
     def _walk(
-        self, txn: lmdb.Transaction[bytes], db: str, start: bytes, stop: bytes | None, reverse: bool
+        self, txn: lmdb.Transaction[memoryview], db: str, start: bytes, stop: bytes | None, reverse: bool
     ) -> Iterator[Row]:
         handle = self._handle(db)
         if handle is None:
@@ -81,7 +97,7 @@ class _Rows:
     def _handle(self, db: str) -> lmdb._Database | None:
         return self._handles.get(db)
 
-    def _cursor(self, txn: lmdb.Transaction[bytes], db: str) -> lmdb.Cursor[bytes] | None:
+    def _cursor(self, txn: lmdb.Transaction[memoryview], db: str) -> lmdb.Cursor[memoryview] | None:
         """The one cursor that goes to keys of a database."""
         cursor = self._cursors.get(db)
         if cursor is None:
@@ -90,7 +106,7 @@ class _Rows:
                 cursor = self._cursors[db] = txn.cursor(handle)
         return cursor
 
-    def _live(self) -> lmdb.Transaction[bytes]:
+    def _live(self) -> lmdb.Transaction[memoryview]:
         self._opening.check()
         if self._txn is None:
             raise Closed(self._what)
@@ -237,7 +253,7 @@ class LmdbWriter(_Rows):
         self._begin()
 
     def _walk(
-        self, txn: lmdb.Transaction[bytes], db: str, start: bytes, stop: bytes | None, reverse: bool
+        self, txn: lmdb.Transaction[memoryview], db: str, start: bytes, stop: bytes | None, reverse: bool
     ) -> Iterator[Row]:
         """A scan that goes on from its last row when something was written since."""
         while True:
@@ -254,7 +270,7 @@ class LmdbWriter(_Rows):
     def _handle(self, db: str) -> lmdb._Database | None:
         return self._handles.get(db) or self._made.get(db)
 
-    def _live(self) -> lmdb.Transaction[bytes]:
+    def _live(self) -> lmdb.Transaction[memoryview]:
         txn = super()._live()
         if threading.get_ident() != self._thread:
             raise PenstockError("a transaction is used by the thread that began it; begin another one here")
@@ -300,26 +316,25 @@ class LmdbWriter(_Rows):
         self.close()
 
 
-def _up(cursor: lmdb.Cursor[bytes], start: bytes, stop: bytes | None) -> Iterator[Row]:
+def _up(cursor: lmdb.Cursor[memoryview], start: bytes, stop: bytes | None) -> Iterator[Row]:
     if not (cursor.set_range(start) if start else cursor.first()):
         return
-    if stop is None:
-        yield from cursor.iternext()
-        return
-    for row in cursor.iternext():
-        if row[0] >= stop:
+    for key, value in cursor.iternext():
+        own = bytes(key)
+        if stop is not None and own >= stop:
             return
-        yield row
+        yield own, bytes(value)
 
 
-def _down(cursor: lmdb.Cursor[bytes], start: bytes, stop: bytes | None) -> Iterator[Row]:
+def _down(cursor: lmdb.Cursor[memoryview], start: bytes, stop: bytes | None) -> Iterator[Row]:
     if stop is not None and cursor.set_range(stop):
         found = cursor.prev()
     else:
         found = cursor.last()
     if not found:
         return
-    for row in cursor.iterprev():
-        if row[0] < start:
+    for key, value in cursor.iterprev():
+        own = bytes(key)
+        if own < start:
             return
-        yield row
+        yield own, bytes(value)

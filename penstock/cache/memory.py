@@ -179,6 +179,10 @@ class MemoryReader:
                 self._check()
             yield key, rows[key]
 
+    def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
+        """The last row at or before a key."""
+        return _last(self.scan(db, b"", key + b"\0", reverse=True))
+
     def count(self, db: str) -> int:
         """The number of rows, in constant time."""
         return len(self._database(db).keys)
@@ -267,6 +271,10 @@ class MemoryWriter:
             if value is not None:
                 yield key, value
 
+    def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
+        """The last row at or before a key, staged ones included."""
+        return _last(self.scan(db, b"", key + b"\0", reverse=True))
+
     def count(self, db: str) -> int:
         """The number of rows, staged ones included."""
         rows = self._under(db).rows
@@ -346,3 +354,8 @@ class MemoryWriter:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _last(rows: Iterator[Row]) -> tuple[bytes, memoryview] | None:
+    row = next(rows, None)
+    return None if row is None else (row[0], memoryview(row[1]))

@@ -1,11 +1,14 @@
 """A segment: one entry of a table's log, the documents of one batch as they were received.
 
-    n u32 | flags u8 | crc32c of the columns u32 | columns | lines
-    columns: lane 0 (n × u64) | lane 1 (n × u64, flag 1) | offsets (n+1 × u32) | gone (n × u8, flag 2) | crcs (⌈n/16⌉ × u32)
+    n u32 | flags u8 | crc32c u32 of its key, n, flags, columns | columns | lines
+    columns: lane 0 (n × u64) | lane 1 (n × u64, flag 1) | offsets (n+1 × u32)
+             | gone (n × u8, flag 2) | crcs (⌈n/16⌉ × u32)
 
-The header is big-endian, the columns little-endian. A CRC covers 16 lines, so that reading one line checks 16. The first
-byte of a line says what it is: `{` a JSON object, a MessagePack map a document, a MessagePack array what `wrap` made
-(a tombstone, or a document with what the table keeps beside it). A line is never changed or moved within its segment.
+The header is big-endian, the columns little-endian. Its CRC covers the row's key too (the first record, u64), so that a
+segment found under another's key is damage as well; each of `crcs` covers 16 lines, so that reading one line checks 16.
+The first byte of a line says what it is: `{` a JSON object, a MessagePack map a document, a MessagePack array what the
+gateway wrapped (a tombstone, or a document with what its table keeps beside it). A line is never changed or moved
+within its segment.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,19 +27,22 @@ from penstock.cache.errors import StoreDamaged
 from penstock.cache.slots import Lane
 
 _HEAD = struct.Struct(">IBI")
+_CHECKED = struct.Struct(">QIB")
 _GROUP = 16
 _LANE1, _GONE = 1, 2
 
 
-def build_segment(lines: Sequence[bytes], k0: Lane, k1: Lane | None, gone: NDArray[np.bool_] | None) -> bytes:
-    """The bytes of a segment; `gone` marks the lines that say that their key is absent."""
+def build_segment(
+    base: int, lines: Sequence[bytes], k0: Lane, k1: Lane | None, gone: NDArray[np.bool_] | None
+) -> bytes:
+    """The bytes of a segment whose first record is `base`; `gone` marks the lines that say that their key is absent."""
     n = len(lines)
     offsets = np.zeros(n + 1, np.uint32)
     np.cumsum(np.fromiter(map(len, lines), np.uint32, n), out=offsets[1:])
     raw = b"".join(lines)
     view = memoryview(raw)
     cuts = [*offsets[:-1:_GROUP].tolist(), len(raw)]
-    crcs = np.fromiter((crc32c(view[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)), np.uint32, len(cuts) - 1)
+    crcs = np.fromiter((crc32c(view[a:b]) for a, b in pairwise(cuts)), np.uint32, len(cuts) - 1)
     flags = (0 if k1 is None else _LANE1) | (0 if gone is None else _GONE)
     columns = b"".join(
         (
@@ -46,12 +53,11 @@ def build_segment(lines: Sequence[bytes], k0: Lane, k1: Lane | None, gone: NDArr
             crcs.tobytes(),
         )
     )
-    return b"".join((_HEAD.pack(n, flags, crc32c(columns)), columns, raw))
+    return b"".join((_HEAD.pack(n, flags, _crc(base, n, flags, columns)), columns, raw))
 
 
-def segment_size(value: bytes) -> int:
-    """How many lines a segment has."""
-    return int(_HEAD.unpack_from(value)[0])
+def _crc(base: int, n: int, flags: int, columns: bytes | memoryview) -> int:
+    return crc32c(columns, crc32c(_CHECKED.pack(base, n, flags)))
 
 
 @dataclass(slots=True)
@@ -71,7 +77,7 @@ class Segment:
         return int(self.k0.size)
 
     @classmethod
-    def parse(cls, base: int, value: bytes, where: str) -> Segment:
+    def parse(cls, base: int, value: bytes | memoryview, where: str) -> Segment:
         """Read a segment whose first record is `base`; StoreDamaged where its columns don't fit their CRC."""
         view = memoryview(value)
         if len(view) < _HEAD.size:
@@ -79,7 +85,7 @@ class Segment:
         n, flags, crc = _HEAD.unpack_from(value)
         sizes = [8 * n, 8 * n if flags & _LANE1 else 0, 4 * (n + 1), n if flags & _GONE else 0, 4 * -(-n // _GROUP)]
         ends = np.cumsum([_HEAD.size, *sizes]).tolist()
-        if ends[-1] > len(view) or crc32c(view[_HEAD.size : ends[-1]]) != crc:
+        if ends[-1] > len(view) or _crc(base, n, flags, view[_HEAD.size : ends[-1]]) != crc:
             raise StoreDamaged(f"{where}, log entry {base}")
 
         def column(i: int, dtype: Any) -> NDArray[Any]:

@@ -1,7 +1,7 @@
 """Keys to dense slots, whole columns at a time: open addressing in numpy.
 
-A key is two 64-bit lanes. An int64 is itself with a second lane of 0, exact; any other key is the seeded 128-bit hash of
-its encoding with the lowest bit of the second lane set. Everything remembered of a key stands in columns by slot.
+A key is two 64-bit lanes. An int64 is itself with a second lane of 0, exact; any other key is the seeded 128-bit hash
+of its encoding with the lowest bit of the second lane set. Everything remembered of a key stands in columns by slot.
 
 Invariants:
 
@@ -115,7 +115,7 @@ class SlotMap:
         return self.lane0[slots], None if self.lane1 is None else self.lane1[slots]
 
     def _same(self, slots: NDArray[Any], k0: Lane, k1: Lane | None) -> NDArray[np.bool_]:
-        same = self.lane0[slots] == k0
+        same: NDArray[np.bool_] = self.lane0[slots] == k0
         if k1 is not None:
             same &= (self.lane1[slots] == k1) if self.lane1 is not None else (k1 == 0)
         elif self.lane1 is not None:

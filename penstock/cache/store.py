@@ -54,6 +54,10 @@ class Reader(Protocol):
         """
         ...
 
+    def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
+        """The last row at or before a key, its value not copied: to be read before anything is written or closed."""
+        ...
+
     def count(self, db: str) -> int:
         """The number of rows, without going through what is committed."""
         ...

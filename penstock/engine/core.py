@@ -154,9 +154,9 @@ class Core:
     def _tend(self, node: TableNode, n: int) -> None:
         log = node.log
         steps = log.fold_steps(n)
-        for _ in range(steps):
+        if steps:
             with self.store.write() as writer:
-                done = log.fold_step(writer)
+                done = log.fold_step(writer, steps)
             done()
         if log.compact_due():
             if not log.keys.room(2 * n + _COMPACT_LEAST):
@@ -184,6 +184,12 @@ class Core:
         if sum(sizes.values()) > self._budget:
             self.tables[max(sizes, key=sizes.__getitem__)].forget()
 
+    def close(self) -> None:
+        """Let go of what memory holds, and of the store."""
+        for node in self.tables.values():
+            node.release()
+        self.store.close()
+
     def fold_all(self) -> None:
         """Fold and compact all that is due, in steps."""
         for node in self.tables.values():
@@ -195,7 +201,7 @@ class Core:
 
 @contextmanager
 def _no_collector(records: int) -> Iterator[None]:
-    """Python's cycle collector waits for the end of a large batch: what a batch makes has no cycles and dies by itself."""
+    """Python's cycle collector waits for the end of a large batch: what a batch makes has no cycles."""
     pause = records > _COLLECT_BELOW and gc.isenabled()
     if pause:
         gc.disable()
@@ -218,7 +224,9 @@ def counts_of(report: Report, places: slice | None = None) -> tuple[int, int, in
     if places is not None:
         held = sum(1 for i in report.held if places.start <= i < places.stop)
     return (
-        int(tally[Outcome.APPLIED]), int(tally[Outcome.EQUAL]), int(tally[Outcome.LATE]), held, int(tally[REJECTED])
+        int(tally[Outcome.APPLIED]),
+        int(tally[Outcome.EQUAL]),
+        int(tally[Outcome.LATE]),
+        held,
+        int(tally[REJECTED]),
     )
-
-

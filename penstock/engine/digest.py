@@ -1,9 +1,9 @@
 """One digest over content: documents, tombstones, remembered emissions, rows of views.
 
-Rows of views are hashed in key order. A table's documents lie in the order of its history, so each is hashed with its key,
-version and what function views were told of it, and these hashes are added modulo 2²⁵⁶: a sum doesn't ask for an order,
-needs no sorting of what may be larger than memory, and can be taken in parts. Where a line lies, segments, offsets,
-epochs and what is held apart are no content.
+Rows of views are hashed in key order. A table's documents lie in the order of its history, so each is hashed with its
+key, version and what function views were told of it, and these hashes are added modulo 2²⁵⁶: a sum doesn't ask for an
+order, needs no sorting of what may be larger than memory, and can be taken in parts. Where a line lies, segments,
+offsets, epochs and what is held apart are no content.
 """
 
 from __future__ import annotations
@@ -99,4 +99,3 @@ def _chained(snap: Snapshot, view: ViewNode) -> Iterator[tuple[bytes, list[tuple
     db, groups = told_db(view.number), Groups()
     for key, row in snap.reader().scan(db):
         yield key, read_emissions(key, row, groups, db).pairs(0, groups)
-

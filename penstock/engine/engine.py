@@ -27,10 +27,15 @@ from penstock.views import KEPT, Counts, Rejection
 class Engine:
     """An open store; made by `ps.open`.
 
-        with ps.open(app, "state") as engine:
-            engine.put("users", {"id": 7, "name": "Sue"})
-            with engine.snapshot() as snap:
-                snap.view("namecount")["Sue"]
+    >>> import penstock as ps
+    >>> app = ps.App("shop")
+    >>> users = app.table("users", key="id")
+    >>> with ps.open(app, None) as engine:
+    ...     print(engine.put("users", {"id": 7, "name": "Sue"}))
+    ...     with engine.snapshot() as snap:
+    ...         snap.table("users")[7]
+    1 applied
+    {'id': 7, 'name': 'Sue'}
     """
 
     def __init__(self, core: Core, path: str | None, owner: Owner | None, readonly: bool, grouped: bool) -> None:
@@ -184,7 +189,7 @@ class Engine:
         finally:
             with self._lock:
                 self._closed = True
-                self._core.store.close()
+                self._core.close()
                 if self._owner is not None:
                     self._owner.close()
 
@@ -261,7 +266,18 @@ def _counts(table: str, part: Batch, report: Any, places: slice) -> Counts:
 
 
 class Transaction:
-    """What `engine.batch()` gives: records that become one transaction at the end of the block."""
+    """What `engine.batch()` gives: records that become one transaction at the end of the block.
+
+    >>> import penstock as ps
+    >>> app = ps.App("shop")
+    >>> users, orders = app.table("users", key="id"), app.table("orders", key="number")
+    >>> with ps.open(app, None) as engine:
+    ...     with engine.batch() as b:
+    ...         b.put("users", {"id": 7, "name": "Sue"})
+    ...         b.put("orders", {"number": 1, "user": 7})
+    ...     print(b.counts)
+    2 applied
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -19,7 +19,16 @@ Work = list[tuple[str, Batch]]
 
 
 class Ticket:
-    """The promise of a put under durability="group"."""
+    """The promise of a put under durability="group".
+
+    >>> import penstock as ps
+    >>> app = ps.App("shop")
+    >>> users = app.table("users", key="id")
+    >>> with ps.open(app, None, durability="group") as engine:
+    ...     ticket = engine.put("users", {"id": 7, "name": "Sue"})
+    ...     print(ticket.result(), ticket.done())
+    1 applied True
+    """
 
     def __init__(self) -> None:
         self._done = threading.Event()

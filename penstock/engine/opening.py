@@ -24,9 +24,9 @@ def open_engine(
 ) -> Engine:
     """Open a store to write it, or with `readonly` to read it from any process while another writes.
 
-    `path` is a folder, made if need be, or None for a store in memory. `memory` bounds what the process takes, in bytes.
-    Under durability="sync" a put is on the disk when it returns; under "group" it gives a ticket at once, and commits
-    are synced every 5 ms or 10,000 documents.
+    `path` is a folder, made if need be, or None for a store in memory. `memory` bounds what the process takes, in
+    bytes. Under durability="sync" a put is on the disk when it returns; under "group" it gives a ticket at once, and
+    commits are synced every 5 ms or 10,000 documents.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 
 class Snapshot:
-    """One read transaction; made by `engine.snapshot()`.
+    """One read transaction; made by `engine.snapshot()`. What is written later does not show in it.
 
-        with engine.snapshot() as snap:
-            snap.view("namecount")["Joe"]
-            snap.table("users")[7]
+    >>> import penstock as ps
+    >>> app = ps.App("shop")
+    >>> users = app.table("users", key="id")
+    >>> with ps.open(app, None) as engine, engine.snapshot() as snap:
+    ...     counts = engine.put("users", {"id": 7, "name": "Sue"})
+    ...     7 in snap.table("users"), snap.position, engine.snapshot().position
+    (False, 0, 1)
     """
 
     def __init__(self, core: Core) -> None:

@@ -26,7 +26,11 @@ def status_of(core: Core, snap: Snapshot, path: str | None, readonly: bool) -> d
             "documents": mark.present,
             "tombstones": mark.tombstones,
             "rejected": state.rejected.get(name, 0),
-            "log": {"segments": reader.count(log_db(node.number)), "next": mark.tail, "unfolded": mark.tail - mark.folded},
+            "log": {
+                "segments": reader.count(log_db(node.number)),
+                "next": mark.tail,
+                "unfolded": mark.tail - mark.folded,
+            },
         }
     views: dict[str, Any] = {}
     for name, view in core.views.items():

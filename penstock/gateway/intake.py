@@ -85,7 +85,8 @@ class Records:
         """Give deletions without a ts that of the version they meet."""
         if not self.unstamped:
             return
-        assert self.stamps is not None and stored.ts is not None
+        assert self.stamps is not None
+        assert stored.ts is not None
         stamps = self.stamps.paired()
         assert stamps.hi is not None
         before = stored.ts.paired()
@@ -202,8 +203,9 @@ def _with_deletes(
     for i, reason in own.items():
         rejected[where[i]] = f"its key can't be taken: {reason}" if i in refused else reason
     good = np.array([i for i in range(len(where)) if i not in own], np.int64)
-    at = np.concatenate((places[docs], np.array(where, np.int64)[good]))
-    order = np.argsort(at, kind="stable")
+    joint = np.concatenate((places[docs], np.array(where, np.int64)[good]))
+    order = np.argsort(joint, kind="stable")
+    place = joint[order]
     k1: Lane | None = None
     if columns.k1 is not None or d1 is not None:
         first = np.zeros(columns.n, np.uint64) if columns.k1 is None else columns.k1
@@ -213,11 +215,6 @@ def _with_deletes(
     gone = np.concatenate((np.zeros(docs.size, bool), np.ones(good.size, bool)))[order]
     doc = np.concatenate((docs, np.full(good.size, -1, np.int64)))[order]
     late_ts = {where[i] for i in unstamped} if stamps is not None else set()
-    waiting = [r for r, place in enumerate(at[order].tolist()) if place in late_ts]
-    return (
-        Records(at[order], np.concatenate((columns.k0[docs], d0[good]))[order], k1, joined, gone, doc, columns,
-                batch.lines, waiting),
-        rejected,
-    )
-
-
+    waiting = [r for r, at in enumerate(place.tolist()) if at in late_ts]
+    k0 = np.concatenate((columns.k0[docs], d0[good]))[order]
+    return Records(place, k0, k1, joined, gone, doc, columns, batch.lines, waiting), rejected

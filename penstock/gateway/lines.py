@@ -4,12 +4,12 @@ A wrapped line is a MessagePack array, which no document begins like:
 
     [0, key, ts]                the document is absent since ts (a table without ts: nil)
     [1, ts, line]               a document whose ts is not in it
-    [2, floor, {field: ts}, {…}]  a document merged from patches: the ts of the last deletion, each field's ts, the fields
+    [2, floor, {field: ts}, {…}]
+                                a document merged from patches: the ts of the last deletion, each field's ts, the fields
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ def patched_line(patched: Patched) -> bytes:
 
 @dataclass(slots=True)
 class Patched:
-    """A merged document: its fields, the ts of each, and the ts of the last deletion (None: none, or a table without)."""
+    """A merged document: its fields, the ts of each, and the ts of the last deletion (None: none, or no ts at all)."""
 
     fields: dict[str, Any]
     stamps: dict[str, Any]
@@ -74,5 +74,3 @@ def unwrap(line: bytes) -> Unwrapped:
         return Unwrapped(rest[1], None, rest[0], None)
     floor, stamps, fields = rest
     return Unwrapped(None, Patched(fields, stamps, floor), None, None)
-
-

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import GONE, LOADED, PRESENT, RECORD, DocLog, Reader, Slots, read_places, stored_key
+from penstock.cache import GONE, LOADED, PRESENT, RECORD, DocLog, Reader, Slots, record_key, segments_of, stored_key
 from penstock.gateway.lines import Unwrapped, unwrap
 from penstock.gateway.memory import TableMemory
-from penstock.gateway.stamps import NUMBER, Stamps, stamps_of
+from penstock.gateway.stamps import NUMBER, stamps_of
 from penstock.gateway.telling import Telling, key_of
 from penstock.mapreduce import Decoder, Emissions, FunctionMapper, ViewNode, read_emissions, told_db
 from penstock.views import Merge, Table
@@ -80,7 +80,8 @@ class Loader:
         views = [view for view in node.views if isinstance(view.mapper, FunctionMapper)]
         if not views or not here.size:
             return
-        places = read_places(reader, node.number, node.log.records(slots[here]))
+        records = node.log.records(slots[here])
+        places = [(record_key(s.base), which, at) for s, which, at in segments_of(reader, node.number, records)]
         for view in views:
             db = told_db(view.number)
             rows = reader.get_many(db, [key for key, _, _ in places])

@@ -95,8 +95,8 @@ class SlotEmissions:
         single = np.flatnonzero(emissions.counts == 1)
         if single.size:
             flat = emissions.flat_index(single)
-            values = None if emissions.values is None else emissions.values.take(flat)
-            self.put(slots[single], Emissions(None, emissions.code[flat], values), used)
+            taken = None if emissions.values is None else emissions.values.take(flat)
+            self.put(slots[single], Emissions(None, emissions.code[flat], taken), used)
         for i in np.flatnonzero(emissions.counts != 1).tolist():
             slot = int(slots[i])
             self.code[slot] = MANY

@@ -1,8 +1,8 @@
 """Patched documents: top-level fields merge, each by its own version.
 
-A stored document carries each field's ts and the ts of the last deletion, the floor under all fields. Records are merged
-one by one, in Python; what comes of a batch goes on as columns like any other. Without a ts the last to arrive wins,
-field by field, and nothing is kept beside the fields.
+A stored document carries each field's ts and the ts of the last deletion, the floor under all fields. Records are
+merged one by one, in Python; what comes of a batch goes on as columns like any other. Without a ts the last to arrive
+wins, field by field, and nothing is kept beside the fields.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Patcher:
     def _stored(self, reader: Reader, slots: Any) -> tuple[dict[int, Patched], dict[int, bytes]]:
         log = self._node.log
         state = log.keys.state[slots]
-        known = slots[state & (PRESENT | GONE) != 0]
+        known = slots[state & (PRESENT | GONE if self._node.table.has_ts else PRESENT) != 0]
         current = {slot: Patched({}, {}) for slot in slots.tolist()}
         for slot, line in zip(known.tolist(), log.lines(reader, known) if known.size else (), strict=True):
             found = unwrap(line)
@@ -153,8 +153,13 @@ class Patcher:
             else:
                 lines.append(absent_line(self._key(batch, records, record), own.floor))
         return Next(
-            np.array(changed, np.int64), which, gone if gone.any() else None, None, columns,
-            np.arange(len(docs)), lines,
+            np.array(changed, np.int64),
+            which,
+            gone if gone.any() else None,
+            None,
+            columns,
+            np.arange(len(docs)),
+            lines,
         )
 
     def _key(self, batch: TableBatch, records: Records, record: int) -> Any:

@@ -1,7 +1,7 @@
 """Readers of tables: documents by key in one snapshot, from any process.
 
-A key is looked up in the segments that the index does not name yet, then in the index; its line then holds the document.
-What was learnt of unfolded segments is kept between snapshots, since only new ones come on.
+A key is looked up in the segments that the index does not name yet, then in the index; its line then holds the
+document. What was learnt of unfolded segments is kept between snapshots, since only new ones come on.
 """
 
 from __future__ import annotations

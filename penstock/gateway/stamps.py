@@ -51,17 +51,20 @@ class Stamps:
     def less(self, other: Stamps) -> Mask:
         """Where this is less than the other."""
         if self.hi is None and other.hi is None:
-            return self.lo < other.lo
+            return np.less(self.lo, other.lo)
         a, b = self.paired(), other.paired()
-        assert a.hi is not None and b.hi is not None
-        return (a.hi < b.hi) | ((a.hi == b.hi) & (a.lo < b.lo))
+        assert a.hi is not None
+        assert b.hi is not None
+        return np.less(a.hi, b.hi) | (np.equal(a.hi, b.hi) & np.less(a.lo, b.lo))
 
     def same(self, other: Stamps) -> Mask:
         """Where both are equal."""
         if self.hi is None and other.hi is None:
-            return self.lo == other.lo
+            return np.equal(self.lo, other.lo)
         a, b = self.paired(), other.paired()
-        return (a.lo == b.lo) & (a.hi == b.hi)
+        assert a.hi is not None
+        assert b.hi is not None
+        return np.equal(a.lo, b.lo) & np.equal(a.hi, b.hi)
 
     def ascends(self) -> bool:
         """Whether none is less than the one before it."""
@@ -119,7 +122,9 @@ def pair_of(number: int | float) -> tuple[float, int]:
     return hi, lo
 
 
-def stamps_of(values: Sequence[Any] | Ints, kind: str | None, skip: set[int]) -> tuple[Stamps, str | None, dict[int, str]]:
+def stamps_of(
+    values: Sequence[Any] | Ints, kind: str | None, skip: set[int]
+) -> tuple[Stamps, str | None, dict[int, str]]:
     """The column of these ts, the kind they have, and by index why some can't be taken.
 
     `kind` is that of the table so far; the first that can be taken decides it. `skip` are rejected already.

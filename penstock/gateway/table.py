@@ -16,23 +16,24 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import GONE, PRESENT, DocLog, LogMark, Reader, Slots, Writer, same_document
+from penstock.cache import GONE, PRESENT, DocLog, KeyCache, LogMark, Reader, Slots, Writer, same_document
 from penstock.gateway.intake import REJECTED, Records, Report, TableBatch, take_in
 from penstock.gateway.lines import absent_line, stamped_line, unwrap
 from penstock.gateway.loading import Loader
 from penstock.gateway.memory import TableMemory
 from penstock.gateway.patch import Patcher
-from penstock.gateway.stamps import Stamps
 from penstock.gateway.telling import Next, Telling
 from penstock.gateway.versions import Decision, Outcome, Stored, decide
-from penstock.mapreduce import Columns, Decoder, FunctionMapper, Plan, Spaces, ViewNode, Writes
+from penstock.mapreduce import Decoder, FunctionMapper, Plan, Spaces, ViewNode, Writes
 from penstock.views import FunctionMap, Merge, Table
 
 
 class TableNode:
     """One table at work."""
 
-    def __init__(self, table: Table, number: int, views: Sequence[ViewNode], log: DocLog, spaces: Spaces, seed: int) -> None:
+    def __init__(
+        self, table: Table, number: int, views: Sequence[ViewNode], log: DocLog, spaces: Spaces, seed: int
+    ) -> None:
         self.table = table
         self.number = number
         self.views = tuple(views)
@@ -73,6 +74,11 @@ class TableNode:
         self._start(spaces)
         for view in self.views:
             view.forget(spaces)
+
+    def release(self) -> None:
+        """Give memory back at the end, without waiting for Python's cycle collector."""
+        self.log.keys = KeyCache(1)
+        self._start(Spaces())
 
     # -- a batch
 
@@ -132,9 +138,7 @@ class TableNode:
             slots[take],
             None if records.gone is None else records.gone[take],
             None if records.stamps is None else records.stamps.take(take),
-            Stored(
-                stored.present[take], stored.tombstone[take], None if stored.ts is None else stored.ts.take(take)
-            ),
+            Stored(stored.present[take], stored.tombstone[take], None if stored.ts is None else stored.ts.take(take)),
             lambda i, j: same(int(take[i]), int(take[j])),
             lambda which: same_as_stored(take[which]),
         )
@@ -192,7 +196,7 @@ class TableNode:
         now = np.ones(new.slots.size, bool) if new.gone is None else ~new.gone
         writes.changed = True
         held = self.telling.tell(reader, new, was, now, writes)
-        report.held.update(records.at[new.records[i]] for i in held)
+        report.held.update(int(records.at[new.records[i]]) for i in held)
         kept = ~now & self.table.has_ts
         change = (int(now.sum() - was.sum()), int(kept.sum() - (tomb & self.table.has_ts).sum()))
         slots, gone = new.slots, new.gone
@@ -217,4 +221,3 @@ class TableNode:
 
 def _is_range(at: NDArray[np.int64]) -> bool:
     return bool((at == np.arange(at.size)).all())
-

@@ -1,9 +1,9 @@
 """What the views of a table are told of a batch, and what is remembered of it.
 
 For each view the contributions of the documents before come off and those of the documents now go on. A document that
-a view can't take stays, for that view, what it was told last: neither side moves, and the view's held row keeps it. What
-function views yielded is remembered with the documents, a row for each segment; what fields emit is derived again from
-the line by the stored definition.
+a view can't take stays, for that view, what it was told last: neither side moves, and the view's held row keeps it.
+What function views yielded is remembered with the documents, a row for each segment; what fields emit is derived again
+from the line by the stored definition.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Telling:
             else:
                 told[i] = []
         reasons = {i: mapper.hold(document_of(new.lines[i])) for i in stuck}
-        self._hold(view, new, told, reasons, [slot for slot in freed], writes)
+        self._hold(view, new, told, reasons, list(freed), writes)
         return plus, minus, stuck
 
     # -- function views

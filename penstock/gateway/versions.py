@@ -70,7 +70,7 @@ def decide(
     winners, alone = np.arange(n), np.ones(n, bool)
     if not unique:
         ascends = ts is None or ts.ascends()
-        order = arrival if ascends else np.lexsort((np.arange(n), ts.ranks(), slots))
+        order = arrival if ts is None or ascends else np.lexsort((np.arange(n), ts.ranks(), slots))
         last = np.append(first[1:], True)
         winners = np.sort(order[last])
         alone[arrival[~(first & last)]] = False

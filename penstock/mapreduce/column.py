@@ -117,7 +117,7 @@ class Column:
         return Column(self.lane[at], None if self.kind is None else self.kind[at], objs)
 
     def values(self) -> list[Any]:
-        """The values as Python objects; an OTHER that was not kept is None."""
+        """The values as Python objects; an OTHER that was not kept is True, which is one as well."""
         if self.kind is None:
             return list(self.lane.tolist())
         out: list[Any] = self.lane.tolist()
@@ -127,7 +127,7 @@ class Column:
         for i, v in zip(at.tolist(), self.lane[at].view(np.float64).tolist(), strict=True):
             out[i] = v
         for i in np.flatnonzero(self.kind >= Kind.BIG).tolist():
-            out[i] = self.objs.get(i)
+            out[i] = self.objs.get(i, True)
         return out
 
     @staticmethod

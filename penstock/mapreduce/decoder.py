@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import KeyTooLong, Lane, PenstockError, unpack, unpack_document
+from penstock.cache import KeyTooLong, Lane, PenstockError, RecordError, unpack, unpack_document
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.emission import Emissions
 from penstock.mapreduce.extract import condition, group_codes, input_column, key_lanes, text_lanes
@@ -110,7 +110,8 @@ class Decoder:
                 docs.append(unpack_document(line))
             except _ANY_ERROR as error:
                 docs.append({})
-                bad[i] = f"not a document: {error}"
+                why = error.reason if isinstance(error, RecordError) else "it is no JSON object and no MessagePack map"
+                bad[i] = f"not a document: {why}"
         return Block(docs, {}, dict_getter(docs)), bad
 
     def _widen(self, block: Block) -> None:

@@ -1,7 +1,7 @@
 """Emissions: what documents contribute, as columns, and as the rows in which they are remembered.
 
-An emission of a batch side is a list of contributions: which document, which group, and the values that the view's cells
-read. A function view's emissions are remembered with the documents, a row for each segment of the table's log:
+An emission of a batch side is a list of contributions: which document, which group, and the values that the view's
+cells read. A function view's emissions are remembered with the documents, a row for each segment of the table's log:
 
     [counts, groups, codes, values]   counts: contributions a document (u32s), or nil where each has one
                                       groups: encodings of the groups that occur, codes: u32s into it
@@ -86,7 +86,8 @@ class Emissions:
         counts = self.counts[documents]
         ends = np.cumsum(counts)
         shift = np.repeat(self.starts()[documents] - (ends - counts), counts)
-        return np.arange(int(ends[-1]) if ends.size else 0, dtype=np.int64) + shift
+        flat: NDArray[np.int64] = np.arange(int(ends[-1]) if ends.size else 0, dtype=np.int64) + shift
+        return flat
 
     def take(self, documents: NDArray[Any]) -> Emissions:
         """Those of these documents."""

@@ -106,7 +106,8 @@ def condition(where: Where, get: Callable[[Path], list[Any]], n: int) -> NDArray
         return np.fromiter((v is True for v in get(where.path)), bool, n)
     if not isinstance(where, Compare):
         columns = {path: get(path) for path in where.paths()}
-        return np.fromiter((where.evaluate(lambda p, i=i: columns[p][i]) for i in range(n)), bool, n)
+        rows = ({path: column[i] for path, column in columns.items()} for i in range(n))
+        return np.fromiter((where.evaluate(row.get) for row in rows), np.bool_, n)
     return _comparison(where, get(where.path), n)
 
 
@@ -126,7 +127,7 @@ def _comparison(where: Compare, values: list[Any], n: int) -> NDArray[np.bool_]:
     if where.family is Family.TEXT and types == {str}:
         compare = _NUMPY_OPS[where.op]
         return np.fromiter((compare(v, literal) for v in values), bool, n)
-    return np.fromiter((where.evaluate(lambda _, v=v: v) for v in values), bool, n)
+    return np.fromiter((where.evaluate({where.path: v}.get) for v in values), np.bool_, n)
 
 
 def input_column(values: Iterable[Any], n: int, known: type | None, keep: bool) -> Column:

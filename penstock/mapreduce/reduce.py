@@ -272,4 +272,3 @@ def _local(codes: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], NDAr
         return distinct, place[codes]
     found, inverse = np.unique(codes, return_inverse=True)
     return found.astype(np.int64), inverse.ravel().astype(np.int64)
-

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -49,7 +50,7 @@ class RowCodec:
     def __init__(self, reducers: Sequence[Reducer], fields: Sequence[str] | None) -> None:
         self.cells: tuple[Cell, ...] = tuple(dict.fromkeys(cell for r in reducers for cell in r.cells))
         starts = np.cumsum([0, *(cell.lanes for cell in self.cells)]).tolist()
-        self.spans = tuple(zip(starts, starts[1:], strict=False))
+        self.spans = tuple(pairwise(starts))
         self.lanes: int = starts[-1]
         self._fields = None if fields is None else tuple(fields)
         places = {cell: i for i, cell in enumerate(self.cells)}
@@ -77,9 +78,7 @@ class RowCodec:
         width, raw = records.itemsize, records.tobytes()
         rows = [raw[i : i + width] for i in range(0, m * width, width)]
         seals = np.fromiter(map(crc32c, rows, crcs), np.uint32, m).astype(">u4").tobytes()
-        return [
-            (key, row + seals[i : i + 4]) for key, row, i in zip(keys, rows, range(0, 4 * m, 4), strict=True)
-        ]
+        return [(key, row + seals[i : i + 4]) for key, row, i in zip(keys, rows, range(0, 4 * m, 4), strict=True)]
 
     def sealed(self, key: bytes, state: RowState) -> bytes:
         """A row of form B, sealed."""

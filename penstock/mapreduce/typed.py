@@ -1,8 +1,8 @@
 """Blocks of documents, decoded as far as they are read: structs made at run time, and what a struct would not see.
 
 A struct decoder passes over fields that it has no place for. It checks their form, but neither that text is UTF-8, nor
-that numbers are in range, nor how deep they nest; `is_plain_json` makes sure of these for a block at a time, so that what
-is stored can always be read whole.
+that numbers are in range, nor how deep they nest; `is_plain_json` makes sure of these for a block at a time, so that
+what is stored can always be read whole.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def is_plain_json(lines: Sequence[bytes]) -> bool:
             joined.decode()
         except UnicodeDecodeError:
             return False
-    if joined.count(b"{") + joined.count(b"[") > MAX_DEPTH + len(lines):
-        if max(line.count(b"{") + line.count(b"[") for line in lines) > MAX_DEPTH:
-            return False
+    many = joined.count(b"{") + joined.count(b"[") > MAX_DEPTH + len(lines)
+    if many and max(line.count(b"{") + line.count(b"[") for line in lines) > MAX_DEPTH:
+        return False
     if len(joined) > _LONG * len(lines) // 2 and _LONG_NUMBER.search(joined):
         return False
     return not (_has_exponent(joined) and _HUGE.search(joined))
@@ -111,11 +111,11 @@ class Typed:
 
     def _field(self, name: str, below: list[Path], seen: dict[Path, set[type]]) -> Any:
         if len(below) == 1 and len(below[0]) == 1:
-            path = below[0]
-            types = frozenset(seen.get(path, ()))
-            self._getters[path] = (attrgetter(name), ())
+            only = below[0]
+            types = frozenset(seen.get(only, ()))
+            self._getters[only] = (attrgetter(name), ())
             if types in _TYPED:
-                self.types[path] = types
+                self.types[only] = types
                 return _TYPED[types]
             return Any
         exact = {p: frozenset(seen.get(p, ())) for p in below}

@@ -153,7 +153,9 @@ class ViewNode:
         if isinstance(self.mapper, FunctionMapper):
             return self.emitted(emissions)
         flat = [value for row in pairs for _, value in row]
-        inputs = {f: input_column([v[i] for v in flat], len(flat), None, True) for i, f in enumerate(self.reduce.fields)}
+        inputs = {
+            f: input_column([v[i] for v in flat], len(flat), None, True) for i, f in enumerate(self.reduce.fields)
+        }
         return Contributions(emissions.code, inputs)
 
     def pairs_of(self, contributions: Contributions) -> list[tuple[bytes, Any]]:
@@ -254,10 +256,10 @@ class ViewNode:
         ended = [d.key for d in deltas if d.new is None and d.key in told]
         if ended:
             writes.deletes.append((db, ended))
-        holds = [
-            (new[i].key, encode_key(new[i].group), hold, told[new[i].key].pairs(0, self._own) if new[i].key in told else [])
-            for i, hold in stuck_at.items()
-        ]
+        holds = []
+        for i, hold in stuck_at.items():
+            pairs = told[new[i].key].pairs(0, self._own) if new[i].key in told else []
+            holds.append((new[i].key, encode_key(new[i].group), hold, pairs))
         self.write_holds(holds, [key for key in held if key not in stuck], set(held), writes)
         self.advance(reader, self.emitted(emissions), self.emitted(minus), writes)
 

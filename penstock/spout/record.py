@@ -11,8 +11,8 @@ from typing import Any
 class Record:
     """One record of a source: a document of a table, or with `doc=None` a deletion of `key`.
 
-    `doc` is a map, or a JSON object as bytes or text. `ts` counts for deletions, and for documents of a table whose ts is
-    "@kafka"; else the document's own field does. `offset` is the record's place in its source.
+    `doc` is a map, or a JSON object as bytes or text. `ts` counts for deletions, and for documents of a table whose ts
+    is "@kafka"; else the document's own field does. `offset` is the record's place in its source.
 
     >>> Record("users", 7, {"id": 7, "name": "Sue"}, offset=41).doc["name"]
     'Sue'

@@ -104,10 +104,9 @@ class FunctionMap:
     function: MapFunction
 
     def describe(self) -> dict[str, object]:
-        """The map as plain data: where its code is, which can't be made again from it."""
+        """The map as plain data: the function's own name, and not the module's, which in a script is `__main__`."""
         function = self.function
-        name = getattr(function, "__qualname__", type(function).__qualname__)
-        return {"by": "function", "function": f"{getattr(function, '__module__', None) or '?'}.{name}"}
+        return {"by": "function", "function": getattr(function, "__name__", type(function).__name__)}
 
 
 def make_field_map(view: str, key: object, value: object, where: object) -> FieldMap:

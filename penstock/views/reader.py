@@ -63,6 +63,17 @@ class ViewReader:
     """The groups and results of one view, in one snapshot.
 
     `held` gives the encodings of groups that hold contributions of documents that the view could not take since.
+
+    >>> import penstock as ps
+    >>> app = ps.App("shop")
+    >>> users = app.table("users", key="id")
+    >>> namecount = users.view("namecount", key="name", reduce=ps.count())
+    >>> with ps.open(app, None) as engine:
+    ...     counts = engine.put_many("users", [{"id": i, "name": name} for i, name in enumerate(["Sue", "Joe", "Sam"])])
+    ...     with engine.snapshot() as snap:
+    ...         view = snap.view("namecount")
+    ...         view["Sue"], view.get("Bob", default=0), len(view), [row.key for row in view.items(prefix="S")]
+    (1, 0, 3, ['Sam', 'Sue'])
     """
 
     def __init__(
@@ -133,17 +144,14 @@ class ViewReader:
             bound = encode_key(stop)
             high = bound if high is None else min(high, bound)
         held = self._held()
-        rows = (
-            self._row(whole, key, row, held, state)
-            for whole, key, row, state in self._ordered(low, high, reverse)
-        )
+        rows = (self._row(whole, key, row, held, state) for whole, key, row, state in self._ordered(low, high, reverse))
         return islice(rows, limit)
 
     def rollup(self, level: int = 1) -> Iterator[Row]:
         """Results by the first `level` parts of tuple groups, in group order; other groups stand for themselves.
 
-            for row in snap.view("revenue").rollup(level=1):
-                print(row.key, row.value)  # ('NO',) {'n': 12, 'total': 340}
+        for row in snap.view("revenue").rollup(level=1):
+            print(row.key, row.value)  # ('NO',) {'n': 12, 'total': 340}
         """
         if level < 0:
             raise KeyKind(level, "level= is a number of parts, 0 or more")
@@ -206,9 +214,7 @@ class ViewReader:
         own = state if state is not None else self._codec.decode(key, row, self._where)
         return Row(decode_key(whole), self._codec.result(own), own.held is not None or whole in held)
 
-    def _ordered(
-        self, low: bytes, high: bytes | None, reverse: bool
-    ) -> Iterator[tuple[bytes, bytes, bytes, Any]]:
+    def _ordered(self, low: bytes, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes, bytes, Any]]:
         """(whole key, stored key, row, state if it was decoded) in group order."""
         first = low if len(low) <= _HEAD else low[:_HEAD]
         last = high if high is None or len(high) <= _HEAD else high[:_HEAD] + _ABOVE

@@ -204,7 +204,14 @@ class Machine(RuleBasedStateMachine):
     @rule(db=DBS, keys=st.lists(KEYS, max_size=6))
     def get(self, db: str, keys: list[bytes]) -> None:
         for reader, model in self.readers():
-            assert reader.get_many(db, keys) == [model.get(db, {}).get(key) for key in keys]
+            rows = model.get(db, {})
+            assert reader.get_many(db, keys) == [rows.get(key) for key in keys]
+            for key in keys:
+                found = reader.floor(db, key)
+                least = max((own for own in rows if own <= key), default=None)
+                assert (None if found is None else (found[0], bytes(found[1]))) == (
+                    None if least is None else (least, rows[least])
+                )
 
     @rule(db=DBS, start=STARTS, stop=STOPS, reverse=st.booleans())
     def range(self, db: str, start: bytes, stop: bytes | None, reverse: bool) -> None:
@@ -299,5 +306,5 @@ def test_planted_bug_is_found(bug: Any, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises((AssertionError, KeyError, pytest.fail.Exception)):
         run_state_machine_as_test(
             InMemory,
-            settings=settings(max_examples=300, report_multiple_bugs=False, database=None, phases=[Phase.generate]),
+            settings=settings(max_examples=1000, report_multiple_bugs=False, database=None, phases=[Phase.generate]),
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 import penstock as ps
 from tests.engine import crash_writer as writer
 from tests.engine.checks import check, check_recompute
-from tests.engine.worlds import SHOP
+from tests.engine.worlds import SHOP, TINY
 from tests.oracle.model import Model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +54,7 @@ def digest_after(batches: int, size: int) -> str:
 def check_store(path: Path, said: str, batches: int, size: int) -> int:
     """Everything that must hold; gives the number of batches that were in."""
     least = acknowledged(said)
-    with ps.open(SHOP.app(), path) as engine:
+    with ps.open(SHOP.app(), path, limits=TINY) as engine:
         with engine.snapshot() as snap:
             done = dict(snap.sources).get(writer.SOURCE, 0)
         assert least <= done <= min(least + 1, batches), f"{least} batches were acknowledged, {done} are in"
@@ -70,7 +70,7 @@ def check_store(path: Path, said: str, batches: int, size: int) -> int:
 def check_puts(path: Path, said: str) -> int:
     """The same for a writer of single documents by tickets: what is in is what was put first, without a gap."""
     least = acknowledged(said)
-    with ps.open(SHOP.app(), path) as engine:
+    with ps.open(SHOP.app(), path, limits=TINY) as engine:
         with engine.snapshot() as snap:
             stored = sorted(key for key, _ in snap.table("users").items())
         assert stored == list(range(len(stored))), "a document is missing before one that is there"

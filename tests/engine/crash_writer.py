@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 import penstock as ps
-from tests.engine.worlds import SHOP
+from tests.engine.worlds import SHOP, TINY
 from tests.oracle.model import Record
 
 SOURCE = "crash"
@@ -71,7 +71,7 @@ def write_by_tickets(engine: Any, documents: int) -> Iterator[int]:
 
 def main(path: str, durability: str, first: str, batches: str, size: str) -> None:
     """Open the store, write, and print each acknowledged number at once."""
-    with ps.open(SHOP.app(), path, durability=durability) as engine:
+    with ps.open(SHOP.app(), path, durability=durability, limits=TINY) as engine:
         print("open", flush=True)
         numbers = (
             write(engine, int(first), int(batches), int(size)) if int(size) else write_by_tickets(engine, int(batches))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from tests.engine import strategies as some
 from tests.engine.checks import counts_of, identities
-from tests.engine.worlds import RICH, TOLD
+from tests.engine.worlds import RICH, TINY, TOLD
 
 Batch = tuple[str, Any]
 
@@ -59,7 +59,7 @@ def test_memory_and_lmdb_agree(history: list[Batch]) -> None:
             ps.open(RICH.app(), Path(folder) / "group", durability="group") as group,
         ):
             for batch in history:
-                with ps.open(RICH.app(), synced) as reopened:
+                with ps.open(RICH.app(), synced, limits=TINY) as reopened:
                     counts = run(memory, batch)
                     assert run(reopened, batch) == counts
                     assert run(group, batch) == counts

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import penstock as ps
+from penstock.cache import Limits
 from tests.engine import strategies as some
 from tests.engine.checks import Picture, check, check_recompute, counts_of, differences, rows_of
-from tests.engine.worlds import HEARD, RICH, TOLD
+from tests.engine.worlds import HEARD, RICH, TINY, TOLD
 from tests.oracle.model import Counts, Record
 from tests.oracle.tables import Table
 from tests.oracle.views import select
@@ -37,6 +38,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     store = "memory"
     durability = "sync"
+    limits: Limits | None = None
 
     @initialize(ts=st.sampled_from([some.NUMBERS, some.INSTANTS]))
     def open(self, ts: list[Any]) -> None:
@@ -49,7 +51,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     def _open(self) -> None:
         where = None if self.path is None else f"{self.path}/state"
-        self.engine = ps.open(RICH.app(), where, durability=self.durability)
+        self.engine = ps.open(RICH.app(), where, durability=self.durability, limits=self.limits)
 
     def _expect(self, answer: Any, wanted: Counts, position: Any) -> None:
         assert counts_of(answer) == wanted
@@ -184,6 +186,14 @@ class EngineMachine(RuleBasedStateMachine):
         assert self.engine.digest() == digest
         assert self.position() == position
 
+    @rule()
+    def forget(self) -> None:
+        """As where memory ran out: what was kept of documents and groups is dropped, and read again when needed."""
+        digest = self.engine.digest()
+        for node in self.engine._core.tables.values():
+            node.forget()
+        assert self.engine.digest() == digest
+
     @rule(asked=st.lists(st.tuples(VIEWS, some.bounds()), min_size=1, max_size=10))
     def read(self, asked: list[tuple[str, dict[str, Any]]]) -> None:
         for view, bounds in asked:
@@ -233,7 +243,13 @@ class EngineMachine(RuleBasedStateMachine):
                 shutil.rmtree(self.path)
 
 
-class LmdbMachine(EngineMachine):
+class FoldingMachine(EngineMachine):
+    """In memory, folding and compacting between almost all batches."""
+
+    limits = TINY
+
+
+class LmdbMachine(FoldingMachine):
     """On disk, synced when a call returns."""
 
     store = "lmdb"
@@ -248,6 +264,7 @@ class GroupMachine(EngineMachine):
 
 BUDGET = settings(max_examples=settings().max_examples // 3)
 TestMemory = EngineMachine.TestCase
+TestFolding = FoldingMachine.TestCase
 TestLmdb = LmdbMachine.TestCase
 TestGroup = GroupMachine.TestCase
-TestMemory.settings = TestLmdb.settings = TestGroup.settings = BUDGET
+TestMemory.settings = TestFolding.settings = TestLmdb.settings = TestGroup.settings = BUDGET

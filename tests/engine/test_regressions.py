@@ -15,6 +15,7 @@ import pytest
 import penstock as ps
 from tests.engine.beside import WORLD, Beside, number_of, user
 from tests.engine.checks import counts_of
+from tests.engine.worlds import TINY
 from tests.oracle.model import Counts, Record
 
 
@@ -174,11 +175,28 @@ def test_a_chain_follows_in_the_same_transaction(both: Beside):
     assert both.shown("lengths") == {3: 1, 5: 2}
 
 
+def test_a_late_record_after_reopening_is_late(tmp_path: Path):
+    with ps.open(WORLD.app(), tmp_path / "state") as engine:
+        both = Beside(engine, WORLD)
+        both("put_many", "users", [user("Sue", 5, key) for key in range(3)])
+        both("put_many", "patched", [{"id": key, "g": "x", "a": 1, "ts": 5} for key in range(3)])
+        both("delete", "users", 2, ts=6)
+        both("delete", "patched", 2, ts=6)
+    for call in ("put", "put_many"):
+        with ps.open(WORLD.app(), tmp_path / "state") as engine:
+            both.engine = engine
+            for key in range(3):
+                late = {"id": key, "g": "y", "a": 2, "ts": 4}
+                assert both(call, "users", user("Joe", 4, key) if call == "put" else [user("Joe", 4, key)]).late == 1
+                assert both(call, "patched", late if call == "put" else [late]).late == 1
+            assert both("put", "users", user("Sue", 5, 0)).equal == 1
+
+
 def test_a_large_history_with_reopening(tmp_path: Path):
     choose = random.Random(11)
     both: Beside | None = None
     for _ in range(4):
-        with ps.open(WORLD.app(), tmp_path / "state") as engine:
+        with ps.open(WORLD.app(), tmp_path / "state", limits=TINY) as engine:
             both = both or Beside(engine, WORLD)
             both.engine = engine
             both.check()

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import penstock as ps
+from penstock.cache import Limits
 from tests.engine.build import app_of
 from tests.oracle.model import Model
 from tests.oracle.reducers import Count, Group, Histogram, Mean, Stddev, Sum, Variance
 from tests.oracle.tables import BROKER, Table
 from tests.oracle.views import Is, View, Where
+
+# Folding and compacting begin after a handful of documents, and go a step at a time.
+TINY = Limits(fold_least=4, fold_most=8, fold_buckets=2, space=1.5, entries=4, step=4)
 
 
 @dataclass(frozen=True)

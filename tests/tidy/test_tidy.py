@@ -75,6 +75,13 @@ def test_the_rule_of_imports_sees(here: str, target: str, allowed: bool) -> None
     assert (_wrong_import(here, target) is None) is allowed
 
 
+def test_a_module_that_a_room_hides_behind_its_name_is_told_apart() -> None:
+    found = {target for target, _ in imports(PACKAGE / "engine" / "catalog.py")}
+    assert "penstock.cache" in found
+    assert "penstock.cache.seal" not in found, "the room offers a function of this name"
+    assert "penstock.engine.core" in {target for target, _ in imports(PACKAGE / "engine" / "engine.py")}
+
+
 def test_files_are_short() -> None:
     long = [
         f"{path.relative_to(ROOT)}: {n} lines"

@@ -37,7 +37,8 @@ def module_name(path: Path) -> str:
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
     """What a file of the package imports from the package: dotted names with their lines, those of `from` with each
-    name that is a module itself. Imports inside functions and under TYPE_CHECKING count as any other.
+    name that is a module itself, unless the package offers something of that name. Imports inside functions and under
+    TYPE_CHECKING count as any other.
     """
     modules = {module_name(p) for p in files(".py", under=PACKAGE)}
     here = module_name(path).split(".")
@@ -49,6 +50,22 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
             base = package[: len(package) - node.level + 1] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
             if source.split(".")[0] == "penstock":
-                inner = [f"{source}.{a.name}" for a in node.names if f"{source}.{a.name}" in modules]
+                offered = _offered(source)
+                dotted = [f"{source}.{a.name}" for a in node.names if a.name not in offered]
+                inner = [name for name in dotted if name in modules]
                 plain = len(inner) < len(node.names)
                 yield from ((name, node.lineno) for name in inner + [source] * plain)
+
+
+@cache
+def _offered(package: str) -> frozenset[str]:
+    """The `__all__` of a package of this repository; nothing for a module."""
+    path = ROOT.joinpath(*package.split("."), "__init__.py")
+    if not path.exists():
+        return frozenset()
+    lists = [
+        node.value
+        for node in parsed(path).body
+        if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__all__"]
+    ]
+    return frozenset(name for names in lists for name in ast.literal_eval(names))

@@ -1,0 +1,284 @@
+"""A table's log and index against a dict, under every order of its steps, undone ones, reopening, and old snapshots."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
+from numpy.typing import NDArray
+
+from penstock.cache import (
+    GONE,
+    LOADED,
+    PRESENT,
+    RECORD,
+    DocLog,
+    Limits,
+    MemoryStore,
+    Reader,
+    Segment,
+    Writer,
+    index,
+    record_key,
+)
+from penstock.gateway import TableReader, Tails, unwrap
+from penstock.gateway.lines import absent_line
+from penstock.mapreduce import key_lanes
+from penstock.views import App
+
+SEED, TABLE, SIDE = 7, 1, "told:9"
+LIMITS = Limits(fold_least=12, fold_most=24, fold_buckets=3, space=1.5, entries=5, step=8)
+KEYS: list[Any] = [*range(-3, 45), 1 << 70, *(f"k{i}" for i in range(24)), (1, "a"), True]
+Documents = dict[Any, bytes]
+_PLAIN = App("plain").table("t", key="id")
+_STAMPED = App("stamped").table("t", key="id", ts="ts")
+
+
+class _Undo(Exception):
+    """What ends a transaction before its commit."""
+
+
+class LogMachine(RuleBasedStateMachine):
+    """`known` has the newest line of each key that has one; in a table without ts a deletion leaves none."""
+
+    snapshots = Bundle("snapshots")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = MemoryStore()
+        self.known: Documents = {}
+        self.version = 0
+        self.tails = Tails()
+        self.held: list[Reader] = []
+        self._bucket, index.BUCKET = index.BUCKET, 1
+
+    def teardown(self) -> None:
+        index.BUCKET = self._bucket
+        for snap in self.held:
+            snap.close()
+        self.store.close()
+
+    @initialize(stamped=st.booleans(), capacity=st.integers(1, 200))
+    def begin(self, stamped: bool, capacity: int) -> None:
+        self.table = _STAMPED if stamped else _PLAIN
+        self.log = self.opened(capacity)
+
+    def opened(self, capacity: int = 200) -> DocLog:
+        log = DocLog(TABLE, self.table.has_ts, capacity, LIMITS)
+        log.sides = [SIDE]
+        with self.store.read() as snap:
+            log.open(snap)
+        return log
+
+    def within(self, work: Callable[[Writer], Any], undo: bool) -> Any:
+        """Work in a transaction, undone or committed."""
+        try:
+            with self.store.write() as txn:
+                out = work(txn)
+                if undo:
+                    raise _Undo
+                return out
+        except _Undo:
+            return None
+
+    def resolved(self, log: DocLog, reader: Reader, keys: Sequence[Any]) -> NDArray[np.int64]:
+        """The slots of these keys, loaded as the gateway does."""
+        if not log.keys.room(len(keys)):
+            log.forget(len(keys))
+        (k0, k1), refused = key_lanes(list(keys), SEED)
+        assert not refused
+        slots, cold = log.resolve(reader, k0, k1)
+        if cold.size:
+            absent = np.array([unwrap(line).absent for line in log.lines(reader, cold)], bool)
+            log.keys.state[cold] = np.where(absent, GONE, PRESENT).astype(np.uint8) | LOADED | RECORD
+        assert (log.keys.state[slots] & LOADED != 0).all()
+        return slots
+
+    def told(self, log: DocLog, reader: Reader, keys: Sequence[Any]) -> Documents:
+        """The newest lines of these keys, as the log has them; deletions that leave nothing are left out."""
+        slots = self.resolved(log, reader, keys)
+        state = log.keys.state[slots]
+        here = np.flatnonzero(state & (PRESENT | (GONE if log.tombstones else 0)))
+        lines = log.lines(reader, slots[here])
+        return {keys[i]: line for i, line in zip(here.tolist(), lines, strict=True)}
+
+    @rule(
+        changes=st.dictionaries(st.sampled_from(KEYS), st.booleans(), min_size=1, max_size=20),
+        undo=st.sampled_from([False, False, False, True]),
+    )
+    def batch(self, changes: dict[Any, bool], undo: bool) -> None:
+        self.version += 1
+        keys, log, ts = list(changes), self.log, self.table.has_ts
+        lines, after = [], dict(self.known)
+        for key, puts in changes.items():
+            name = list(key) if isinstance(key, tuple) else key
+            doc = msgspec.msgpack.encode({"id": name if name != 1 << 70 else 0, "v": self.version, "ts": 1})
+            lines.append(doc if puts else absent_line(key, self.version if ts else None))
+            after[key] = lines[-1]
+            if not puts and not ts:
+                del after[key]
+        gone = np.array([not puts for puts in changes.values()], bool)
+        before, later = self.tally(self.known), self.tally(after)
+        change = later[0] - before[0], later[1] - before[1]
+
+        def write(txn: Writer) -> Any:
+            slots = self.resolved(log, txn, keys)
+            key = record_key(log.mark.tail)
+            mark = log.append(txn, lines, slots, gone if gone.any() else None, change)
+            txn.put_many(SIDE, [(key, msgspec.msgpack.encode(lines))])
+            return mark, slots
+
+        done = self.within(write, undo)
+        if done is not None:
+            log.appended(*done, gone if gone.any() else None)
+            self.known = after
+
+    @precondition(lambda self: self.log.keys.dirty_count or self.log._fold)
+    @rule(undo=st.booleans(), steps=st.integers(1, 4))
+    def fold(self, undo: bool, steps: int) -> None:
+        for _ in range(steps):
+            if self.log.keys.dirty_count or self.log._fold:
+                done = self.within(self.log.fold_step, undo)
+                if done is not None:
+                    done()
+
+    @rule(n=st.integers(1, 200))
+    def tend(self, n: int) -> None:
+        for _ in range(self.log.fold_steps(n)):
+            self.within(self.log.fold_step, False)()
+        if self.log.compact_due():
+            self.compact(False, n)
+
+    @rule(undo=st.booleans(), n=st.integers(1, 60))
+    def compact(self, undo: bool, n: int) -> None:
+        if not self.log.keys.room(len(KEYS)):
+            self.log.forget(len(KEYS))
+        then = self.within(lambda txn: self.log.compact_step(txn, n, self.carry), undo)
+        if then is not None:
+            then()
+
+    def carry(self, txn: Writer, parts: Sequence[tuple[Segment, NDArray[np.int64]]], base: int) -> None:
+        moved: list[bytes] = []
+        for segment, at in parts:
+            moved += [self.beside(txn, segment.base)[i] for i in at.tolist()]
+        if moved:
+            txn.put_many(SIDE, [(record_key(base), msgspec.msgpack.encode(moved))])
+
+    def beside(self, reader: Reader, base: int) -> list[bytes]:
+        row = reader.get_many(SIDE, [record_key(base)])[0]
+        assert row is not None, base
+        return msgspec.msgpack.decode(row, type=list[bytes])
+
+    @rule(room=st.integers(0, 300))
+    def forget(self, room: int) -> None:
+        self.log.forget(room)
+        assert self.log.keys.room(room)
+
+    @rule(capacity=st.integers(1, 200))
+    def reopen(self, capacity: int) -> None:
+        self.log = self.opened(capacity)
+
+    @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=6, unique=True))
+    def look(self, keys: list[Any]) -> None:
+        with self.store.read() as snap:
+            assert self.told(self.log, snap, keys) == {k: self.known[k] for k in keys if k in self.known}
+
+    @rule(target=snapshots)
+    def hold(self) -> Any:
+        if len(self.held) > 4:
+            return multiple()
+        self.held.append(self.store.read())
+        return (
+            self.held[-1],
+            dict(self.known),
+            TableReader(self.table, TABLE, SEED, lambda snap=self.held[-1]: snap, self.tails, frozenset),
+        )
+
+    @rule(held=snapshots)
+    def look_back(self, held: tuple[Reader, Documents, TableReader]) -> None:
+        self.read_through(held[2], held[1])
+
+    def read_through(self, reader: TableReader, known: Documents) -> None:
+        docs = {key: line for key, line in known.items() if not unwrap(line).absent}
+        got = reader.get_many(KEYS)
+        assert got == [msgspec.msgpack.decode(docs[key]) if key in docs else None for key in KEYS]
+        assert len(reader) == len(docs)
+        assert sorted(reader.lines()) == sorted(known.values())
+
+    def tally(self, known: Documents) -> tuple[int, int]:
+        absent = sum(unwrap(line).absent for line in known.values())
+        return len(known) - absent, absent
+
+    @invariant()
+    def is_all_there(self) -> None:
+        again = self.opened()
+        assert (again.mark.present, again.mark.tombstones) == self.tally(self.known)
+        assert again.mark == self.log.mark
+        with self.store.read() as snap:
+            assert self.told(again, snap, KEYS) == self.known
+            reader = TableReader(self.table, TABLE, SEED, lambda: snap, self.tails, frozenset)
+            self.read_through(reader, self.known)
+            for base, at, line in reader.places():
+                assert self.beside(snap, base)[at] == line
+            sides = [key for key, _ in snap.scan(SIDE)]
+            assert sides == [key for key, _ in snap.scan("log:1")]
+
+
+class TestLog(LogMachine.TestCase):
+    settings = settings(max_examples=60, stateful_step_count=40)
+
+
+def _filled(n: int, capacity: int = 1_000) -> LogMachine:
+    machine = LogMachine()
+    machine.begin(False, capacity)
+    for i in range(0, n, 4):
+        machine.batch(dict.fromkeys(KEYS[i : i + 4], True), False)
+    return machine
+
+
+def test_a_fold_in_which_all_is_deleted_leaves_no_row() -> None:
+    machine = _filled(40)
+    machine.batch(dict.fromkeys(KEYS[:40], False), False)
+    while machine.log.keys.dirty_count or machine.log._fold:
+        machine.fold(False, 1)
+    machine.is_all_there()
+    with machine.store.read() as snap:
+        assert snap.count("index:1") == 0
+    machine.teardown()
+
+
+def test_a_batch_never_owes_more_steps_than_a_fold_has_left() -> None:
+    machine = _filled(40)
+    machine.fold(False, 1)
+    assert machine.log.fold_steps(10_000_000) > 1
+    machine.tend(10_000_000)
+    assert machine.log.keys.dirty_count == 0
+    machine.is_all_there()
+    machine.teardown()
+
+
+def test_steady_writing_keeps_the_log_in_bounds() -> None:
+    machine = _filled(60)
+    sizes = []
+    for i in range(300):
+        machine.batch({KEYS[(7 * i + j) % 60]: True for j in range(6)}, False)
+        machine.tend(6)
+        with machine.store.read() as snap:
+            sizes.append(snap.count("log:1"))
+    assert max(sizes[150:]) <= max(sizes[:150])
+    machine.is_all_there()
+    machine.teardown()
+
+
+@pytest.mark.parametrize("capacity", [1, 10, 100])
+def test_a_small_cache_opens_a_long_log(capacity: int) -> None:
+    machine = _filled(60)
+    machine.reopen(capacity)
+    machine.look(KEYS[:30])
+    machine.batch(dict.fromkeys(KEYS, True), False)
+    machine.is_all_there()
+    machine.teardown()
