@@ -41,6 +41,7 @@ from penstock.cache.memory import MemoryStore
 from penstock.cache.owner import Owner
 from penstock.cache.seal import seal, unseal
 from penstock.cache.segment import Segment
+from penstock.cache.shown import said, shown
 from penstock.cache.slots import Lane, SlotMap, Slots, key_hash
 from penstock.cache.store import Info, Reader, Store, Writer
 from penstock.cache.timestamps import parse_rfc3339
@@ -118,10 +119,12 @@ __all__ = [
     "read_mark",
     "record_key",
     "rest_of",
+    "said",
     "same_document",
     "seal",
     "segments_from",
     "segments_of",
+    "shown",
     "stored_key",
     "unpack",
     "unpack_document",

@@ -9,9 +9,10 @@ An error is typed by what went wrong, names the thing at fault, and ends with wh
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Sequence
 from typing import Protocol
+
+from penstock.cache.shown import shown
 
 __all__ = [
     "BatchRejected",
@@ -309,7 +310,7 @@ class KeyKind(PenstockError):
     def __str__(self) -> str:
         because = f": {self.why}" if self.why else ""
         return (
-            f"{_shown(self.value)} can't be a key{because}; "
+            f"{shown(self.value)} can't be a key{because}; "
             "a key is null, a bool, an int, a float, text, bytes or a tuple of these"
         )
 
@@ -348,11 +349,6 @@ and lists and maps (with text keys) of these
         place = f" at {self.path!r}" if self.path else ""
         because = f": {self.why}" if self.why else ""
         return (
-            f"{_shown(self.value)}{place} can't be stored{because}; a document holds null, bool, int, float, "
+            f"{shown(self.value)}{place} can't be stored{because}; a document holds null, bool, int, float, "
             "Decimal, text, bytes, and lists and maps (with text keys) of these"
         )
-
-
-def _shown(value: object) -> str:
-    """The value, cut short, with its type."""
-    return f"{reprlib.repr(value)} ({type(value).__name__})"

@@ -65,7 +65,7 @@ class KeyCache:
         used = self.map.used
         if used:
             k0, k1 = self.map.lanes(np.arange(used))
-            slots = out.map.find_or_add(k0, k1)
+            slots = out.map.add(k0, k1)
             out.record[slots], out.state[slots] = self.record[:used], self.state[:used]
         return out
 
@@ -87,5 +87,5 @@ class KeyCache:
             k0, k1 = self.map.lanes(slots)
             had = self.state[slots]
             state = np.where(had & LOADED, RECORD | (had & GONE), had).astype(np.uint8)
-            out.put(out.map.find_or_add(k0, k1), self.record[slots], state)
+            out.put(out.map.add(k0, k1), self.record[slots], state)
         return out

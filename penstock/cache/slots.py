@@ -51,6 +51,16 @@ def key_hash(lane0: Lane, lane1: Lane | None) -> Lane:
     return mix(lane0) if lane1 is None else mix(lane0 ^ lane1)
 
 
+def _distinct(k0: Lane, k1: Lane | None) -> tuple[Slots, Slots]:
+    """Indexes of the distinct keys, and for each key which of them it is."""
+    _, index, inverse = np.unique(k0, return_index=True, return_inverse=True)
+    if k1 is not None and bool((k1[index][inverse.ravel()] != k1).any()):  # two keys that share their first lane
+        both = np.empty(k0.size, [("a", np.uint64), ("b", np.uint64)])
+        both["a"], both["b"] = k0, k1
+        _, index, inverse = np.unique(both, return_index=True, return_inverse=True)
+    return index, inverse.ravel()
+
+
 class SlotMap:
     """Lanes of keys to slots 0, 1, 2 …"""
 
@@ -88,27 +98,26 @@ class SlotMap:
         miss = np.flatnonzero(slots < 0)
         if not miss.size:
             return slots
-        if k1 is None:
-            first, inverse = np.unique(k0[miss], return_inverse=True)
-            second = None
-        else:
-            both = np.empty(miss.size, [("a", np.uint64), ("b", np.uint64)])
-            both["a"], both["b"] = k0[miss], k1[miss]
-            pairs, inverse = np.unique(both, return_inverse=True)
-            first, second = pairs["a"].copy(), pairs["b"].copy()
-        start, m = self.used, int(first.size)
-        assert start + m <= self.capacity, "the caller drops a full cache before it adds to it"
-        self.lane0[start : start + m] = first
-        if second is not None and self.lane1 is None:
+        missing = k0[miss], None if k1 is None else k1[miss]
+        index, inverse = _distinct(*missing)
+        fresh = self.add(missing[0][index], None if missing[1] is None else missing[1][index])
+        slots[miss] = fresh[inverse]
+        return slots
+
+    def add(self, k0: Lane, k1: Lane | None) -> Slots:
+        """Slots for keys that have none yet, all of them different."""
+        start, stop = self.used, self.used + int(k0.size)
+        assert stop <= self.capacity, "the caller drops a full cache before it adds to it"
+        self.lane0[start:stop] = k0
+        if k1 is not None and self.lane1 is None:
             self.lane1 = np.zeros(self.capacity, np.uint64)
         if self.lane1 is not None:
-            self.lane1[start : start + m] = 0 if second is None else second
-        self._grow(start + m)
-        self.used = start + m
-        fresh = np.arange(start, start + m, dtype=np.int64)
-        self._place(self._table, first, second, fresh)
-        slots[miss] = fresh[inverse.ravel()]
-        return slots
+            self.lane1[start:stop] = 0 if k1 is None else k1
+        self._grow(stop)
+        self.used = stop
+        fresh = np.arange(start, stop, dtype=np.int64)
+        self._place(self._table, k0, k1, fresh)
+        return fresh
 
     def lanes(self, slots: NDArray[Any]) -> tuple[Lane, Lane | None]:
         """The keys in these slots."""

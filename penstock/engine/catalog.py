@@ -41,6 +41,7 @@ class State(msgspec.Struct, frozen=True):
     sources: dict[str, int] = {}
     ts: dict[str, str] = {}
     rejected: dict[str, int] = {}
+    held_groups: dict[str, int] = {}
 
 
 def read_catalog(reader: Reader, path: str) -> Catalog | None:

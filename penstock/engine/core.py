@@ -41,13 +41,16 @@ class Commit:
 class Core:
     """The nodes of one store, and its writer."""
 
-    def __init__(self, app: App, store: Store, catalog: Catalog, memory: int, limits: Limits) -> None:
+    def __init__(
+        self, app: App, store: Store, catalog: Catalog, memory: int, limits: Limits, readonly: bool = False
+    ) -> None:
         self.app = app
         self.store = store
         self.catalog = catalog
         self.tails = Tails()
         self._budget = max(memory - _BASE, 8 << 20)
-        self._slots = min(max(self._budget // _SLOT, _LEAST_SLOTS), _MOST_SLOTS)
+        self._readonly = readonly  # such a one remembers nothing of documents: its snapshots read the store
+        self._slots = 1 if readonly else min(max(self._budget // _SLOT, _LEAST_SLOTS), _MOST_SLOTS)
         self._limits = limits
         self._unweighed = 0
         self.views: dict[str, ViewNode] = {}
@@ -68,7 +71,8 @@ class Core:
     def _table(self, reader: Reader, table: Table) -> TableNode:
         number = self.catalog.entries[table.name].number
         log = DocLog(number, table.has_ts, self._slots, self._limits)
-        log.open(reader)
+        if not self._readonly:
+            log.open(reader)
         spaces = Spaces()
         views = self._views_on(reader, table, spaces)
         log.sides = [told_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)]
@@ -97,12 +101,8 @@ class Core:
         batches: Mapping[str, TableBatch],
         sources: Mapping[str, int] | None = None,
         strict: bool = False,
-        undo: bool = False,
     ) -> Commit:
-        """One transaction: these records, and these offsets with them.
-
-        Under `strict` a rejection undoes it; `undo` undoes it in any case, so that only the outcomes are learnt.
-        """
+        """One transaction: these records, and these offsets with them; under `strict` a rejection undoes it."""
         out = Commit()
         kinds = {name: self.tables[name].ts_kind for name in batches}
         offsets = dict(self.state.sources)
@@ -114,9 +114,10 @@ class Core:
                 for name, batch in batches.items():
                     self._make_room(self.tables[name], batch.n)
                     out.reports[name] = self.tables[name].process(writer, batch, writes)
-                if undo or (strict and any(r.rejected for r in out.reports.values())):
+                refused = {name: len(out.reports[name].rejected) + batch.refused for name, batch in batches.items()}
+                if strict and any(refused.values()):
                     raise _Undone
-                state = self._state(out, writes.changed, offsets)
+                state = self._state(refused, writes, offsets)
                 if state != self.state:
                     writes.write(writer)
                     write_state(writer, state)
@@ -133,17 +134,20 @@ class Core:
             self._tend(self.tables[name], batch.n)
         return out
 
-    def _state(self, commit: Commit, changed: bool, offsets: dict[str, int]) -> State:
+    def _state(self, refused: Mapping[str, int], writes: Writes, offsets: dict[str, int]) -> State:
         old = self.state
         ts = dict(old.ts)
         rejected = dict(old.rejected)
-        for name, report in commit.reports.items():
+        for name, more in refused.items():
             kind = self.tables[name].ts_kind
             if kind is not None:
                 ts[name] = kind
-            if report.rejected:
-                rejected[name] = rejected.get(name, 0) + len(report.rejected)
-        return State(old.position + changed, old.epoch, offsets, ts, rejected)
+            if more:
+                rejected[name] = rejected.get(name, 0) + more
+        held = dict(old.held_groups)
+        for name, moved in writes.held_groups.items():
+            held[name] = held.get(name, 0) + moved
+        return State(old.position + writes.changed, old.epoch, offsets, ts, rejected, held)
 
     # -- between batches
 

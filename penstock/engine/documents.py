@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
-from penstock.cache import PenstockError, ValueKind, pack_document
+from penstock.cache import PenstockError, RecordError, ValueKind, pack_document
 from penstock.gateway import Deletion, TableBatch
 
 ONE = 10_000
 MANY = 50_000
 MOST_BYTES = 16 << 20
+_SPACE = b" \t\r\n"
+_OBJECT = ord("{")
+_first = itemgetter(0)
 _KINDS = "dicts, JSON lines as bytes or text, or an Arrow, pandas or polars table"
 
 
@@ -28,63 +32,74 @@ class Batch:
     unit: str = "document"
     first: int = 1
     skips: list[int] = field(default_factory=list)  # places (in the input, from 0) that gave no record
-    refused: list[tuple[str, str]] = field(default_factory=list)  # (where, why) of what gave no line
+    refused: dict[int, str] = field(default_factory=dict)  # by such places: why it gave none
 
-    def where(self, record: int) -> str:
-        """What people call the place of a record."""
+    def place(self, record: int) -> int:
+        """The place of a record in the input, from 0."""
         place = record
         for skipped in self.skips:
             if skipped <= place:
                 place += 1
+        return place
+
+    def where(self, place: int) -> str:
+        """What people call a place."""
         return f"{self.unit} {self.first + place}"
 
     @property
     def size(self) -> int:
         """How many records, with those refused."""
-        return self.records.n + len(self.refused)
+        return self.records.n + self.records.refused
 
     def add(self, doc: Any) -> None:
         """A document; what can't be one is refused."""
         try:
             self.records.lines.append(line_of(doc))
         except PenstockError as error:
-            place = self.records.n + len(self.skips)
-            self.refused.append((f"{self.unit} {self.first + place}", _reason(error)))
-            self.skips.append(place)
+            self.refuse(self.records.n + len(self.skips), error)
+
+    def refuse(self, place: int, error: PenstockError) -> None:
+        """What stands at this place, the last so far, can't be a document."""
+        self.refused[place] = str(getattr(error, "reason", error))
+        self.records.refused += 1
+        self.skips.append(place)
 
     def delete(self, key: Any, ts: Any) -> None:
         """A deletion."""
         self.records.deletes[self.records.n] = Deletion(key, ts)
 
 
-def _reason(error: PenstockError) -> str:
-    return str(getattr(error, "reason", error))
-
-
 def line_of(doc: Any) -> bytes:
-    """The stored form of one document; ValueKind where it can't be one."""
-    if isinstance(doc, bytes | bytearray | memoryview):
-        line = bytes(doc)
-    elif isinstance(doc, str):
-        try:
-            line = doc.encode()
-        except UnicodeEncodeError:
-            raise ValueKind(doc, "", "it is text with half a surrogate pair") from None
-    elif isinstance(doc, Mapping):
+    """The stored form of one document; ValueKind or RecordError where it can't be one."""
+    if isinstance(doc, Mapping):
         line = pack_document(doc)
+    elif isinstance(doc, str | bytes | bytearray | memoryview):
+        line = _bytes_of(doc).strip(_SPACE)
+        if line[:1] != b"{":
+            raise RecordError("it is no JSON object" if line else "it is empty")
     else:
-        raise ValueKind(doc, "", f"it is no document; put {_KINDS}")
-    if not line or line.isspace():
-        raise ValueKind(doc, "", "it is empty")
+        raise RecordError(f"it is no document but {type(doc).__name__}; put {_KINDS}")
     if len(line) > MOST_BYTES:
-        raise ValueKind(doc, "", f"it has {len(line)} bytes, more than {MOST_BYTES}")
+        raise RecordError(f"it has {len(line)} bytes, more than {MOST_BYTES}")
     return line
+
+
+def _bytes_of(text: str | bytes | bytearray | memoryview) -> bytes:
+    # Half a surrogate pair is found, line by line, when it is decoded.
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
+
+
+def _is_blank(line: Any) -> bool:
+    """Whether it is a line of nothing, which is no record."""
+    if isinstance(line, str):
+        return not line.strip(_SPACE.decode())
+    return isinstance(line, bytes) and not line.strip(_SPACE)
 
 
 def batches_of(docs: Any, batch: int | None) -> Iterator[Batch]:
     """The documents of a call as batches, of at most `batch` records if that is given."""
     if isinstance(docs, bytes | bytearray | memoryview | str):
-        yield from _lines(_split(docs), batch)
+        yield from _lines(_bytes_of(docs).split(b"\n"), batch)
         return
     if isinstance(docs, Mapping):
         yield from _documents([docs], batch)
@@ -94,14 +109,6 @@ def batches_of(docs: Any, batch: int | None) -> Iterator[Batch]:
         yield from _lines(source, batch)
     else:
         yield from _documents(source, batch)
-
-
-def _split(text: bytes | bytearray | memoryview | str) -> list[bytes]:
-    if isinstance(text, str):
-        data = text.encode("utf-8", "surrogatepass")  # half a surrogate pair is found, line by line, when it is decoded
-    else:
-        data = bytes(text)
-    return data.split(b"\n")
 
 
 def _rows(docs: Any) -> Iterable[Any]:
@@ -127,7 +134,7 @@ def _lines(lines: list[bytes], batch: int | None) -> Iterator[Batch]:
         for b, chunk in _bounded(part):
             out = Batch(unit="line", first=a + b + 1)
             out.records.lines = chunk
-            if not all(chunk) or set(map(type, chunk)) != {bytes} or max(map(len, chunk)) > MOST_BYTES:
+            if not _are_plain(chunk):
                 out = _closer(chunk, a + b + 1)
             if out.size:
                 yield out
@@ -147,18 +154,24 @@ def _bounded(lines: list[bytes]) -> Iterator[tuple[int, list[bytes]]]:
     yield start, lines[start:]
 
 
+def _are_plain(lines: list[bytes]) -> bool:
+    """Whether these are bytes that may be JSON objects as they stand."""
+    if set(map(type, lines)) != {bytes} or not all(lines):
+        return False
+    return set(map(_first, lines)) == {_OBJECT} and max(map(len, lines)) <= MOST_BYTES
+
+
 def _closer(chunk: Sequence[Any], first: int) -> Batch:
     """A batch of lines some of which need a closer look."""
     out = Batch(unit="line", first=first)
     for i, line in enumerate(chunk):
-        if isinstance(line, bytes) and (not line or line.isspace()):
+        if _is_blank(line):
             out.skips.append(i)
             continue
         try:
             out.records.lines.append(line_of(line))
         except PenstockError as error:
-            out.refused.append((f"line {first + i}", _reason(error)))
-            out.skips.append(i)
+            out.refuse(i, error)
     return out
 
 
@@ -183,7 +196,7 @@ def _packed(part: list[Any], first: int) -> Iterator[Batch]:
     unit = "line" if isinstance(part[0], str | bytes) else "document"
     out, total = Batch(unit=unit, first=first), 0
     for i, doc in enumerate(part):
-        if isinstance(doc, str | bytes) and not doc.strip():
+        if _is_blank(doc):
             out.skips.append(first + i - out.first)
             continue
         out.add(doc)

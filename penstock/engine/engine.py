@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
@@ -221,10 +222,9 @@ class Engine:
     ) -> tuple[Counts, dict[int, Counts]]:
         """One transaction of these batches; the counts of all, and of each by its identity."""
         joined = {name: _joined(parts) for name, parts in tables.items()}
-        refused = strict and any(part.refused for parts in tables.values() for part in parts)
         with self._lock:
             self._open()
-            done = self._core.commit(joined, sources, strict, undo=refused)
+            done = self._core.commit(joined, sources, strict)
         total, each = Counts(), {}
         for name, parts in tables.items():
             start = 0
@@ -250,6 +250,7 @@ def _joined(parts: list[Batch]) -> TableBatch:
     out = TableBatch([])
     for part in parts:
         start = out.n
+        out.refused += part.records.refused
         out.lines += part.records.lines
         out.deletes.update((start + i, d) for i, d in part.records.deletes.items())
         out.stamps.update((start + i, ts) for i, ts in part.records.stamps.items())
@@ -258,11 +259,12 @@ def _joined(parts: list[Batch]) -> TableBatch:
 
 def _counts(table: str, part: Batch, report: Any, places: slice) -> Counts:
     applied, equal, late, held, rejected = counts_of(report, places)
-    why = [Rejection(table, where, reason) for where, reason in part.refused[:KEPT]]
+    why = dict(islice(part.refused.items(), KEPT))
     if rejected:
         own = sorted(i for i in report.rejected if places.start <= i < places.stop)
-        why += [Rejection(table, part.where(i - places.start), report.rejected[i]) for i in own[:KEPT]]
-    return Counts(applied, equal, late, held, rejected + len(part.refused), tuple(why[:KEPT]))
+        why |= {part.place(i - places.start): report.rejected[i] for i in own[:KEPT]}
+    first = tuple(Rejection(table, part.where(place), why[place]) for place in sorted(why)[:KEPT])
+    return Counts(applied, equal, late, held, rejected + part.records.refused, first)
 
 
 class Transaction:

@@ -87,7 +87,7 @@ def _reader(app: App, path: str, memory: int, limits: Limits | None) -> Engine:
             if read_catalog(reader, path) is None:
                 raise StoreMissing(path)
             catalog, _ = agree(reader, app, path)
-        core = Core(app, store, catalog, memory, limits or Limits())
+        core = Core(app, store, catalog, memory, limits or Limits(), readonly=True)
     except BaseException:
         store.close()
         raise

@@ -40,7 +40,7 @@ def status_of(core: Core, snap: Snapshot, path: str | None, readonly: bool) -> d
             "groups": reader.count(rows_db(view.number)),
             "held": held,
             "holds": list(islice(snap.holds(name), _SHOWN)) if held else [],
-            "held_groups": len(view.reduce.memory.held),
+            "held_groups": state.held_groups.get(name, 0),
         }
     memory = sum(node.nbytes() for node in core.tables.values())
     return {

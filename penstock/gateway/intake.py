@@ -39,6 +39,7 @@ class TableBatch:
     lines: list[bytes]
     deletes: dict[int, Deletion] = field(default_factory=dict)
     stamps: dict[int, Any] = field(default_factory=dict)  # by record: the ts that came beside a document
+    refused: int = 0  # records that gave no line, and are rejected already
 
     @property
     def n(self) -> int:

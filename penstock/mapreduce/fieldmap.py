@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import KeyKind, KeyTooLong, encode_key
+from penstock.cache import KeyKind, KeyTooLong, encode_key, shown
 from penstock.mapreduce.column import Column, Kind
 from penstock.mapreduce.emission import Contributions
 from penstock.mapreduce.funcmap import Hold
@@ -91,7 +91,7 @@ class FieldMapper:
             value = reach(document, path)
             if Column.of([value]).kinds()[0] == Kind.OTHER:
                 return Hold(
-                    f"view {self.name!r} reads {'.'.join(path)!r} as a number and finds {value!r}; "
+                    f"view {self.name!r} reads {'.'.join(path)!r} as a number and finds {shown(value)}; "
                     "put the document again with an int, a float, a Decimal or null there"
                 )
         whole = tuple(reach(document, path) for path in self.fields.key.paths)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cache import DefinitionError, KeyKind, KeyTooLong, ValueKind, encode_key, normalise
+from penstock.cache import DefinitionError, KeyKind, KeyTooLong, ValueKind, encode_key, normalise, said, shown
 from penstock.mapreduce.column import Column, Kind
 from penstock.mapreduce.emission import Emissions, sorted_pairs
 from penstock.mapreduce.groups import Groups
@@ -27,6 +27,7 @@ from penstock.views import Cell, Need, reach
 BLOCK = 512
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _NUMBERS = (int, float, Decimal)
+_TRACE = 20_000  # characters of a traceback that are kept, the last ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class Hold:
     @classmethod
     def of(cls, error: BaseException) -> Hold:
         """The hold for what was raised."""
-        return cls(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+        trace = "".join(traceback.format_exception(error))[-_TRACE:]
+        return cls(said(error), trace.encode(errors="replace").decode())
 
 
 class FunctionMapper:
@@ -149,7 +151,7 @@ class FunctionMapper:
                 if not _is_number(found):
                     what = "its value" if field is None else repr(".".join(field))
                     raise DefinitionError(
-                        f"view {self.name!r} yielded {found!r} where a reducer reads {what} as a number; "
+                        f"view {self.name!r} yielded {shown(found)} where a reducer reads {what} as a number; "
                         "yield an int, a float, a Decimal or None"
                     )
             pairs.append((group, value))

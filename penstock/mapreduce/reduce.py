@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Reader, StoreDamaged
+from penstock.cache import Reader, StoreDamaged, pack, said
 from penstock.mapreduce.emission import Contributions
 from penstock.mapreduce.groups import Groups
 from penstock.mapreduce.rowcodec import RowCodec, RowState
@@ -163,6 +163,12 @@ class ReduceNode:
             puts.append((key, self.codec.sealed(key, state)))
         return puts, deletes
 
+    def newly_held(self, change: Change) -> int:
+        """How many more groups are held after a change than before it."""
+        known = self.memory.held
+        fresh = sum(1 for place in change.held if int(change.codes[place]) not in known)
+        return fresh - len(change.released)
+
     def apply(self, change: Change) -> None:
         """The change is committed: remember it."""
         memory, codes = self.memory, change.codes
@@ -222,8 +228,7 @@ class ReduceNode:
             was = held.get(code)
             if place in errors and change.n[place]:
                 last = was[1] if was is not None else self.result(change, place, before=True)[1]
-                error = errors[place]
-                change.held[place] = [f"{type(error).__name__}: {error}", last]
+                change.held[place] = [said(errors[place]), last]
             elif was is not None:
                 change.released.add(place)
 
@@ -233,7 +238,7 @@ class ReduceNode:
             if new.lanes.size:
                 differs |= (old.lanes != new.lanes).any(axis=0)
             for place in old.spill.keys() | new.spill.keys():
-                if not differs[place] and old.spill.get(place) != new.spill.get(place):
+                if not differs[place] and not _same_spill(old.spill.get(place), new.spill.get(place)):
                     differs[place] = True
         for place in (*change.held, *change.released):
             differs[place] = True
@@ -255,6 +260,11 @@ class ReduceNode:
             {places[p]: h for p, h in change.held.items()},
             {places[p] for p in change.released},
         )
+
+
+def _same_spill(a: list[Any] | None, b: list[Any] | None) -> bool:
+    """Whether two spills are one and the same: Python's == takes 1, 1.0 and True for one."""
+    return a == b and (a is None or b is None or pack(a) == pack(b))
 
 
 def _local(codes: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

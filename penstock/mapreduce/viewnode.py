@@ -39,6 +39,7 @@ class Writes:
     during: list[Callable[[Writer], None]] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
     changed: bool = False
+    held_groups: dict[str, int] = field(default_factory=dict)  # by view: how many more groups are held than before
 
     def write(self, writer: Writer) -> None:
         """Write all of it."""
@@ -177,6 +178,9 @@ class ViewNode:
             writes.puts.append((self.reduce.db, puts))
         if deletes:
             writes.deletes.append((self.reduce.db, deletes))
+        moved = self.reduce.newly_held(change)
+        if moved:
+            writes.held_groups[self.name] = writes.held_groups.get(self.name, 0) + moved
         writes.after.append(lambda: self.reduce.apply(change))
         if self.children:
             deltas = self._deltas(change)

@@ -1,0 +1,46 @@
+"""What a message can hold of any value and of any error: a line that is never long and always UTF-8.
+
+Values come from users, and so do the errors that their functions raise: nothing here fails on either.
+"""
+
+from __future__ import annotations
+
+import reprlib
+
+__all__ = ["said", "shown"]
+
+_WRITTEN = 10_000  # bits of an int: Python writes out 4,300 digits at most, and takes long for them
+_SAID = 1_000
+
+
+class _Short(reprlib.Repr):
+    """Any value in a line; of an int that Python refuses to write out, how large it is."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        bits = x.bit_length()
+        return super().repr_int(x, level) if bits < _WRITTEN else f"<int of {bits} bits>"
+
+
+_short = _Short()
+
+
+def shown(value: object) -> str:
+    """The value, cut short, with its type: what a message can hold of any value.
+
+    >>> shown([1] * 1000), shown(7**9999)
+    ('[1, 1, 1, 1, 1, 1, ...] (list)', '<int of 28071 bits> (int)')
+    """
+    return f"{_short.repr(value)} ({type(value).__name__})"
+
+
+def said(error: BaseException) -> str:
+    r"""What an error says, cut short: its type and its text, which UTF-8 can hold.
+
+    >>> said(KeyError("name")), said(ValueError("x" * 1_000_000))[:14], said(ValueError("\ud800"))
+    ("KeyError: 'name'", 'ValueError: xx', 'ValueError: ?')
+    """
+    try:
+        text = str(error)[:_SAID]
+    except Exception as worse:  # the error is a user's, and so is its way of telling itself
+        text = f"<its text raises {type(worse).__name__}>"
+    return f"{type(error).__name__}: {text}".encode(errors="replace").decode()
