@@ -42,7 +42,7 @@ from penstock.cache.owner import Owner
 from penstock.cache.seal import seal, unseal
 from penstock.cache.segment import Segment
 from penstock.cache.shown import said, shown
-from penstock.cache.slots import Lane, SlotMap, Slots, key_hash
+from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, roomy
 from penstock.cache.store import Info, Reader, Store, Writer
 from penstock.cache.timestamps import parse_rfc3339
 from penstock.cache.value_walk import MAX_DEPTH
@@ -102,6 +102,7 @@ __all__ = [
     "canonical",
     "decode_key",
     "encode_key",
+    "first_size",
     "index_db",
     "is_long",
     "key_hash",
@@ -119,6 +120,7 @@ __all__ = [
     "read_mark",
     "record_key",
     "rest_of",
+    "roomy",
     "said",
     "same_document",
     "seal",

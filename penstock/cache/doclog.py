@@ -164,7 +164,7 @@ class DocLog:
     def resolve(self, reader: Reader, k0: Lane, k1: Lane | None) -> tuple[Slots, Slots]:
         """The slot of each key, and those slots whose line must be read before they can be used."""
         keys = self.keys
-        slots = keys.map.find_or_add(k0, k1)
+        slots = keys.find_or_add(k0, k1)
         if self.mark.tail == 0:
             keys.state[slots] = LOADED
             return slots, slots[:0]
@@ -346,7 +346,7 @@ class DocLog:
 
     def _living(self, reader: Reader, segment: Segment) -> tuple[Slots, NDArray[np.int64]]:
         keys = self.keys
-        slots = keys.map.find_or_add(segment.k0, segment.k1)
+        slots = keys.find_or_add(segment.k0, segment.k1)
         unknown = slots[keys.state[slots] == 0]
         if unknown.size:
             self._ask_index(reader, np.unique(unknown))

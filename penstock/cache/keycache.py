@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache.slots import Lane, SlotMap, Slots
+from penstock.cache.slots import Lane, SlotMap, Slots, first_size, roomy
 
 PRESENT, GONE, LOADED, RECORD = 1, 2, 4, 8
 
@@ -30,8 +30,8 @@ class KeyCache:
 
     def __init__(self, capacity: int) -> None:
         self.map = SlotMap(capacity)
-        self.record: NDArray[np.uint32] = np.empty(capacity, np.uint32)
-        self.state: NDArray[np.uint8] = np.zeros(capacity, np.uint8)
+        self.record: NDArray[np.uint32] = np.zeros(first_size(capacity), np.uint32)
+        self.state: NDArray[np.uint8] = np.zeros(first_size(capacity), np.uint8)
         self.dirty: list[Slots] = []
         self.dirty_count = 0
 
@@ -44,6 +44,18 @@ class KeyCache:
         """Whether n more keys fit."""
         return self.map.used + n <= self.map.capacity
 
+    def find_or_add(self, k0: Lane, k1: Lane | None) -> Slots:
+        """The slot of each key; nothing is known of those that had none."""
+        before = self.map.used
+        slots = self.map.find_or_add(k0, k1)
+        self._fit(before)
+        return slots
+
+    def _fit(self, before: int) -> None:
+        need, capacity = self.map.used, self.map.capacity
+        self.record = roomy(self.record, before, need, capacity)
+        self.state = roomy(self.state, before, need, capacity)
+
     def put(self, slots: Slots, records: NDArray[Any], state: NDArray[np.uint8]) -> None:
         """These slots have a newer record, which the index does not name yet."""
         self.record[slots] = records.astype(np.uint32)
@@ -53,7 +65,7 @@ class KeyCache:
 
     def overlay(self, k0: Lane, k1: Lane | None, base: int, gone: NDArray[np.bool_] | None) -> None:
         """Records base … of a segment that the index may not name, the later one winning."""
-        slots = self.map.find_or_add(k0, k1)
+        slots = self.find_or_add(k0, k1)
         state = np.full(slots.size, RECORD, np.uint8)
         if gone is not None:
             state[gone] |= GONE
@@ -66,6 +78,7 @@ class KeyCache:
         if used:
             k0, k1 = self.map.lanes(np.arange(used))
             slots = out.map.add(k0, k1)
+            out._fit(0)
             out.record[slots], out.state[slots] = self.record[:used], self.state[:used]
         return out
 
@@ -87,5 +100,7 @@ class KeyCache:
             k0, k1 = self.map.lanes(slots)
             had = self.state[slots]
             state = np.where(had & LOADED, RECORD | (had & GONE), had).astype(np.uint8)
-            out.put(out.map.add(k0, k1), self.record[slots], state)
+            fresh = out.map.add(k0, k1)
+            out._fit(0)
+            out.put(fresh, self.record[slots], state)
         return out

@@ -27,6 +27,7 @@ _LOAD = 0.6
 _TAIL = 12  # probes left over are walked one by one: a numpy call costs more than a probe
 _FEW = 8
 _STEP = 1 << 16
+_FIRST = 1 << 12
 
 
 def mix(x: Lane) -> Lane:
@@ -61,6 +62,20 @@ def _distinct(k0: Lane, k1: Lane | None) -> tuple[Slots, Slots]:
     return index, inverse.ravel()
 
 
+def first_size(capacity: int) -> int:
+    """How many slots a column begins with."""
+    return min(capacity, _FIRST)
+
+
+def roomy(column: NDArray[Any], used: int, need: int, capacity: int) -> NDArray[Any]:
+    """The column, or if it is too short a longer one with what its first `used` slots hold, and zeros after them."""
+    if need <= column.size:
+        return column
+    out: NDArray[Any] = np.zeros(min(capacity, max(need, 4 * column.size)), column.dtype)
+    out[:used] = column[:used]
+    return out
+
+
 class SlotMap:
     """Lanes of keys to slots 0, 1, 2 …"""
 
@@ -69,7 +84,7 @@ class SlotMap:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.used = 0
-        self.lane0: Lane = np.empty(capacity, np.uint64)
+        self.lane0: Lane = np.zeros(first_size(capacity), np.uint64)
         self.lane1: Lane | None = None
         self._table: NDArray[np.int32] = np.zeros(1 << 12, np.int32)
         self._older: NDArray[np.int32] | None = None
@@ -108,10 +123,12 @@ class SlotMap:
         """Slots for keys that have none yet, all of them different."""
         start, stop = self.used, self.used + int(k0.size)
         assert stop <= self.capacity, "the caller drops a full cache before it adds to it"
+        self.lane0 = roomy(self.lane0, start, stop, self.capacity)
         self.lane0[start:stop] = k0
         if k1 is not None and self.lane1 is None:
-            self.lane1 = np.zeros(self.capacity, np.uint64)
+            self.lane1 = np.zeros(self.lane0.size, np.uint64)
         if self.lane1 is not None:
+            self.lane1 = roomy(self.lane1, start, stop, self.capacity)
             self.lane1[start:stop] = 0 if k1 is None else k1
         self._grow(stop)
         self.used = stop

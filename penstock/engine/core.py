@@ -1,27 +1,32 @@
 """The embedded engine's heart: one writer, its nodes, and the transaction that is a batch.
 
 A commit goes so: every node reads through the write transaction and leaves what it would write; all of it is written,
-with the offsets and the state, and committed and synced once; then memory follows. Whatever fails before the commit
-undoes the transaction and leaves memory as it was; a crash leaves the batch whole or not at all. Work between batches
-(folding, compacting, dropping memory) is done in bounded steps after a commit, each a transaction of its own.
+with the offsets and the state, and committed and synced once; then memory follows. A crash leaves the batch whole or not
+at all. Invariants:
+
+- what fails leaves memory in doubt, wherever it was interrupted: memory is then read again before it is next used;
+- work between batches (folding, compacting, dropping memory) is done in bounded steps, each a transaction of its own,
+  before the next batch: what fails there is no failure of a batch that is in.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
-from penstock.cache import DocLog, Limits, Reader, Store
+from penstock.cache import DocLog, Limits, PenstockError, Reader, Store
 from penstock.engine.catalog import Catalog, State, read_state, write_state
 from penstock.gateway import REJECTED, Outcome, Report, TableBatch, TableNode, Tails
 from penstock.mapreduce import FunctionMapper, Spaces, ViewNode, Writes, held_db, rows_db, told_db
 from penstock.views import App, FieldMap, Source, Table
 
+_T = TypeVar("_T")
 _BASE = 96 << 20  # bytes that Python, NumPy and a batch in flight take
 _SLOT = 40  # bytes a key takes at least
 _LEAST_SLOTS, _MOST_SLOTS = 1 << 16, 1 << 27
@@ -53,14 +58,25 @@ class Core:
         self._slots = 1 if readonly else min(max(self._budget // _SLOT, _LEAST_SLOTS), _MOST_SLOTS)
         self._limits = limits
         self._unweighed = 0
+        self._busy = False
         self.views: dict[str, ViewNode] = {}
         self.tables: dict[str, TableNode] = {}
-        with store.read() as reader:
-            self.state = read_state(reader)
-            for table in app.tables():
-                self.tables[table.name] = self._table(reader, table)
+        self._recall()
 
     # -- opening
+
+    def _recall(self) -> None:
+        """Begin with what the store says, and nothing else in memory."""
+        forgotten = list(self.tables.values())
+        views: dict[str, ViewNode] = {}
+        with self.store.read() as reader:
+            self.state = read_state(reader)
+            tables = {table.name: self._table(reader, table, views) for table in self.app.tables()}
+        self.tables, self.views = tables, views
+        self._owed: dict[str, int] = dict.fromkeys(tables, 0)  # records whose share of the work between batches is due
+        self._sure = True
+        for node in forgotten:
+            node.release()
 
     def begin_epoch(self) -> None:
         """A writer opened the store: what an older one might still say no longer counts."""
@@ -68,19 +84,21 @@ class Core:
         with self.store.write() as writer:
             write_state(writer, self.state)
 
-    def _table(self, reader: Reader, table: Table) -> TableNode:
+    def _table(self, reader: Reader, table: Table, known: dict[str, ViewNode]) -> TableNode:
         number = self.catalog.entries[table.name].number
         log = DocLog(number, table.has_ts, self._slots, self._limits)
         if not self._readonly:
             log.open(reader)
         spaces = Spaces()
-        views = self._views_on(reader, table, spaces)
+        views = self._views_on(reader, table, spaces, known)
         log.sides = [told_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)]
         node = TableNode(table, number, views, log, spaces, self.catalog.seed)
         node.ts_kind = self.state.ts.get(table.name)
         return node
 
-    def _views_on(self, reader: Reader, source: Source, spaces: Spaces | None) -> list[ViewNode]:
+    def _views_on(
+        self, reader: Reader, source: Source, spaces: Spaces | None, known: dict[str, ViewNode]
+    ) -> list[ViewNode]:
         nodes: list[ViewNode] = []
         for view in self.app.views():
             if view.source is not source:
@@ -89,8 +107,8 @@ class Core:
             empty = reader.count(rows_db(number)) == 0
             node = ViewNode(view, number, spaces if isinstance(view.map, FieldMap) else None, empty)
             node.held = reader.count(held_db(number))
-            node.children = self._views_on(reader, view, None)
-            self.views[view.name] = node
+            known[view.name] = node
+            node.children = self._views_on(reader, view, None, known)
             nodes.append(node)
         return nodes
 
@@ -103,6 +121,29 @@ class Core:
         strict: bool = False,
     ) -> Commit:
         """One transaction: these records, and these offsets with them; under `strict` a rejection undoes it."""
+        return self._work(lambda: self._commit(batches, sources, strict))
+
+    def ready(self) -> None:
+        """Memory is what the store says, and the work that is due between batches is done."""
+        self._work(self._tend_all)
+
+    def _work(self, work: Callable[[], _T]) -> _T:
+        """Do a piece of work; until it is done memory is in doubt."""
+        if self._busy:
+            raise PenstockError("a function of a view wrote to the engine that was asking it; let it yield instead")
+        self._busy = True
+        try:
+            if not self._sure:
+                self._recall()
+            self._sure = False
+            out = work()
+            self._sure = True
+            return out
+        finally:
+            self._busy = False
+
+    def _commit(self, batches: Mapping[str, TableBatch], sources: Mapping[str, int] | None, strict: bool) -> Commit:
+        self._tend_all()
         out = Commit()
         kinds = {name: self.tables[name].ts_kind for name in batches}
         offsets = dict(self.state.sources)
@@ -121,17 +162,15 @@ class Core:
                 if state != self.state:
                     writes.write(writer)
                     write_state(writer, state)
-        except BaseException as error:
+        except _Undone:
             for name, kind in kinds.items():
                 self.tables[name].ts_kind = kind
-            if isinstance(error, _Undone):
-                return out
-            raise
+            return out
         self.state = state
         writes.committed()
         out.position = state.position
         for name, batch in batches.items():
-            self._tend(self.tables[name], batch.n)
+            self._owed[name] += batch.n
         return out
 
     def _state(self, refused: Mapping[str, int], writes: Writes, offsets: dict[str, int]) -> State:
@@ -154,6 +193,12 @@ class Core:
     def _make_room(self, node: TableNode, n: int) -> None:
         if not node.log.keys.room(n):
             node.forget()
+
+    def _tend_all(self) -> None:
+        for name, n in self._owed.items():
+            if n:
+                self._owed[name] = 0
+                self._tend(self.tables[name], n)
 
     def _tend(self, node: TableNode, n: int) -> None:
         log = node.log
@@ -196,6 +241,9 @@ class Core:
 
     def fold_all(self) -> None:
         """Fold and compact all that is due, in steps."""
+        self._work(self._fold_all)
+
+    def _fold_all(self) -> None:
         for node in self.tables.values():
             for _ in range(1 << 20):
                 if not node.log.work_due():

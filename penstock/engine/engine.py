@@ -18,6 +18,7 @@ from penstock.engine.core import Core, counts_of
 from penstock.engine.digest import digest_of
 from penstock.engine.documents import Batch, batches_of
 from penstock.engine.group import Committer, Ticket
+from penstock.engine.helper import helped
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.status import status_of
 from penstock.gateway import TableBatch
@@ -92,13 +93,15 @@ class Engine:
         self._writable(table)
         parts = batches_of(docs, batch)
         if self._committer is not None and not strict:
-            return self._committer.submit([(table, part) for part in parts])
+            return self._committer.submit(table, parts)
+        self.flush()
         total = Counts()
-        for part in parts:
-            counts = self._write({table: [part]}, None, strict)
-            if strict and counts.rejected:
-                raise BatchRejected(total.records, counts.rejections)
-            total += counts
+        with helped(parts, docs, self._core.tables[table]) as coming:
+            for part in coming:
+                counts = self._write({table: [part]}, None, strict)
+                if strict and counts.rejected:
+                    raise BatchRejected(total.records, counts.rejections)
+                total += counts
         return total
 
     @contextmanager
@@ -113,6 +116,7 @@ class Engine:
         self._writable(None)
         transaction = Transaction(self)
         yield transaction
+        self.flush()
         transaction.counts = self._write(transaction.take(), None, False)
 
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
@@ -123,7 +127,9 @@ class Engine:
         engine.ingest([ps.Record("users", 7, {"id": 7, "name": "Sue"}, offset=41)], source="file:a", resume=42)
         """
         self._writable(None)
+        self.flush()
         with self._lock:
+            self._core.ready()
             done = self._core.state.sources.get(source, 0)
             tables: dict[str, list[Batch]] = {}
             late = 0
@@ -143,7 +149,7 @@ class Engine:
             return self._write(tables, {source: resume}, False) + Counts(late=late)
 
     def flush(self) -> None:
-        """Wait until all that was put is durable; at once under durability="sync".
+        """Wait until all that was put before is durable, or has failed; at once under durability="sync".
 
         engine.flush()
         """
@@ -210,7 +216,7 @@ class Engine:
     def _one(self, table: str, batch: Batch) -> Counts | Ticket:
         self._writable(table)
         if self._committer is not None:
-            return self._committer.submit([(table, batch)])
+            return self._committer.submit(table, [batch])
         return self._write({table: [batch]}, None, False)
 
     def _write(self, tables: dict[str, list[Batch]], sources: dict[str, int] | None, strict: bool) -> Counts:

@@ -1,13 +1,13 @@
 """Group durability: puts return a ticket at once, and one thread commits what has come together.
 
 A commit is due 5 ms after the first record that waits, or at 10,000 documents, and is synced like any other. A crash
-costs at most records whose tickets had no result yet.
+costs at most records whose tickets had no result yet. Records are committed in the order in which they were put.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from penstock.cache import Closed
 from penstock.engine.documents import ONE, Batch
@@ -15,7 +15,6 @@ from penstock.views import Counts
 
 DUE = 0.005
 _FULL = 4 * ONE  # records that may wait before a put has to wait too
-Work = list[tuple[str, Batch]]
 
 
 class Ticket:
@@ -34,7 +33,7 @@ class Ticket:
         self._done = threading.Event()
         self._counts = Counts()
         self._error: BaseException | None = None
-        self._left = 0
+        self._left = 1  # parts not committed yet, and one more until all are known
 
     def done(self) -> bool:
         """Whether it is durable, or has failed.
@@ -54,6 +53,11 @@ class Ticket:
             raise self._error
         return self._counts
 
+    def _one_less(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._done.set()
+
 
 class Committer:
     """The thread that commits, and what waits for it."""
@@ -63,37 +67,36 @@ class Committer:
         self._wake = threading.Condition()
         self._waiting: list[tuple[str, Batch, Ticket]] = []
         self._records = 0
-        self._busy = False
+        self._queued = self._settled = 0  # parts, ever
         self._hurry = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="penstock-commit", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Work) -> Ticket:
-        """Queue records for the next commit."""
+    def submit(self, table: str, parts: Iterable[Batch]) -> Ticket:
+        """Queue records for the next commits; while too many wait, no more are taken from `parts`."""
         ticket = Ticket()
-        ticket._left = len(work)
-        if not work:
-            ticket._done.set()
-            return ticket
-        with self._wake:
-            for table, batch in work:
-                while self._records >= _FULL and not self._closed:
-                    self._wake.wait()
+        for batch in parts:
+            with self._wake:
+                self._wake.wait_for(lambda: self._records < _FULL or self._closed)
                 if self._closed:
                     raise Closed("the engine")
+                ticket._left += 1
                 self._waiting.append((table, batch, ticket))
                 self._records += batch.size
+                self._queued += 1
                 self._wake.notify_all()
+        with self._wake:
+            ticket._one_less()
         return ticket
 
     def flush(self) -> None:
-        """Wait until nothing waits."""
+        """Wait until all that was queued before this call is committed, or has failed."""
         with self._wake:
+            last = self._queued
             self._hurry = True
             self._wake.notify_all()
-            while self._waiting or self._busy:
-                self._wake.wait()
+            self._wake.wait_for(lambda: self._settled >= last)
 
     def close(self) -> None:
         """Commit what waits, and end the thread."""
@@ -105,14 +108,11 @@ class Committer:
     def _run(self) -> None:
         while True:
             with self._wake:
-                self._busy = False
-                self._wake.notify_all()
                 self._wake.wait_for(lambda: self._waiting or self._closed)
                 if not self._waiting:
                     return
                 self._wake.wait_for(lambda: self._records >= ONE or self._closed or self._hurry, DUE)
                 taken = self._take()
-                self._busy = True
                 self._wake.notify_all()
             self._settle(taken)
 
@@ -128,15 +128,19 @@ class Committer:
         return taken
 
     def _settle(self, taken: list[tuple[str, Batch, Ticket]]) -> None:
+        counts: dict[int, Counts] = {}
+        failed: BaseException | None = None
         try:
             counts = self._commit([(table, batch) for table, batch, _ in taken])
         except BaseException as error:
-            for _, _, ticket in taken:
-                ticket._error = error
-                ticket._done.set()
-            return
-        for _, batch, ticket in taken:
-            ticket._counts += counts[id(batch)]
-            ticket._left -= 1
-            if not ticket._left and ticket._error is None:
-                ticket._done.set()
+            failed = error
+        with self._wake:
+            for _, batch, ticket in taken:
+                if failed is not None:
+                    ticket._error = failed
+                    ticket._done.set()
+                else:
+                    ticket._counts += counts[id(batch)]
+                    ticket._one_less()
+            self._settled += len(taken)
+            self._wake.notify_all()

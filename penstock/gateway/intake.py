@@ -6,7 +6,7 @@ stays are columns by record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from penstock.cache import Lane, Slots
 from penstock.gateway.stamps import Ints, Stamps, stamps_of
 from penstock.gateway.versions import Stored
-from penstock.mapreduce import Columns, Decoder, key_lanes
+from penstock.mapreduce import Columns, Decoder, Spaces, key_lanes
 from penstock.views import Merge, Table
 
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Ahead = Callable[[Spaces], Columns | None]
 REJECTED = 255  # the outcome of a record that can't be taken
 
 
@@ -39,6 +40,7 @@ class TableBatch:
     lines: list[bytes]
     deletes: dict[int, Deletion] = field(default_factory=dict)
     stamps: dict[int, Any] = field(default_factory=dict)  # by record: the ts that came beside a document
+    decoded: Ahead | None = None  # the columns of the lines, where they may have been made beforehand
     refused: int = 0  # records that gave no line, and are rejected already
 
     @property
@@ -127,6 +129,7 @@ class Intake(Protocol):
 
     table: Table
     decoder: Decoder
+    spaces: Spaces
     ts_kind: str | None
 
     @property
@@ -146,7 +149,9 @@ def _narrowed(stamps: Stamps) -> Stamps:
 
 def take_in(node: Intake, batch: TableBatch) -> tuple[Records, dict[int, str]]:
     """The records that can be taken, and by their places why the others can't."""
-    columns = node.decoder.columns(batch.lines, tell=node.table.merge is Merge.REPLACE)
+    columns = batch.decoded(node.spaces) if batch.decoded is not None else None
+    if columns is None:
+        columns = node.decoder.columns(batch.lines, tell=node.table.merge is Merge.REPLACE)
     places = batch.places() if batch.deletes else None
     bad = dict(columns.bad)
     stamps = _stamps(node, columns.ts, batch, places, bad) if node.table.has_ts else None

@@ -1,7 +1,6 @@
 """What memory holds of a table's documents, by slot: ts, and what field and function views were told of each.
 
-Columns by slot are as narrow as what they hold and widen when they must. They are reserved for the whole capacity and
-committed page by page as slots are used. All of it follows from committed rows, and may be dropped at any time.
+Columns by slot are as narrow as what they hold and widen when they must, and grow fourfold as slots are used. All of it follows from committed rows, and may be dropped at any time.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Slots
+from penstock.cache import Slots, first_size, roomy
 from penstock.gateway.stamps import Stamps
 from penstock.mapreduce import MANY, Codes, Column, Columns, Emissions, Kind, Plan
 from penstock.views import Key, Path, Where
@@ -35,10 +34,11 @@ def _wide_enough(a: NDArray[Any], low: int, high: int, used: int) -> NDArray[Any
 class SlotColumn:
     """Values by slot."""
 
-    __slots__ = ("kind", "lane", "objs")
+    __slots__ = ("_capacity", "kind", "lane", "objs")
 
     def __init__(self, capacity: int) -> None:
-        self.lane: NDArray[Any] = np.empty(capacity, np.int16)
+        self._capacity = capacity
+        self.lane: NDArray[Any] = np.zeros(first_size(capacity), np.int16)
         self.kind: NDArray[np.uint8] | None = None
         self.objs: dict[int, Any] = {}
 
@@ -46,6 +46,9 @@ class SlotColumn:
         """Set the values of these slots."""
         if not slots.size:
             return
+        self.lane = roomy(self.lane, self.lane.size, used, self._capacity)
+        if self.kind is not None:
+            self.kind = roomy(self.kind, self.kind.size, used, self._capacity)
         self.lane = _wide_enough(self.lane, int(column.lane.min()), int(column.lane.max()), used)
         self.lane[slots] = column.lane
         if column.kind is not None and self.kind is None:
@@ -75,15 +78,17 @@ class SlotColumn:
 class SlotEmissions:
     """What one function view was told of each slot."""
 
-    __slots__ = ("code", "many", "values")
+    __slots__ = ("_capacity", "code", "many", "values")
 
     def __init__(self, capacity: int) -> None:
-        self.code: NDArray[np.int32] = np.empty(capacity, np.int32)
+        self._capacity = capacity
+        self.code: NDArray[np.int32] = np.zeros(first_size(capacity), np.int32)
         self.values = SlotColumn(capacity)
         self.many: dict[int, Emissions] = {}  # of documents with several contributions, or none
 
     def put(self, slots: Slots, emissions: Emissions, used: int) -> None:
         """Set what these slots' documents yielded."""
+        self.code = roomy(self.code, self.code.size, used, self._capacity)
         if self.many:
             for slot in slots.tolist():
                 self.many.pop(slot, None)
@@ -143,12 +148,24 @@ class TableMemory:
 
     def __init__(self, capacity: int, plan: Plan, has_ts: bool, functions: list[str]) -> None:
         self._capacity = capacity
-        self.lo: NDArray[np.int64] | None = np.empty(capacity, np.int64) if has_ts else None
+        first = first_size(capacity)
+        self.lo: NDArray[np.int64] | None = np.zeros(first, np.int64) if has_ts else None
         self.hi: NDArray[np.float64] | None = None
-        self.codes: dict[Key, NDArray[Any]] = {key: np.empty(capacity, np.int16) for key in plan.groups}
+        self.codes: dict[Key, NDArray[Any]] = {key: np.zeros(first, np.int16) for key in plan.groups}
         self.inputs = {path: SlotColumn(capacity) for path in plan.inputs}
-        self.where = {w: np.empty(capacity, np.bool_) for w in plan.wheres}
+        self.where = {w: np.zeros(first, np.bool_) for w in plan.wheres}
         self.functions = {name: SlotEmissions(capacity) for name in functions}
+
+    def fit(self, used: int) -> None:
+        """Make place for so many slots in the columns that are read before they are set."""
+        if self.lo is not None:
+            self.lo = roomy(self.lo, self.lo.size, used, self._capacity)
+        if self.hi is not None:
+            self.hi = roomy(self.hi, self.hi.size, used, self._capacity)
+        for key, codes in self.codes.items():
+            self.codes[key] = roomy(codes, codes.size, used, self._capacity)
+        for where, kept in self.where.items():
+            self.where[where] = roomy(kept, kept.size, used, self._capacity)
 
     def cost(self, used: int) -> int:
         """Bytes in use, about."""
@@ -169,7 +186,7 @@ class TableMemory:
         assert self.lo is not None, "asked of tables with a ts alone"
         if stamps.hi is not None and self.hi is None:
             pairs = Stamps(self.lo[:used].copy()).paired()
-            self.hi = np.empty(self._capacity, np.float64)
+            self.hi = np.zeros(self.lo.size, np.float64)
             self.lo[:used] = pairs.lo
             if pairs.hi is not None:
                 self.hi[:used] = pairs.hi

@@ -16,6 +16,7 @@ from penstock.cache import GONE, PRESENT, DocLog, Reader, canonical, unpack_docu
 from penstock.gateway.intake import Records, Report, TableBatch
 from penstock.gateway.lines import Patched, absent_line, patched_line, unwrap
 from penstock.gateway.loading import Loader
+from penstock.gateway.memory import TableMemory
 from penstock.gateway.telling import Next, key_value
 from penstock.gateway.versions import Outcome
 from penstock.mapreduce import Decoder, Writes
@@ -28,6 +29,7 @@ class Patching(Protocol):
     table: Table
     log: DocLog
     loader: Loader
+    memory: TableMemory
     decoder: Decoder
 
 
@@ -97,6 +99,7 @@ class Patcher:
         """Merge a batch and tell the views."""
         node = self._node
         slots, cold = node.log.resolve(reader, records.k0, records.k1)
+        node.memory.fit(node.log.keys.map.used)
         if cold.size:
             node.loader.load(reader, cold)
         current, before = self._stored(reader, np.unique(slots))

@@ -55,6 +55,11 @@ class TableNode:
         self.telling = Telling(self)
 
     @property
+    def plan(self) -> Plan:
+        """What views need of the documents."""
+        return self._plan
+
+    @property
     def seed(self) -> int:
         """The seed of hashed keys."""
         return self._seed
@@ -104,6 +109,7 @@ class TableNode:
     def look_up(self, reader: Reader, records: Records) -> tuple[Slots, Stored]:
         """The slots of the records' keys, all that is remembered of them loaded, and what is stored there."""
         slots, cold = self.log.resolve(reader, records.k0, records.k1)
+        self.memory.fit(self.log.keys.map.used)
         if cold.size:
             self.loader.load(reader, cold)
         state = self.log.keys.state[slots]

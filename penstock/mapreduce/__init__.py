@@ -11,12 +11,17 @@ from penstock.mapreduce.plan import Plan, Spaces
 from penstock.mapreduce.reduce import Change, ReduceNode
 from penstock.mapreduce.reducers import count, group, histogram, mean, reducer_from, stddev, sum, variance
 from penstock.mapreduce.rowcodec import RowCodec, RowState, same_result
+from penstock.mapreduce.shipping import Receiver, plan_data
 from penstock.mapreduce.viewnode import ViewNode, Writes, held_db, read_held, rows_db, told_db
+from penstock.mapreduce.worker import ANSWER, REQUEST, Answer, serve, write_lines
 
 __all__ = [
+    "ANSWER",
     "BAD",
     "MANY",
     "NONE",
+    "REQUEST",
+    "Answer",
     "Change",
     "Codes",
     "Column",
@@ -31,6 +36,7 @@ __all__ = [
     "Kind",
     "Pairs",
     "Plan",
+    "Receiver",
     "ReduceNode",
     "RowCodec",
     "RowState",
@@ -45,13 +51,16 @@ __all__ = [
     "join_columns",
     "key_lanes",
     "mean",
+    "plan_data",
     "read_emissions",
     "read_held",
     "reducer_from",
     "rows_db",
     "same_result",
+    "serve",
     "stddev",
     "sum",
     "told_db",
     "variance",
+    "write_lines",
 ]

@@ -24,7 +24,7 @@ from penstock.cache import KeyTooLong, Lane, PenstockError, RecordError, unpack,
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.emission import Emissions
 from penstock.mapreduce.extract import condition, group_codes, input_column, key_lanes, text_lanes
-from penstock.mapreduce.funcmap import FunctionMapper, Hold
+from penstock.mapreduce.funcmap import FunctionMapper, Hold, copied
 from penstock.mapreduce.groups import Codes, Groups
 from penstock.mapreduce.plan import Plan, Spaces
 from penstock.mapreduce.typed import Block, Typed, dict_getter, is_plain_json
@@ -77,7 +77,9 @@ class Decoder:
 
     def of_dicts(self, docs: Sequence[Any], keys: bool = True, tell: bool = False) -> Columns:
         """The columns of documents that are at hand as dicts."""
-        return self._columns_of(Block(list(docs), {}, dict_getter(docs)), keys, tell and bool(self._tellers), {})
+        whole = tell and bool(self._tellers)
+        own = list(map(copied, docs)) if whole else list(docs)
+        return self._columns_of(Block(own, {}, dict_getter(own)), keys, whole, {})
 
     # -- lines to documents
 
@@ -151,8 +153,22 @@ class Decoder:
             except OverflowError:
                 inputs[path] = input_column(block.list(path), n, None, keep)
         where = {w: condition(w, block.list, n) for w in plan.wheres}
-        told = {name: mapper.run(block.docs, groups()) for name, mapper, groups in self._tellers} if tell else {}
+        told = self._told(block.docs, bad) if tell else {}
         return Columns(n, k0, k1, ts, codes, inputs, where, told, bad)
+
+    def _told(self, docs: list[Any], bad: dict[int, str]) -> dict[str, Told]:
+        """What functions yield; each is given documents of its own, the last one these, unless columns hold of them."""
+        n, out = len(docs), dict[str, Told]()
+        good = [i for i in range(n) if i not in bad] if bad else range(n)
+        if bad:
+            docs = [docs[i] for i in good]
+        spare = len(self._tellers) - any(self._plan.inputs.values())
+        for i, (name, mapper, groups) in enumerate(self._tellers, 1):
+            told, held = mapper.run(docs if i == spare else list(map(copied, docs)), groups())
+            if bad:
+                told, held = told.spread(good, n), {good[i]: hold for i, hold in held.items()}
+            out[name] = told, held
+        return out
 
     def _keys(self, block: Block, bad: dict[int, str]) -> tuple[Lane, Lane | None]:
         key = self._plan.key

@@ -95,6 +95,12 @@ class Emissions:
         values = None if self.values is None else self.values.take(flat)
         return Emissions(None if self.counts is None else self.counts[documents], self.code[flat], values)
 
+    def spread(self, documents: Sequence[int], n: int) -> Emissions:
+        """The same where these documents are some of n, and the others yielded nothing."""
+        counts = np.zeros(n, np.int64)
+        counts[documents] = 1 if self.counts is None else self.counts
+        return Emissions(counts, self.code, self.values)
+
     @staticmethod
     def join(parts: Sequence[Emissions]) -> Emissions:
         """The parts one after the other."""

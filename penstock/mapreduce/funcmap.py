@@ -2,6 +2,7 @@
 
 What it yields goes back into columns. Invariants:
 
+- a function is run once for a document, on a copy that is its own;
 - a tuple that is yielded is (group, value), a tuple of another length an error; anything else is a group without value;
 - what a function raises, or yields that can't be taken, holds its document for this view and no other;
 - values are document values: what a function yields is normalised before it is remembered.
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cache import DefinitionError, KeyKind, KeyTooLong, ValueKind, encode_key, normalise, said, shown
+from penstock.cache import DefinitionError, KeyKind, KeyTooLong, ValueKind, encode_key, normalise, pack, said, shown, unpack
 from penstock.mapreduce.column import Column, Kind
 from penstock.mapreduce.emission import Emissions, sorted_pairs
 from penstock.mapreduce.groups import Groups
@@ -53,51 +54,41 @@ class FunctionMapper:
         self._numbers = tuple(dict.fromkeys(c.field for c in cells if c.need is Need.NUMBER))
 
     def run(self, docs: Sequence[Any], groups: Groups) -> tuple[Emissions, dict[int, Hold]]:
-        """The emissions of these documents, and by index why some are held (those yield nothing here)."""
+        """The emissions of these documents, and by index why some are held (those yield nothing here).
+
+        The function sees each document once, and may spoil it: nobody else should hold it.
+        """
         parts: list[Emissions] = []
         held: dict[int, Hold] = {}
         for a in range(0, len(docs), BLOCK):
-            block = docs[a : a + BLOCK]
-            fast = self._fast(block, groups)
-            if fast is None:
-                fast, own = self._slow(block, groups)
-                held.update((a + i, hold) for i, hold in own.items())
-            parts.append(fast)
+            yielded, own = self._yielded(docs[a : a + BLOCK])
+            part = None if own else self._columns(yielded, groups)
+            parts.append(self._one_by_one(yielded, own, groups) if part is None else part)
+            held.update((a + i, hold) for i, hold in own.items())
         return (Emissions.join(parts) if parts else Emissions.none(0)), held
 
-    def _fast(self, docs: Sequence[Any], groups: Groups) -> Emissions | None:
-        """Whole columns; None where a document needs a closer look."""
+    def _yielded(self, docs: Sequence[Any]) -> tuple[list[list[Any]], dict[int, Hold]]:
+        """What the function yields for each document, and by index what it raises."""
         function = self._function
-        try:
-            yielded = [[*(function(d) or ())] for d in docs]
-        except Exception:
-            return None
+        out: list[list[Any]] = []
+        held: dict[int, Hold] = {}
+        left = iter(docs)
+        while True:
+            try:
+                out.extend([*(function(doc) or ())] for doc in left)
+                return out, held
+            except Exception as error:
+                held[len(out)] = Hold.of(error)
+                out.append([])
+
+    def _columns(self, yielded: list[list[Any]], groups: Groups) -> Emissions | None:
+        """Whole columns; None where a document needs a closer look."""
         counts = None
         if set(map(len, yielded)) != {1}:
             if max(map(len, yielded)) > 1:
-                return None if len(yielded) == 1 else self._ragged(yielded, groups)
+                return None
             counts = np.fromiter(map(len, yielded), np.int64, len(yielded))
         flat = list(chain.from_iterable(yielded))
-        return self._columns(counts, flat, groups)
-
-    def _ragged(self, yielded: list[list[Any]], groups: Groups) -> Emissions | None:
-        parts: list[Emissions] = []
-        for row in yielded:
-            part = self._several(row, groups)
-            if part is None:
-                return None
-            parts.append(part)
-        return Emissions.join(parts)
-
-    def _several(self, row: list[Any], groups: Groups) -> Emissions | None:
-        try:
-            pairs = self._checked(row)
-        except (KeyKind, KeyTooLong, ValueKind, DefinitionError):
-            return None
-        code = np.fromiter((groups.code(g) for g, _ in pairs), np.int32, len(pairs))
-        return Emissions(np.array([len(pairs)]), code, Column.of([v for _, v in pairs]))
-
-    def _columns(self, counts: Any, flat: list[Any], groups: Groups) -> Emissions | None:
         types = set(map(type, flat))
         column: Column | None = None
         keys: list[Any] = flat
@@ -112,31 +103,31 @@ class FunctionMapper:
             column = Column.of(values)
             if None in self._numbers and column.kind is not None and bool((column.kind == Kind.OTHER).any()):
                 return None
-        elif tuple in types:
+        elif any(issubclass(kind, tuple) for kind in types):
             return None
         codes = groups.codes(keys)
         if codes.size and int(codes.min()) < 0:
             return None
         return Emissions(counts, codes, column)
 
-    def _slow(self, docs: Sequence[Any], groups: Groups) -> tuple[Emissions, dict[int, Hold]]:
+    def _one_by_one(self, yielded: list[list[Any]], held: dict[int, Hold], groups: Groups) -> Emissions:
+        """The same, document by document; what can't be taken is added to `held`."""
         parts: list[Emissions] = []
-        held: dict[int, Hold] = {}
-        for i, doc in enumerate(docs):
+        for i, row in enumerate(yielded):
             try:
-                pairs = self._checked(list(self._function(doc) or ()))
+                pairs = self._checked(row)
                 code = np.fromiter((groups.code(g) for g, _ in pairs), np.int32, len(pairs))
                 parts.append(Emissions(np.array([len(pairs)]), code, Column.of([v for _, v in pairs])))
             except Exception as error:
                 held[i] = Hold.of(error)
                 parts.append(Emissions.none(1))
-        return Emissions.join(parts), held
+        return Emissions.join(parts)
 
     def _checked(self, row: list[Any]) -> list[tuple[Any, Any]]:
         """The (group, value) pairs of one document, in their one order."""
         pairs: list[tuple[Any, Any]] = []
         for item in row:
-            if type(item) is tuple:
+            if isinstance(item, tuple):
                 if len(item) != 2:
                     raise DefinitionError(
                         f"view {self.name!r} yielded a tuple of {len(item)}; yield a group or (group, value), "
@@ -156,6 +147,11 @@ class FunctionMapper:
                     )
             pairs.append((group, value))
         return sorted_pairs(pairs) if len(pairs) > 1 else pairs
+
+
+def copied(value: Any) -> Any:
+    """A document value that shares nothing with this one that could be changed."""
+    return unpack(pack(value)) if isinstance(value, dict | list) else value
 
 
 def _is_number(value: Any) -> bool:

@@ -110,6 +110,7 @@ class Sender:
         if era != self._era or self._spaces.nbytes > _MOST_GROUPS:
             self._begin(era)
         columns = self._decoder.columns(lines)
+        dictionaries = [self._spaces.groups(key) for key in self._plan.groups]
         ts, stamps = columns.ts, None
         if isinstance(ts, list):
             ts, stamps = None, pack(ts)
@@ -121,16 +122,14 @@ class Sender:
             None if ts is None else ts.tobytes(),
             stamps,
             [columns.codes[key].tobytes() for key in self._plan.groups],
-            [self._fresh(i, self._spaces.groups(key)) for i, key in enumerate(self._plan.groups)],
+            [(a, [g.whole(code) for code in range(a, g.size)]) for a, g in zip(self._sent, dictionaries, strict=True)],
             [_column(columns.inputs[path]) for path in self._plan.inputs],
             [columns.where[where].tobytes() for where in self._plan.wheres],
             columns.bad,
         )
-        return _encode(out)
-
-    def _fresh(self, i: int, groups: Groups) -> tuple[int, list[bytes]]:
-        first, self._sent[i] = self._sent[i], groups.size
-        return first, [groups.whole(code) for code in range(first, groups.size)]
+        data = _encode(out)
+        self._sent = [groups.size for groups in dictionaries]
+        return data
 
 
 class Receiver:

@@ -22,7 +22,7 @@ from penstock.mapreduce.decoder import Decoder
 from penstock.mapreduce.emission import Contributions, Emissions, Pairs, emissions_row, read_emissions
 from penstock.mapreduce.extract import input_column
 from penstock.mapreduce.fieldmap import FieldMapper
-from penstock.mapreduce.funcmap import FunctionMapper, Hold
+from penstock.mapreduce.funcmap import FunctionMapper, Hold, copied
 from penstock.mapreduce.groups import Groups
 from penstock.mapreduce.plan import Plan, Spaces
 from penstock.mapreduce.reduce import Change, ReduceNode
@@ -249,7 +249,8 @@ class ViewNode:
         }
         held = self.read_holds(reader, keys)
         new = [d for d in deltas if d.new is not None]
-        emissions, stuck_at = mapper.run([d.new for d in new], self._own)
+        own = [Row(d.group, copied(d.new.value)) for d in new if d.new is not None]
+        emissions, stuck_at = mapper.run(own, self._own)
         stuck = {new[i].key for i in stuck_at}
         going = [e for key, e in told.items() if key not in stuck]
         minus = Emissions.join(going) if going else Emissions.none(0)
