@@ -1,8 +1,8 @@
 """The embedded engine's heart: one writer, its nodes, and the transaction that is a batch.
 
 A commit goes so: every node reads through the write transaction and leaves what it would write; all of it is written,
-with the offsets and the state, and committed and synced once; then memory follows. A crash leaves the batch whole or not
-at all. Invariants:
+with the offsets and the state, and committed and synced once; then memory follows. A crash leaves the batch whole or
+not at all. Invariants:
 
 - what fails leaves memory in doubt, wherever it was interrupted: memory is then read again before it is next used;
 - work between batches (folding, compacting, dropping memory) is done in bounded steps, each a transaction of its own,

@@ -38,10 +38,10 @@ _BEGIN = (
 
 
 @contextmanager
-def helped(batches: Iterator[Batch], docs: Any, node: TableNode, least: int = LONG) -> Iterator[Iterator[Batch]]:
+def helped(batches: Iterator[Batch], docs: Any, node: TableNode) -> Iterator[Iterator[Batch]]:
     """The batches of a call, decoded by a helper where the input is long and another core is there."""
     helper = None
-    if node.plan.functions or node.table.merge is not Merge.REPLACE or not _is_long(docs, least):
+    if node.plan.functions or node.table.merge is not Merge.REPLACE or not _is_long(docs, LONG):
         yield batches
         return
     if len(os.sched_getaffinity(0)) > 1:
@@ -140,6 +140,10 @@ class Helper:
         if not self._up and not self._dead and self._has_answer(0):
             self._up = self._answer()[0] == Answer.READY
         return self._up and not self._dead
+
+    def wait(self) -> bool:
+        """Wait until it can be handed batches; False where it never will."""
+        return self._has_answer(_PATIENCE) and self.ready()
 
     def hand(self, lines: list[bytes]) -> Handed | None:
         """Hand it a batch; None where it can't take one."""

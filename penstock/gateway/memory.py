@@ -1,6 +1,7 @@
 """What memory holds of a table's documents, by slot: ts, and what field and function views were told of each.
 
-Columns by slot are as narrow as what they hold and widen when they must, and grow fourfold as slots are used. All of it follows from committed rows, and may be dropped at any time.
+Columns by slot are as narrow as what they hold and widen when they must, and grow fourfold as slots are used. All of it
+follows from committed rows, and may be dropped at any time.
 """
 
 from __future__ import annotations

@@ -19,7 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cache import DefinitionError, KeyKind, KeyTooLong, ValueKind, encode_key, normalise, pack, said, shown, unpack
+from penstock.cache import (
+    DefinitionError,
+    encode_key,
+    normalise,
+    pack,
+    said,
+    shown,
+    unpack,
+)
 from penstock.mapreduce.column import Column, Kind
 from penstock.mapreduce.emission import Emissions, sorted_pairs
 from penstock.mapreduce.groups import Groups

@@ -157,22 +157,22 @@ class ViewReader:
             raise KeyKind(level, "level= is a number of parts, 0 or more")
         codec = self._codec
 
-        def part(entry: tuple[bytes, bytes, bytes, Any]) -> Any:
+        def part(entry: tuple[bytes, bytes, bytes, Any]) -> bytes:
             group = decode_key(entry[0])
-            return group[:level] if isinstance(group, tuple) else group
+            return encode_key(group[:level]) if isinstance(group, tuple) else entry[0]
 
         def decoded() -> Iterator[tuple[bytes, bytes, bytes, Any]]:
             for whole, key, row, state in self._ordered(b"", None, False):
                 yield whole, key, row, state if state is not None else codec.decode(key, row, self._where)
 
         held = self._held()
-        for group, entries in groupby(decoded(), part):
+        for prefix, entries in groupby(decoded(), part):
             states: list[Any] = []
             stale = False
             for whole, _, _, state in entries:
                 states.append(state)
                 stale = stale or state.held is not None or whole in held
-            yield Row(group, codec.result(codec.merged(states)), stale)
+            yield Row(decode_key(prefix), codec.result(codec.merged(states)), stale)
 
     def to_arrow(self) -> Any:
         """The whole view as an Arrow table: columns `key` and `value`, or `key` and a column for each reducer."""

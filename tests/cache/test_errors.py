@@ -23,6 +23,7 @@ from penstock.cache.errors import (
     UnknownName,
     ValueKind,
 )
+from penstock.cache.shown import said
 from penstock.views.results import Rejection
 
 REJECTIONS = tuple(Rejection("users", f"line {n}", "not JSON") for n in range(5))
@@ -69,6 +70,24 @@ def test_an_error_survives_pickling(error: PenstockError) -> None:
 def test_a_huge_value_is_cut_short() -> None:
     assert len(str(ValueKind(["x" * 10_000] * 1000))) < 400
     assert len(str(KeyKind({n: n for n in range(10_000)}))) < 400
+
+
+def test_an_int_that_python_does_not_write_out_is_told_by_its_size() -> None:
+    for value in (10**5000, -(10**5000), [10**5000], {"a": (10**5000,)}):
+        assert "<int of 16610 bits>" in str(ValueKind(value))
+    assert str(KeyKind(1 << 20)).startswith("1048576 (int)")
+
+
+class Untold(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_what_an_error_of_a_user_says_is_a_line_of_text() -> None:
+    assert said(KeyError("name")) == "KeyError: 'name'"
+    assert said(Untold()) == "Untold: <its text raises RuntimeError>"
+    assert said(ValueError("a\ud800b")) == "ValueError: a?b"
+    assert len(said(ValueError("x" * 1_000_000))) < 2_000
 
 
 def test_every_error_is_tried_and_exported() -> None:

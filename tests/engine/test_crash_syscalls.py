@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.engine import after_crash
 
 CALLS = ("pwrite64", "pwritev", "writev", "fdatasync", "fsync", "msync", "ftruncate")
-BATCHES, SIZE = 6, 12
+BATCHES, SIZE = 4, 8
 
 
 def run(path: Path, *tracing: str) -> tuple[int, str]:

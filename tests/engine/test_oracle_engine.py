@@ -186,6 +186,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert self.engine.digest() == digest
         assert self.position() == position
 
+    @precondition(lambda self: self.durability == "sync")  # under "group" nodes belong to the committing thread
     @rule()
     def forget(self) -> None:
         """As where memory ran out: what was kept of documents and groups is dropped, and read again when needed."""

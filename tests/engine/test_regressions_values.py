@@ -12,6 +12,7 @@ import pytest
 
 import penstock as ps
 from tests.engine.beside import WORLD, Beside, user
+from tests.engine.checks import differences
 from tests.engine.worlds import World
 from tests.oracle.model import Counts
 from tests.oracle.reducers import Count
@@ -149,3 +150,17 @@ def test_a_condition_between_two_kinds(place: Path | None):
         both = Beside(engine, world)
         both("put_many", "plain", [{"id": i, "g": g} for i, g in enumerate(kinds)])
         assert [both.shown(view.name)[()] for view in views] == [6, 2, 1, 1, 5]
+
+
+def test_prefixes_of_true_and_1_are_two_and_those_of_nan_one(place: Path | None):
+    world = World((Table("plain", "id"),), (View("v", "plain", Count(), key=("g", "h")),))
+    groups = [(True, "a"), (1, "a"), (1.0, "b"), (math.nan, "a"), (-math.nan, "b"), (None, "a"), (False, "a")]
+    with ps.open(world.app(), place) as engine:
+        both = Beside(engine, world)
+        both("put_many", "plain", [{"id": i, "g": g, "h": h} for i, (g, h) in enumerate(groups)])
+        for level in range(3):
+            with engine.snapshot() as snap:
+                found = differences(
+                    f"rollup({level})", snap.view("v").rollup(level=level), both.model.rollup("v", level)
+                )
+            assert not found, "\n".join(found)

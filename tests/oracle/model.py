@@ -98,10 +98,11 @@ class Model:
         return batch.counts
 
     def put_many(self, table: str, docs: Iterable[Any]) -> Counts:
-        """Documents or JSON lines in one transaction."""
+        """Documents or JSON lines in one transaction; blank lines are none."""
         with self.batch() as batch:
             for doc in docs:
-                batch.put(table, doc)
+                if not isinstance(doc, (str, bytes)) or doc.strip():
+                    batch.put(table, doc)
         return batch.counts
 
     def delete(self, table: str, key: Any, ts: Any = None) -> Counts:

@@ -1,0 +1,1 @@
+"""Small apps that run as they are."""

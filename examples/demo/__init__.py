@@ -1,0 +1,1 @@
+"""A small real story, told by a run of it: `make demo`."""

@@ -1,0 +1,86 @@
+"""The app of the demo: a shop's users and orders, their views, and its documents, made from a seed."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+
+Document = dict[str, Any]
+
+app = ps.App("shop")
+users = app.table("users", key="id", ts="ts")
+orders = app.table("orders", key="order_id", ts="ts")
+
+namecount = users.view("namecount", key="name", reduce=ps.count())
+spent = orders.view("spent", key="user", where=ps.field("amount") > 0, value="amount", reduce=ps.sum())
+revenue = orders.view(
+    "revenue",
+    key=("country", "day"),
+    where="paid",
+    reduce={"n": ps.count(), "total": ps.sum("amount"), "avg": ps.mean("amount")},
+)
+
+
+@users.view(reduce=ps.count())
+def initials(user: Document) -> Iterator[str]:
+    """How many users have a name with this first letter."""
+    yield user["name"][0]
+
+
+@namecount.view(reduce=ps.sum())
+def by_length(row: ps.Row) -> Iterator[tuple[int, int]]:
+    """How many users have a name of this length: a view of a view."""
+    yield len(row.key), row.value
+
+
+_COMMON_FIRST = """
+    Sue Joe Bob Ada Sam Eve Max Amy Tom Liv Ida Jon Kim Leo Mia Ole Pia Ray Siv Tor Una Vic Zoe Anna Erik Emma Jens Lars
+    Lise Maja Nils Nora Olga Paul Rosa Sven Tuva Arild Bjarne Camilla Dagny Elise Frode Gunnar Henrik Ingrid Jorunn
+"""
+_NAMES = _COMMON_FIRST.split()
+_COUNTRIES = ("NO", "SE", "DK", "FI", "IS")
+
+
+def make_users(n: int, seed: int) -> list[Document]:
+    """Users 1 to n; a few names are common, most are rare."""
+    draw = random.Random(seed)
+    return [
+        {"id": i, "name": _NAMES[min(int(draw.paretovariate(0.8)), len(_NAMES)) - 1], "ts": 1} for i in range(1, n + 1)
+    ]
+
+
+def make_orders(n: int, buyers: int, seed: int) -> Iterator[Document]:
+    """n versions of orders: most are of a new one; some pay or change one, and a few of these come too late."""
+    draw = random.Random(seed + 1)
+    made: list[Document] = []
+    for ts in range(2, n + 2):
+        if made and draw.random() < 0.25:
+            old = made[draw.randrange(len(made))]
+            amount = old["amount"] if draw.random() < 0.8 else _amount(draw)
+            yield {**old, "paid": draw.random() < 0.9, "amount": amount, "ts": ts if draw.random() < 0.9 else 1}
+            continue
+        made.append(
+            {
+                "order_id": len(made) + 1,
+                "user": draw.randint(1, buyers),
+                "country": draw.choice(_COUNTRIES),
+                "day": f"2024-06-{draw.randint(1, 30):02}",
+                "amount": _amount(draw),
+                "paid": draw.random() < 0.5,
+                "ts": ts,
+            }
+        )
+        yield made[-1]
+
+
+def _amount(draw: random.Random) -> float:
+    return draw.randint(100, 99_999) / 100
+
+
+def write_lines(path: Path, documents: Iterator[Document]) -> None:
+    """The documents as a file of JSON lines."""
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(document, separators=(",", ":")) + "\n" for document in documents)

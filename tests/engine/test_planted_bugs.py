@@ -1,0 +1,204 @@
+"""Bugs planted in the engine: the seeded histories must find each, and find none where none was planted.
+
+A bug is a text put in another's place in one function, whose code is exchanged while the test runs. A text that is not
+there any more fails its test: the function was rewritten, and the bug must be planted anew. A bug counts as found where
+something shown was not what it should be, or where the engine met what it holds to be impossible; any other error is
+one of the planting.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from types import CodeType
+
+import pytest
+
+import penstock as ps
+from tests.engine import histories
+
+STEPS, SEEDS = 60, range(6)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In one function of the package: `old` became `new`."""
+
+    where: str
+    old: str
+    new: str
+
+    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Exchange the function's code."""
+        found = resolve_name(f"penstock.{self.where}")
+        function = getattr(found, "__func__", found)
+        source = textwrap.dedent(inspect.getsource(function))
+        assert source.count(self.old) == 1, f"{self.where} has no {self.old!r}: plant this bug anew"
+        module = compile(source.replace(self.old, self.new), inspect.getfile(function), "exec")
+        code = next(c for c in module.co_consts if isinstance(c, CodeType) and c.co_name == function.__name__)
+        monkeypatch.setattr(function, "__code__", code)
+
+
+class Bug:
+    """What is wrong, and how it got there."""
+
+    def __init__(self, name: str, where: str, old: str, new: str, *others: Edit) -> None:
+        self.name = name
+        self.edits = (Edit(where, old, new), *others)
+
+
+BUGS = [
+    # versions
+    Bug(
+        "a late record is applied",
+        "gateway.versions:_older_than_stored",
+        "return versioned &",
+        "return np.False_ & versioned &",
+    ),
+    Bug(
+        "of two versions with equal ts the earlier one stays",
+        "gateway.versions:_older_than_stored",
+        "ts.take(records).less(stored.ts.take(records))",
+        "~stored.ts.take(records).less(ts.take(records))",
+    ),
+    Bug("of a key's records in a batch the first one wins", "gateway.versions:decide", "order[last]", "order[first]"),
+    Bug(
+        "a redelivery is applied again",
+        "gateway.versions:_equal_to_stored",
+        "equal[at] = same_as_stored(records[at])",
+        "pass",
+    ),
+    Bug("a tombstone is not looked at", "gateway.table:TableNode.look_up", "state & GONE != 0", "state & GONE == 255"),
+    Bug(
+        "a patch from before the deletion is applied",
+        "gateway.patch:merge_patch",
+        "current.floor is not None and ts < current.floor",
+        "False",
+    ),
+    # what was told
+    Bug(
+        "what a function yields now is taken back, not what it yielded then",
+        "gateway.telling:Telling._by_function",
+        "return view.emitted(emissions), view.emitted(told), []",
+        "return view.emitted(emissions), view.emitted(emissions.take(sides.was)), []",
+    ),
+    Bug(
+        "a held document gives back what its newest line says, not what was told of it",
+        "gateway.telling:Telling._by_fields",
+        "(s in held for s in slots)",
+        "(False for s in slots)",
+    ),
+    Bug(
+        "a view of a view is not told of groups that go",
+        "mapreduce.viewnode:ViewNode._deltas",
+        "if had and has and same_result(old, new):",
+        "if not has or (had and same_result(old, new)):",
+    ),
+    # reducing
+    Bug("a group that empties keeps its row", "mapreduce.reduce:ReduceNode.rows", "change.n == 0", "change.n < 0"),
+    Bug(
+        "a group that memory forgot begins at nothing",
+        "mapreduce.reduce:ReduceNode.fold",
+        "if not memory.complete:",
+        "if False:",
+    ),
+    Bug("ints wrap at 64 bits", "mapreduce.moments:_Layout.add_ints", "if not slow:", "if True:"),
+    Bug(
+        "sums of floats are rounded at every step",
+        "mapreduce.exact:add_binary",
+        "if x & 1:",
+        "(x, d), e = float(x).as_integer_ratio(), e\n    if x & 1:",
+    ),
+    # the transaction
+    Bug(
+        "the offset is not committed with the data",
+        "engine.core:Core._commit",
+        "write_state(writer, state)",
+        "write_state(writer, msgspec.structs.replace(state, sources=self.state.sources))",
+    ),
+    Bug(
+        "the record at the committed offset is taken for delivered",
+        "engine.engine:Engine.ingest",
+        "record.offset < done",
+        "record.offset <= done",
+    ),
+    Bug(
+        "memory follows before the commit, and is believed after it failed",
+        "engine.core:Core._commit",
+        "write_state(writer, state)",
+        "write_state(writer, state); writes.committed(); writes.after.clear()",
+        Edit("engine.core:Core._work", "if not self._sure:", "if False:"),
+    ),
+    Bug("a strict batch with a bad document is taken", "engine.core:Core._commit", "raise _Undone", "pass"),
+    # folding and compacting
+    Bug(
+        "a fold passes over deletions",
+        "cache.fold:Fold.begin",
+        "slots = keys.take_dirty()",
+        "slots = keys.take_dirty(); slots = slots[keys.state[slots] & GONE == 0]",
+    ),
+    Bug("a fold drops tombstones", "cache.fold:Fold.step", "& (not tombstones)", "& True"),
+    Bug(
+        "a fold claims what came while it went on",
+        "cache.doclog:DocLog.fold_step",
+        "folded=fold.mark if done",
+        "folded=self.mark.tail if done",
+    ),
+    Bug(
+        "compacting leaves a living line behind",
+        "cache.doclog:DocLog._living",
+        "np.flatnonzero(living)",
+        "np.flatnonzero(living)[1:]",
+    ),
+    Bug(
+        "compacting leaves behind what functions yielded",
+        "gateway.telling:Telling.carry",
+        "moved.append(told.take(at))",
+        "pass",
+    ),
+    Bug(
+        "a look-up while the index doubles does not ask the parent",
+        "cache.index:look_up",
+        "level == bits - 1",
+        "level == bits",
+    ),
+    # opening and forgetting
+    Bug(
+        "opening passes over what is not folded",
+        "cache.doclog:DocLog.open",
+        "self.table, self.mark.folded",
+        "self.table, self.mark.tail",
+    ),
+    Bug(
+        "forgetting loses what is not folded",
+        "cache.keycache:KeyCache.heir",
+        "slots = self.take_dirty()",
+        "slots = self.take_dirty()[:0]",
+    ),
+    Bug(
+        "forgetting loses what a fold had begun with",
+        "cache.doclog:DocLog.forget",
+        "None if fold is None else fold.slots",
+        "None",
+    ),
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_bug_is_found_where_none_was_planted(seed: int) -> None:
+    histories.run(seed, STEPS)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    for edit in bug.edits:
+        edit.plant(monkeypatch)
+    with pytest.raises((AssertionError, ps.StoreDamaged)):
+        _search()
+
+
+def _search() -> None:
+    for seed in SEEDS:
+        histories.run(seed, STEPS)
