@@ -85,10 +85,16 @@ def record_key(record: int) -> bytes:
 
 
 def segments_from(reader: Reader, table: int, start: int) -> Iterator[Segment]:
-    """All segments that begin at or after this record."""
+    """All segments that begin at or after this record, each where it lies: good until anything is written."""
     db = log_db(table)
-    for key, value in reader.scan(db, record_key(start)):
-        yield Segment.parse(int.from_bytes(key, "big"), value, db)
+    key = next((key for key, _ in reader.scan(db, record_key(start))), None)
+    while key is not None:
+        found = reader.floor(db, key)
+        if found is None or found[0] != key:
+            return  # the log is one window of consecutive records: this is its end
+        segment = Segment.parse(int.from_bytes(key, "big"), found[1], db)
+        yield segment
+        key = record_key(segment.base + len(segment))
 
 
 def read_lines(reader: Reader, table: int, records: Records) -> list[bytes]:

@@ -71,15 +71,13 @@ class KeyCache:
             state[gone] |= GONE
         self.put(slots, np.arange(base, base + slots.size), state)
 
-    def copy(self, capacity: int) -> KeyCache:
-        """An independent copy with another capacity, which knows records and states and has nothing dirty."""
-        out = KeyCache(capacity)
-        used = self.map.used
-        if used:
-            k0, k1 = self.map.lanes(np.arange(used))
-            slots = out.map.add(k0, k1)
-            out._fit(0)
-            out.record[slots], out.state[slots] = self.record[:used], self.state[:used]
+    def under(self, newer: KeyCache) -> KeyCache:
+        """What this one and a newer one know of records together, in a cache that has nothing dirty."""
+        out = KeyCache(self.map.used + newer.map.used)
+        for part in (self, newer):
+            used = part.map.used
+            slots = out.find_or_add(*part.map.lanes(np.arange(used)))
+            out.record[slots], out.state[slots] = part.record[:used], part.state[:used]
         return out
 
     def take_dirty(self) -> Slots:

@@ -38,19 +38,30 @@ from penstock.views import Row, Table
 
 _ABSENT = object()
 _BATCH = 4096
+_LAYERED = 1 << 16
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Tail:
-    """The unfolded segments of one table, as far as `tail`: never changed once others may have it."""
+    """What segments from `start` to `tail` say of keys, in layers from the oldest to the newest, which never change."""
 
-    folded: int
+    start: int
     tail: int
-    keys: KeyCache
+    layers: tuple[KeyCache, ...]
+
+    @property
+    def keys(self) -> int:
+        """How many keys it names, those of several layers several times."""
+        return sum(layer.map.used for layer in self.layers)
 
 
 class Tails:
-    """What snapshots share: the newest tail of each table."""
+    """What snapshots share: the newest tail of each table.
+
+    A tail goes on where the last one ended, as a layer of its own; small layers merge, so that there are few. It may
+    begin before what is folded: what it says of a key is the newest still. It begins anew when it has grown too large,
+    or when segments after its end may be gone already.
+    """
 
     def __init__(self) -> None:
         self._tails: dict[int, Tail] = {}
@@ -58,20 +69,32 @@ class Tails:
     def of(self, reader: Reader, table: int, mark: LogMark) -> Tail:
         """The tail of a table in this snapshot."""
         known = self._tails.get(table)
-        if known is not None and known.folded == mark.folded and known.tail == mark.tail:
+        if known is not None and known.tail == mark.tail:
             return known
-        if known is not None and known.folded == mark.folded and known.tail < mark.tail:
-            fresh = list(segments_from(reader, table, known.tail))
-            keys = known.keys.copy(known.keys.map.used + sum(len(s) for s in fresh))
+        if (
+            known is None
+            or not mark.folded <= known.tail < mark.tail
+            or known.keys > _LAYERED + 2 * (mark.tail - mark.folded)
+        ):
+            layer = _layer(reader, table, mark.folded)
+            tail = Tail(mark.folded, mark.tail, (layer,))
         else:
-            fresh = list(segments_from(reader, table, mark.folded))
-            keys = KeyCache(max(1, sum(len(s) for s in fresh)))
-        for segment in fresh:
-            keys.overlay(segment.k0, segment.k1, segment.base, segment.gone)
-        tail = Tail(mark.folded, mark.tail, keys)
+            layers = [*known.layers, _layer(reader, table, known.tail)]
+            while len(layers) > 1 and 2 * layers[-1].map.used >= layers[-2].map.used:
+                newer = layers.pop()
+                layers[-1] = layers[-1].under(newer)
+            tail = Tail(known.start, mark.tail, tuple(layers))
         if known is None or known.tail <= tail.tail:
             self._tails[table] = tail
         return tail
+
+
+def _layer(reader: Reader, table: int, start: int) -> KeyCache:
+    segments = list(segments_from(reader, table, start))
+    layer = KeyCache(max(1, sum(len(segment) for segment in segments)))
+    for segment in segments:
+        layer.overlay(segment.k0, segment.k1, segment.base, segment.gone)
+    return layer
 
 
 class TableReader:
@@ -173,18 +196,19 @@ class TableReader:
         """Which keys have a record that may hold a document, and which record."""
         if self._tail is None:
             self._tail = self._tails.of(self._reader(), self._number, self._mark)
-        keys = self._tail.keys
         found = np.zeros(k0.size, bool)
         low = np.zeros(k0.size, np.uint32)
         rest = np.arange(k0.size)
-        if keys.map.used:
-            slots = keys.map.find(k0, k1)
+        for keys in reversed(self._tail.layers):
+            if not rest.size or not keys.map.used:
+                continue
+            slots = keys.map.find(k0[rest], None if k1 is None else k1[rest])
             known = slots >= 0
-            at = np.flatnonzero(known)
-            state = keys.state[slots[at]]
+            at, own = rest[known], slots[known]
+            state = keys.state[own]
             found[at] = (state & RECORD != 0) & ((state & GONE == 0) | self._table.has_ts)
-            low[at] = keys.record[slots[at]]
-            rest = np.flatnonzero(~known)
+            low[at] = keys.record[own]
+            rest = rest[~known]
         if rest.size and self._mark.bits:
             second = None if k1 is None else k1[rest]
             hit, record = look_up(

@@ -24,6 +24,7 @@ MANY = -2  # several contributions: they stand beside the column
 BAD = -3  # what should be a group can't be one
 
 _PLAIN = (str, int, type(None))
+_TOLD_APART = (bool, float, tuple, list)
 _COST = 220  # bytes an entry takes beside its key, measured with tracemalloc over 1M text groups
 
 
@@ -55,7 +56,11 @@ class Groups(dict[Any, int]):
         if kind is float and value.is_integer():
             return self[int(value)]
         encoded = encode_key(value)
-        token = (encoded,)  # of bools, NaN, floats, tuples: the encoding tells them apart
+        if kind not in _TOLD_APART:
+            own = decode_key(encoded)  # an instance of a subclass is what it is made of
+            if type(own) in _PLAIN or type(own) is bytes:
+                return self[own]
+        token = (encoded,)  # the encoding tells them apart
         found = self.get(token)
         return self._add(token, encoded) if found is None else found
 
