@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import lt
@@ -61,6 +61,15 @@ class _Database:
                 rows[key] = value
         self.size += sum(map(len, new))
         self._order(gone, new)
+
+    def apply_again(self, staged: dict[bytes, bytes | None]) -> None:
+        """The same where it was begun and broken off, at whatever point."""
+        self.rows.update((key, value) for key, value in staged.items() if value is not None)
+        for key, value in staged.items():
+            if value is None:
+                self.rows.pop(key, None)
+        self.keys = sorted(self.rows)
+        self.size = sum(len(key) + len(value) for key, value in self.rows.items())
 
     def _order(self, gone: list[bytes], new: list[bytes]) -> None:
         keys = self.keys
@@ -135,23 +144,41 @@ class MemoryStore:
             raise Closed("the store in memory")
 
     def commit(self, cleared: set[str], staged: dict[str, dict[bytes, bytes | None]]) -> None:
-        """Make the changes of a transaction what is read from now on."""
+        """Make the changes of a transaction what is read from now on.
+
+        Rows are changed where they stand, so an interruption on the way would leave half of them: then they are changed
+        once more, to the end, before it goes on its way.
+        """
         with self.turn:
             self.check()
-            self.commits += 1
-            newest = max(self.open.values(), default=-1)
-            databases = dict(self.databases)
-            for name in cleared:
-                databases.pop(name, None)
-            for name, changes in staged.items():
-                database = databases.get(name)
-                if database is None:
-                    database = _Database(self.commits, {}, [], 0)
-                elif database.made <= newest:
-                    database = database.copy(self.commits)
-                database.apply(changes)
-                databases[name] = database
-            self.databases = databases
+            done = False
+            try:
+                self._publish(cleared, staged, _Database.apply)
+                done = True
+            finally:
+                if not done:
+                    self._publish(cleared, staged, _Database.apply_again)
+
+    def _publish(
+        self,
+        cleared: set[str],
+        staged: dict[str, dict[bytes, bytes | None]],
+        apply: Callable[[_Database, dict[bytes, bytes | None]], None],
+    ) -> None:
+        self.commits += 1
+        newest = max(self.open.values(), default=-1)
+        databases = dict(self.databases)
+        for name in cleared:
+            databases.pop(name, None)
+        for name, changes in staged.items():
+            database = databases.get(name)
+            if database is None:
+                database = _Database(self.commits, {}, [], 0)
+            elif database.made <= newest:
+                database = database.copy(self.commits)
+            apply(database, changes)
+            databases[name] = database
+        self.databases = databases
 
 
 class MemoryReader:

@@ -192,7 +192,7 @@ class Core:
 
     def _make_room(self, node: TableNode, n: int) -> None:
         if not node.log.keys.room(n):
-            node.forget()
+            node.forget(n)
 
     def _tend_all(self) -> None:
         for name, n in self._owed.items():
@@ -209,7 +209,7 @@ class Core:
             done()
         if log.compact_due():
             if not log.keys.room(2 * n + _COMPACT_LEAST):
-                node.forget()
+                node.forget(2 * n + _COMPACT_LEAST)
             with self.store.write() as writer:
                 then = log.compact_step(writer, 2 * n + _COMPACT_LEAST, node.telling.carry)
             if then is not None:

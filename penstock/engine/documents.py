@@ -12,7 +12,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from penstock.cache import PenstockError, RecordError, ValueKind, pack_document
+from penstock.cache import PenstockError, RecordError, ValueKind, normalise, pack_document
 from penstock.gateway import Deletion, TableBatch
 
 ONE = 10_000
@@ -51,12 +51,16 @@ class Batch:
         """How many records, with those refused."""
         return self.records.n + self.records.refused
 
-    def add(self, doc: Any) -> None:
-        """A document; what can't be one is refused."""
+    def add(self, doc: Any, ts: Any = None) -> None:
+        """A document, and the ts that comes beside it; what can't be one is refused."""
         try:
-            self.records.lines.append(line_of(doc))
+            line, own = line_of(doc), normalise(ts)
         except PenstockError as error:
             self.refuse(self.records.n + len(self.skips), error)
+            return
+        if own is not None:
+            self.records.stamps[self.records.n] = own
+        self.records.lines.append(line)
 
     def refuse(self, place: int, error: PenstockError) -> None:
         """What stands at this place, the last so far, can't be a document."""
@@ -65,8 +69,13 @@ class Batch:
         self.skips.append(place)
 
     def delete(self, key: Any, ts: Any) -> None:
-        """A deletion."""
-        self.records.deletes[self.records.n] = Deletion(key, ts)
+        """A deletion; what can't be a key or a ts is refused."""
+        try:
+            deletion = Deletion(normalise(key), normalise(ts))
+        except PenstockError as error:
+            self.refuse(self.records.n + len(self.skips), error)
+        else:
+            self.records.deletes[self.records.n] = deletion
 
 
 def line_of(doc: Any) -> bytes:

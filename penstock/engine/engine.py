@@ -68,9 +68,7 @@ class Engine:
         engine.put("users", {"id": 7, "name": "Sue", "ts": 1})
         """
         batch = Batch()
-        batch.add(doc)
-        if ts is not None:
-            batch.records.stamps[0] = ts
+        batch.add(doc, ts)
         return self._one(table, batch)
 
     def delete(self, table: str, key: Any, ts: Any = None) -> Counts | Ticket:
@@ -86,7 +84,8 @@ class Engine:
         """Put many documents: dicts, JSON lines (bytes or text), or an Arrow, pandas or polars table.
 
         A list of up to 10,000 documents is one transaction; longer input is cut. What can't be taken is counted as
-        rejected and named; under `strict` its batch is undone instead and BatchRejected raised.
+        rejected and named; under `strict` its batch is undone instead and BatchRejected raised. Where another core is
+        there, a process of its own decodes long input for field views, and ends with the call.
 
         engine.put_many("users", open("users.jsonl", "rb"))
         """
@@ -139,13 +138,10 @@ class Engine:
                     continue
                 self._core.app.table_of(record.table)
                 own = tables.setdefault(record.table, [Batch(unit="record")])[0]
-                before = own.records.n
                 if record.doc is None:
                     own.delete(record.key, record.ts)
                 else:
-                    own.add(record.doc)
-                    if record.ts is not None and own.records.n > before:
-                        own.records.stamps[before] = record.ts
+                    own.add(record.doc, record.ts)
             return self._write(tables, {source: resume}, False) + Counts(late=late)
 
     def flush(self) -> None:
@@ -297,11 +293,7 @@ class Transaction:
 
         b.put("users", {"id": 7, "name": "Sue"})
         """
-        batch = self._batch(table)
-        before = batch.records.n
-        batch.add(doc)
-        if ts is not None and batch.records.n > before:
-            batch.records.stamps[before] = ts
+        self._batch(table).add(doc, ts)
 
     def put_many(self, table: str, docs: Any) -> None:
         """Put many documents, all of them in this transaction.

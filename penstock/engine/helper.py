@@ -28,6 +28,7 @@ from penstock.mapreduce import ANSWER, REQUEST, Answer, Columns, Plan, Receiver,
 from penstock.views import Merge
 
 LONG = 100_000  # lines from which a helper is worth its start
+WORTH = 1000  # lines of a batch from which handing it over is worth the way
 _LINE = 100  # bytes of a line, about, to guess how many a file has
 _UNDER_WAY = 2
 _PATIENCE = 60_000  # milliseconds for one batch, which takes a fraction of a second
@@ -86,7 +87,8 @@ def _ahead(batches: Iterator[Batch], helper: Helper) -> Iterator[Batch]:
             except Exception as error:
                 failed, more = error, False
             else:
-                handed = helper.hand(batch.records.lines) if coming and batch.records.lines else None
+                lines = batch.records.lines
+                handed = helper.hand(lines) if coming and len(lines) >= WORTH else None
                 batch.records.decoded = None if handed is None else handed.columns
                 coming.append((batch, handed))
         if not coming:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import Lane, Slots
-from penstock.gateway.stamps import Ints, Stamps, stamps_of
+from penstock.gateway.stamps import Ints, Stamps, kind_of, stamps_of
 from penstock.gateway.versions import Stored
 from penstock.mapreduce import Columns, Decoder, Spaces, key_lanes
 from penstock.views import Merge, Table
@@ -154,7 +154,13 @@ def take_in(node: Intake, batch: TableBatch) -> tuple[Records, dict[int, str]]:
         columns = node.decoder.columns(batch.lines, tell=node.table.merge is Merge.REPLACE)
     places = batch.places() if batch.deletes else None
     bad = dict(columns.bad)
-    stamps = _stamps(node, columns.ts, batch, places, bad) if node.table.has_ts else None
+    stamps: Stamps | None = None
+    if node.table.has_ts:
+        values = _ts_of(node, columns, batch, places)
+        if node.ts_kind is None and places is not None:
+            node.ts_kind = _first_kind(batch, values, places, bad)
+        stamps, node.ts_kind, late = stamps_of(values, node.ts_kind, set(bad))
+        bad.update(late)
     rejected = {(i if places is None else int(places[i])): reason for i, reason in bad.items()}
     if places is None and not bad:
         every = np.arange(columns.n)
@@ -167,19 +173,26 @@ def take_in(node: Intake, batch: TableBatch) -> tuple[Records, dict[int, str]]:
     return _with_deletes(node, batch, columns, places, docs, stamps, rejected)
 
 
-def _stamps(
-    node: Intake, values: list[Any] | Ints | None, batch: TableBatch, places: Index | None, bad: dict[int, str]
-) -> Stamps:
-    column: Sequence[Any] | Ints
+def _ts_of(node: Intake, columns: Columns, batch: TableBatch, places: Index | None) -> Sequence[Any] | Ints:
+    """The ts of each document: its own, or the one that came beside it."""
     if node.table.broker_ts:
-        column = [batch.stamps.get(i if places is None else int(places[i])) for i in range(len(batch.lines))]
-    else:
-        assert values is not None
-        column = values
-    stamps, kind, refused = stamps_of(column, node.ts_kind, set(bad))
-    node.ts_kind = kind
-    bad.update(refused)
-    return stamps
+        return [batch.stamps.get(i if places is None else int(places[i])) for i in range(len(batch.lines))]
+    assert columns.ts is not None
+    return columns.ts
+
+
+def _first_kind(batch: TableBatch, values: Sequence[Any] | Ints, places: Index, bad: dict[int, str]) -> str | None:
+    """The kind of the first ts that can be taken, of documents and deletions in their order."""
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    told = {place: value for i, (place, value) in enumerate(zip(places.tolist(), listed, strict=True)) if i not in bad}
+    for place, deletion in batch.deletes.items():
+        if deletion.ts is not None and not key_lanes([deletion.key], 0)[1]:
+            told[place] = deletion.ts
+    for place in sorted(told):
+        found = kind_of(told[place])
+        if found is not None:
+            return found
+    return None
 
 
 def _with_deletes(

@@ -69,11 +69,11 @@ class Tails:
     def of(self, reader: Reader, table: int, mark: LogMark) -> Tail:
         """The tail of a table in this snapshot."""
         known = self._tails.get(table)
-        if known is not None and known.tail == mark.tail:
+        if known is not None and known.tail == mark.tail and known.start <= mark.folded:
             return known
         if (
             known is None
-            or not mark.folded <= known.tail < mark.tail
+            or not known.start <= mark.folded <= known.tail < mark.tail
             or known.keys > _LAYERED + 2 * (mark.tail - mark.folded)
         ):
             layer = _layer(reader, table, mark.folded)
@@ -148,6 +148,7 @@ class TableReader:
         (k0, k1), refused = key_lanes(wanted, self._seed)
         if refused:
             i, why = next(iter(refused.items()))
+            encode_key(wanted[i])  # which says why, but of null
             raise KeyKind(wanted[i], why)
         out: list[Any] = [default] * len(wanted)
         found, records = self._find(k0, k1)

@@ -122,6 +122,16 @@ def pair_of(number: int | float) -> tuple[float, int]:
     return hi, lo
 
 
+def kind_of(value: Any) -> str | None:
+    """The kind of a ts; None where it is none that can be taken."""
+    try:
+        number, kind = number_of(value, None)
+        pair_of(number)
+    except ValueError:
+        return None
+    return kind
+
+
 def stamps_of(
     values: Sequence[Any] | Ints, kind: str | None, skip: set[int]
 ) -> tuple[Stamps, str | None, dict[int, str]]:

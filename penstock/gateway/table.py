@@ -72,9 +72,9 @@ class TableNode:
         own = self.log.keys.nbytes + self.memory.cost(used) + self.spaces.nbytes
         return own + sum(v.nbytes(spaces=False) for v in self.views)
 
-    def forget(self) -> None:
-        """Drop what memory holds; it is read again as it is needed."""
-        self.log.forget()
+    def forget(self, room: int = 0) -> None:
+        """Drop what memory holds, so that there is room for so many keys; it is read again as it is needed."""
+        self.log.forget(room)
         spaces = Spaces()
         self._start(spaces)
         for view in self.views:
