@@ -24,10 +24,10 @@ from penstock.cache import KeyTooLong, Lane, PenstockError, RecordError, unpack,
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.emission import Emissions
 from penstock.mapreduce.extract import condition, group_codes, input_column, key_lanes, text_lanes
-from penstock.mapreduce.funcmap import FunctionMapper, Hold, copied
+from penstock.mapreduce.funcmap import FunctionMapper, Hold, copies
 from penstock.mapreduce.groups import Codes, Groups
 from penstock.mapreduce.plan import Plan, Spaces
-from penstock.mapreduce.typed import Block, Typed, dict_getter, is_plain_json
+from penstock.mapreduce.typed import Block, Typed, dict_getter, is_deep, is_plain_json
 from penstock.views import Key, Path, Where
 
 BLOCK = 1024
@@ -78,7 +78,7 @@ class Decoder:
     def of_dicts(self, docs: Sequence[Any], keys: bool = True, tell: bool = False) -> Columns:
         """The columns of documents that are at hand as dicts."""
         whole = tell and bool(self._tellers)
-        own = list(map(copied, docs)) if whole else list(docs)
+        own = copies(docs) if whole else list(docs)
         return self._columns_of(Block(own, {}, dict_getter(own)), keys, whole, {})
 
     # -- lines to documents
@@ -86,18 +86,16 @@ class Decoder:
     def _block(self, lines: Sequence[bytes], whole: bool) -> tuple[Block, dict[int, str]]:
         """The documents of a block, `whole` ones as dicts; and why lines are none."""
         json = lines[0][0] == _OBJECT
+        if whole:
+            block = _dicts(lines, json)
+            return self._one_by_one(lines) if block is None else (block, {})
         if json and not is_plain_json(lines):
             return self._one_by_one(lines)
-        if not whole and self._typed is None:
+        if self._typed is None:
             self._widen(self._one_by_one(lines[:_SAMPLE])[0])
+        assert self._typed is not None
         try:
-            if whole:
-                docs = list(map(_dict_of_json if json else unpack, lines))
-                if set(map(type, docs)) == {dict}:
-                    return Block(docs, {}, dict_getter(docs)), {}
-            else:
-                assert self._typed is not None
-                return self._typed.block(list(map(self._typed.json if json else self._typed.msgpack, lines))), {}
+            return self._typed.block(list(map(self._typed.json if json else self._typed.msgpack, lines))), {}
         except _ANY_ERROR:
             pass
         block, bad = self._one_by_one(lines)
@@ -153,18 +151,19 @@ class Decoder:
             except OverflowError:
                 inputs[path] = input_column(block.list(path), n, None, keep)
         where = {w: condition(w, block.list, n) for w in plan.wheres}
-        told = self._told(block.docs, bad) if tell else {}
+        told = self._told(block, bad) if tell else {}
         return Columns(n, k0, k1, ts, codes, inputs, where, told, bad)
 
-    def _told(self, docs: list[Any], bad: dict[int, str]) -> dict[str, Told]:
+    def _told(self, block: Block, bad: dict[int, str]) -> dict[str, Told]:
         """What functions yield; each is given documents of its own, the last one these, unless columns hold of them."""
+        docs = block.docs
         n, out = len(docs), dict[str, Told]()
         good = [i for i in range(n) if i not in bad] if bad else range(n)
         if bad:
             docs = [docs[i] for i in good]
         spare = len(self._tellers) - any(self._plan.inputs.values())
         for i, (name, mapper, groups) in enumerate(self._tellers, 1):
-            told, held = mapper.run(docs if i == spare else list(map(copied, docs)), groups())
+            told, held = mapper.run(docs if i == spare else copies(docs, block.flat), groups())
             if bad:
                 told, held = told.spread(good, n), {good[i]: hold for i, hold in held.items()}
             out[name] = told, held
@@ -206,6 +205,25 @@ class Decoder:
             except OverflowError:
                 pass
         return values
+
+
+def _dicts(lines: Sequence[bytes], json: bool) -> Block | None:
+    """Whole documents; None where a line needs a closer look."""
+    opened = _opened(lines) if json else 0
+    if is_deep(lines, opened):
+        return None
+    try:
+        docs = list(map(_dict_of_json if json else unpack, lines))
+    except _ANY_ERROR:
+        return None
+    if set(map(type, docs)) != {dict}:
+        return None
+    return Block(docs, {}, dict_getter(docs), json and opened == len(lines))
+
+
+def _opened(lines: Sequence[bytes]) -> int:
+    joined = b"".join(lines)
+    return joined.count(b"{") + joined.count(b"[")
 
 
 def join_columns(parts: Sequence[Columns]) -> Columns:

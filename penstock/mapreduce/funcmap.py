@@ -10,6 +10,7 @@ What it yields goes back into columns. Invariants:
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ class FunctionMapper:
     def __init__(self, name: str, function: Callable[[Any], Iterable[Any] | None], cells: Sequence[Cell]) -> None:
         self.name = name
         self._function = function
+        self._yields = inspect.isgeneratorfunction(function)
         self._numbers = tuple(dict.fromkeys(c.field for c in cells if c.need is Need.NUMBER))
 
     def run(self, docs: Sequence[Any], groups: Groups) -> tuple[Emissions, dict[int, Hold]]:
@@ -77,13 +79,15 @@ class FunctionMapper:
 
     def _yielded(self, docs: Sequence[Any]) -> tuple[list[list[Any]], dict[int, Hold]]:
         """What the function yields for each document, and by index what it raises."""
-        function = self._function
+        function: Callable[[Any], Any] = self._function
+        whole = self._yields
         out: list[list[Any]] = []
         held: dict[int, Hold] = {}
         left = iter(docs)
         while True:
             try:
-                out.extend([*(function(doc) or ())] for doc in left)
+                # extend keeps what it took before an exception; C loops where no None can come
+                out.extend(map(list, map(function, left)) if whole else ([*(function(doc) or ())] for doc in left))
                 return out, held
             except Exception as error:
                 held[len(out)] = Hold.of(error)
@@ -155,6 +159,11 @@ class FunctionMapper:
                     )
             pairs.append((group, value))
         return sorted_pairs(pairs) if len(pairs) > 1 else pairs
+
+
+def copies(docs: Sequence[Any], flat: bool = False) -> list[Any]:
+    """Documents that share nothing with these that could be changed; `flat` where they hold no such thing."""
+    return list(map(dict.copy, docs)) if flat else list(map(copied, docs))
 
 
 def copied(value: Any) -> Any:

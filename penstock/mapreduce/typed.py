@@ -42,12 +42,17 @@ def is_plain_json(lines: Sequence[bytes]) -> bool:
             joined.decode()
         except UnicodeDecodeError:
             return False
-    many = joined.count(b"{") + joined.count(b"[") > MAX_DEPTH + len(lines)
-    if many and max(line.count(b"{") + line.count(b"[") for line in lines) > MAX_DEPTH:
+    if is_deep(lines, joined.count(b"{") + joined.count(b"[")):
         return False
     if len(joined) > _LONG * len(lines) // 2 and _LONG_NUMBER.search(joined):
         return False
     return not (_has_exponent(joined) and _HUGE.search(joined))
+
+
+def is_deep(lines: Sequence[bytes], opened: int) -> bool:
+    """Whether a line may nest deeper than documents do, given the number of brackets that all of them open."""
+    many = opened > MAX_DEPTH + len(lines)
+    return many and max(line.count(b"{") + line.count(b"[") for line in lines) > MAX_DEPTH
 
 
 def _has_exponent(joined: bytes) -> bool:
@@ -66,6 +71,7 @@ class Block:
     docs: list[Any]
     types: dict[Path, frozenset[type]]  # of typed blocks: what the decoder has made sure of
     get: Callable[[Path], Iterator[Any]]
+    flat: bool = False  # documents are dicts in which nothing can be changed but themselves
 
     def known(self, path: Path) -> frozenset[type]:
         return self.types.get(path, frozenset())
@@ -80,7 +86,10 @@ def dict_getter(docs: Sequence[Any]) -> Callable[[Path], Iterator[Any]]:
     def get(path: Path) -> Iterator[Any]:
         if len(path) == 1:
             name = path[0]
-            return iter([d.get(name) for d in docs])
+            try:
+                return iter([d[name] for d in docs])
+            except KeyError:
+                return iter([d.get(name) for d in docs])
         return iter([reach(d, path) for d in docs])
 
     return get

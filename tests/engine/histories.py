@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 import penstock as ps
-from penstock.cache import MemoryStore, index
+from penstock.cache import Limits, MemoryStore, index
 from penstock.engine import opening
 from tests.engine.beside import WORLD
 from tests.engine.checks import check, counts_of
@@ -24,10 +24,12 @@ from tests.engine.worlds import TINY
 from tests.oracle.model import Counts, Record
 
 KEYS = 60
-HOT = 4  # of which every other record is
+HOT = 4
 GROUPS = ["Sue", "Joe", "Bob", "Ann", "Bobby", "Robert", "Joanna", "Susannah", "x" * 450]
 VALUES: list[Any] = [1, -7, 0.1, 0.2, 0.3, 1e16, -1e16, 1 << 62, (1 << 63) - 1, None, "no number", "none either"]
 SOURCE = "file:a"
+# What is folded is compacted soon, and every other record is of a few keys; or it rests in an index that grows.
+LIMITS = (TINY, Limits(fold_least=4, fold_most=8, fold_buckets=1, space=2.5, entries=16, step=4))
 
 
 class Failed(Exception):
@@ -57,6 +59,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.choose = Random(seed)
+        self.limits = LIMITS[seed % len(LIMITS)]
         self.store = LastingStore()
         self.clock = 0
         self.log: list[Record] = []
@@ -67,8 +70,8 @@ class History:
 
     def run(self, steps: int) -> None:
         """So many steps, each compared."""
-        kinds = [self.put, self.many, self.many, self.delete, self.delete, self.batch, self.ingest]
-        kinds += [self.undone, self.strict, self.failing, self.forget, self.reopen]
+        kinds = [self.put, self.many, self.delete, self.batch] * 2
+        kinds += [self.ingest, self.undone, self.strict, self.failing, self.forget, self.reopen]
         for _ in range(steps):
             self.clock += 1
             self.choose.choice(kinds)()
@@ -100,7 +103,7 @@ class History:
 
     def key(self) -> int:
         """One of the keys."""
-        return self.choose.randrange(self.choose.choice([HOT, KEYS]))
+        return self.choose.randrange(self.choose.choice([HOT, KEYS]) if self.limits is TINY else KEYS)
 
     def ts(self) -> int:
         """New, equal or late."""
@@ -212,7 +215,7 @@ class History:
 
     def _open(self) -> None:
         with mock.patch.object(opening, "MemoryStore", return_value=self.store):
-            self.engine: Any = ps.open(WORLD.app(), None, limits=TINY)
+            self.engine: Any = ps.open(WORLD.app(), None, limits=self.limits)
 
     def _both(self, call: str, *args: Any, **options: Any) -> None:
         _same(call, getattr(self.engine, call)(*args, **options), self._alone(call, *args, **options))

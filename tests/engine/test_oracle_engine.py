@@ -193,6 +193,9 @@ class EngineMachine(RuleBasedStateMachine):
         digest = self.engine.digest()
         for node in self.engine._core.tables.values():
             node.forget()
+        for view in self.engine._core.views.values():
+            if view.chained:
+                view.forget(None)
         assert self.engine.digest() == digest
 
     @rule(asked=st.lists(st.tuples(VIEWS, some.bounds()), min_size=1, max_size=10))

@@ -1,0 +1,115 @@
+"""Ctrl-C at any moment of a put: the batch is in or not, and whoever goes on with the engine finds nothing wrong.
+
+The interruption is raised as the n-th function of the package returns, for n over the whole put: while records are
+decoded, while rows are written, between the commit and what memory does after it, and in the work between batches.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import penstock as ps
+from tests.engine.beside import WORLD, Beside, user
+from tests.engine.worlds import TINY
+
+PACKAGE = str(Path(ps.__file__).parent)
+DOCS = [{"id": key, "g": "bc"[key % 2], "gs": ["y"], "v": key + 1} for key in range(5)]
+
+
+class Interrupted(KeyboardInterrupt):
+    """What Ctrl-C raises."""
+
+
+def interrupted(n: int, call: Callable[[], Any]) -> bool:
+    """Whether the call was interrupted: it had not ended before the n-th return of a function of the package."""
+    left = n
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal left
+        generator = frame.f_code.co_flags & inspect.CO_GENERATOR
+        if event == "return" and not generator and frame.f_code.co_filename.startswith(PACKAGE):
+            left -= 1
+            if not left:
+                sys.setprofile(None)
+                raise Interrupted
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        call()
+    except Interrupted:
+        return True
+    finally:
+        sys.setprofile(before)
+    return False
+
+
+# Documents of every table, one of them held, and work between batches that is due.
+BEFORE = [
+    ("users", [user(f"n{key % 3}", 5, key) for key in range(6)]),
+    ("plain", [{"id": key, "g": "ab"[key % 2], "gs": ["x", "y"][: key % 3], "v": 1} for key in range(6)]),
+    ("plain", [{"id": key, "g": "a", "gs": ["x"], "v": "no" if key == 2 else 7} for key in range(5)]),
+    ("patched", [{"id": key, "g": "a", "a": key, "ts": 3} for key in range(3)]),
+]
+# What touches every document and every group again.
+AFTER = [
+    ("plain", [{"id": key, "g": "d", "gs": ["y", "z"], "v": 9} for key in range(3, 8)]),
+    ("users", [user(f"n{key % 4}", 6, key) for key in range(8)]),
+    ("plain", [{"id": key, "g": "e", "gs": ["y"], "v": key} for key in range(9)]),
+]
+
+
+def put(engine: Any, batches: list[tuple[str, list[Any]]]) -> None:
+    """Put into the engine, or into its model."""
+    for table, docs in batches:
+        engine.put_many(table, docs)
+
+
+def test_interrupted_at_any_moment(tmp_path: Path):
+    model = WORLD.model()
+    put(model, BEFORE)
+    moments = went_in = 0
+    for n in range(1, 10_000, 11):
+        place = tmp_path / str(n) if n % 3 else None
+        with ps.open(WORLD.app(), place, limits=TINY) as engine:
+            both = Beside(engine, WORLD)
+            both.model = deepcopy(model)
+            put(engine, BEFORE)
+            stopped = interrupted(n, lambda engine=engine: engine.put_many("plain", DOCS))
+            with engine.snapshot() as snap:
+                is_in = snap.table("plain").get(4) == DOCS[4]
+            if is_in:
+                both.model.put_many("plain", DOCS)
+            both.check()
+            for target in (engine, both.model):
+                put(target, AFTER)
+            both.check()
+        if not stopped:
+            assert is_in
+            break
+        moments += 1
+        went_in += is_in
+    assert moments > 20
+    assert 0 < went_in < moments, "some came before the commit, and some after it"
+
+
+def test_a_function_that_writes_to_its_engine_is_told(place: Path | None):
+    app = ps.App("loop")
+
+    @app.table("plain", key="id").view(reduce=ps.count())
+    def loop(doc: dict[str, Any]) -> Any:
+        engine.put("plain", {"id": doc["id"] + 1})
+        yield 1
+
+    with ps.open(app, place) as engine:
+        assert engine.put("plain", {"id": 1}).held == 1
+        (hold,) = engine.status()["views"]["loop"]["holds"]
+        assert "let it yield" in hold["reason"]
+        with engine.snapshot() as snap:
+            assert [key for key, _ in snap.table("plain").items()] == [1]
