@@ -101,7 +101,10 @@ class Rejected(Protocol):
 
 
 class BatchRejected(PenstockError):
-    """Under `strict=True`: a batch was undone for these rejections; `accepted` documents before it are in."""
+    """Under `strict=True`: a batch was undone for these rejections; `accepted` documents before it are in.
+
+    Of those before it a late one is not in, and one that was there already is.
+    """
 
     def __init__(self, accepted: int, rejections: Sequence[Rejected]) -> None:
         super().__init__(accepted, rejections)
@@ -115,7 +118,7 @@ class BatchRejected(PenstockError):
             shown += f"; and {more} more"
         return (
             f"the batch was undone, {self.accepted} documents before it are in: {shown}; correct these and put "
-            f"again from document {self.accepted} on, or put without strict=True to have them counted and left out"
+            "again what came after those, or put without strict=True to have them counted and left out"
         )
 
 

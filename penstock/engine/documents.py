@@ -164,10 +164,10 @@ def _bounded(lines: list[bytes]) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _are_plain(lines: list[bytes]) -> bool:
-    """Whether these are bytes that may be JSON objects as they stand."""
+    """Whether these, together no longer than a batch or alone, are bytes that may be JSON objects as they stand."""
     if set(map(type, lines)) != {bytes} or not all(lines):
         return False
-    return set(map(_first, lines)) == {_OBJECT} and max(map(len, lines)) <= MOST_BYTES
+    return set(map(_first, lines)) == {_OBJECT} and (len(lines) > 1 or len(lines[0]) <= MOST_BYTES)
 
 
 def _closer(chunk: Sequence[Any], first: int) -> Batch:

@@ -99,9 +99,9 @@ class Engine:
             for part in coming:
                 counts = self._write({table: [part]}, None, strict)
                 if strict and counts.rejected:
-                    raise BatchRejected(total.records, counts.rejections)
+                    raise BatchRejected(total.applied + total.equal, counts.rejections)
                 total += counts
-        return total
+        return total if self._committer is None else Ticket.of(total)
 
     @contextmanager
     def batch(self) -> Iterator[Transaction]:
@@ -114,9 +114,12 @@ class Engine:
         """
         self._writable(None)
         transaction = Transaction(self)
-        yield transaction
+        try:
+            yield transaction
+        finally:
+            tables = transaction.take()
         self.flush()
-        transaction.counts = self._write(transaction.take(), None, False)
+        transaction.counts = self._write(tables, None, False)
 
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
         """Take what a spout delivers; `resume`, the next offset to read, commits with the data.
@@ -286,6 +289,7 @@ class Transaction:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._tables: dict[str, list[Batch]] = {}
+        self._ended = False
         self.counts = Counts()
 
     def put(self, table: str, doc: Any, ts: Any = None) -> None:
@@ -300,8 +304,8 @@ class Transaction:
 
         b.put_many("users", [{"id": 7}, {"id": 8}])
         """
-        self._engine._writable(table)
-        self._tables.setdefault(table, []).extend(batches_of(docs, 1 << 31))
+        parts = self._parts(table)
+        parts += list(batches_of(docs, 1 << 31))
 
     def delete(self, table: str, key: Any, ts: Any = None) -> None:
         """Delete the document with this key.
@@ -311,13 +315,19 @@ class Transaction:
         self._batch(table).delete(key, ts)
 
     def take(self) -> dict[str, list[Batch]]:
-        """What is to be written; the transaction is empty then."""
-        out, self._tables = self._tables, {}
-        return out
+        """What is to be written; nothing can be added then."""
+        self._ended = True
+        return self._tables
+
+    def _parts(self, table: str) -> list[Batch]:
+        if self._ended:
+            raise Closed("the batch")
+        self._engine._writable(table)
+        return self._tables.setdefault(table, [])
 
     def _batch(self, table: str) -> Batch:
-        self._engine._writable(table)
-        parts = self._tables.setdefault(table, [])
+        parts = self._parts(table)
         if not parts or parts[-1].unit != "record":
-            parts.append(Batch(unit="record"))
+            before = sum(part.size for part in parts if part.unit == "record")
+            parts.append(Batch(unit="record", first=1 + before))
         return parts[-1]

@@ -35,6 +35,14 @@ class Ticket:
         self._error: BaseException | None = None
         self._left = 1  # parts not committed yet, and one more until all are known
 
+    @classmethod
+    def of(cls, counts: Counts) -> Ticket:
+        """The ticket of what is durable already."""
+        ticket = cls()
+        ticket._counts = counts
+        ticket._one_less()
+        return ticket
+
     def done(self) -> bool:
         """Whether it is durable, or has failed.
 

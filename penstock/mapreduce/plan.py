@@ -74,7 +74,8 @@ class Spaces:
     @property
     def nbytes(self) -> int:
         """Bytes in use, about."""
-        return sum(g.nbytes for g in self._parts.values()) + sum(t.nbytes for t in self._tuples.values())
+        parts, tuples = list(self._parts.values()), list(self._tuples.values())  # others may add to them meanwhile
+        return sum(g.nbytes for g in parts) + sum(t.nbytes for t in tuples)
 
     def part(self, path: Path) -> Groups:
         """The dictionary of one field."""

@@ -23,7 +23,7 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from penstock.cache import canonical, pack, seal, unpack, unseal
+from penstock.cache import PenstockError, canonical, pack, said, seal, unpack, unseal
 from penstock.views import Cell, Reducer, State
 
 _SHORT_ARRAY = 15
@@ -104,19 +104,27 @@ class RowCodec:
         return RowState(found["n"], found["l"], found.get("s"), found.get("h"), found.get("k"))
 
     def merged(self, states: Sequence[RowState]) -> RowState:
-        """The accumulators of several groups together: each is added as the contributions that it came of."""
+        """The accumulators of several groups together; held without a result where a user's functions raise."""
         out = states[0]
-        for state in states[1:]:
-            lanes: list[int] = []
-            spills: list[list[Any] | None] = []
-            for i, (cell, (a, b)) in enumerate(zip(self.cells, self.spans, strict=True)):
-                one = (tuple(out.lanes[a:b]), None if out.spills is None else out.spills[i])
-                two = (tuple(state.lanes[a:b]), None if state.spills is None else state.spills[i])
-                own, spill = cell.merge(one, two)
-                lanes += own
-                spills.append(spill)
-            out = RowState(out.n + state.n, lanes, spills)
+        try:
+            for state in states[1:]:
+                out = self._merged(out, state)
+        except PenstockError:
+            raise
+        except Exception as error:
+            return RowState(sum(state.n for state in states), [], None, [said(error), None])
         return out
+
+    def _merged(self, first: RowState, second: RowState) -> RowState:
+        lanes: list[int] = []
+        spills: list[list[Any] | None] = []
+        for i, (cell, (a, b)) in enumerate(zip(self.cells, self.spans, strict=True)):
+            one = (tuple(first.lanes[a:b]), None if first.spills is None else first.spills[i])
+            two = (tuple(second.lanes[a:b]), None if second.spills is None else second.spills[i])
+            own, spill = cell.merge(one, two)
+            lanes += own
+            spills.append(spill)
+        return RowState(first.n + second.n, lanes, spills)
 
     def result(self, state: RowState) -> Any:
         """The result that a reader is shown."""

@@ -172,7 +172,8 @@ class ViewReader:
             for whole, _, _, state in entries:
                 states.append(state)
                 stale = stale or state.held is not None or whole in held
-            yield Row(decode_key(prefix), codec.result(codec.merged(states)), stale)
+            together = codec.merged(states)
+            yield Row(decode_key(prefix), codec.result(together), stale or together.held is not None)
 
     def to_arrow(self) -> Any:
         """The whole view as an Arrow table: columns `key` and `value`, or `key` and a column for each reducer."""

@@ -79,3 +79,25 @@ def test_a_map_that_changes_its_mind_takes_back_what_it_said(place: Path | None)
         engine.delete("plain", 1)
         with engine.snapshot() as snap:
             assert dict(snap.view("v").items()) == {}
+
+
+class Choosy(Reciprocals):
+    """Shows nothing beyond 100."""
+
+    def result(self, total: int) -> int:
+        if total > 100:
+            raise OverflowError(total)
+        return total
+
+
+def test_a_rollup_that_a_users_group_cannot_tell_is_held(place: Path | None):
+    app = ps.App("choosy")
+    table = app.table("plain", key="id")
+    table.view("r", key=("g", "id"), reduce={"own": ps.group(Choosy(), "v"), "n": ps.count()})
+    with ps.open(app, place) as engine:
+        engine.put_many("plain", [{"id": key, "g": "ab"[key % 2], "v": 1 + key} for key in range(4)])
+        with engine.snapshot() as snap:
+            rows = [(row.key, row.value, row.held) for row in snap.view("r").rollup()]
+            both = [(row.value, row.held) for row in snap.view("r").rollup(0)]
+    assert rows == [(("a",), {"own": 80, "n": 2}, False), (("b",), {"own": 45, "n": 2}, False)]
+    assert both == [(None, True)]

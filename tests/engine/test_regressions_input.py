@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import penstock as ps
-from tests.engine.beside import Beside, number_of
+from tests.engine.beside import Beside, number_of, user
 from tests.engine.checks import counts_of
 from tests.engine.worlds import World
 from tests.oracle.model import Counts
@@ -187,7 +187,7 @@ def test_what_waits_for_its_ticket_goes_in_first(store_path: Path):
     with ps.open(app, store_path, durability="group") as engine:
         for n in range(0, 40, 4):
             engine.put("plain", {"id": 1, "n": n})
-            engine.put_many("plain", [{"id": 1, "n": n + 1}], strict=True)
+            assert engine.put_many("plain", [{"id": 1, "n": n + 1}], strict=True).done()
             assert shown() == n + 1
             engine.put("plain", {"id": 1, "n": n})
             with engine.batch() as batch:
@@ -205,3 +205,33 @@ def test_a_ticket_of_many_batches_is_done_with_the_last(store_path: Path):
         ticket = engine.put_many("plain", ({"id": key} for key in range(500)), batch=7)
         assert counts_of(ticket) == Counts(applied=500)
         assert engine.put_many("plain", []).result(timeout=60) == ps.Counts()
+
+
+def test_a_batch_that_ended_takes_nothing_more(both: Beside):
+    with both.engine.batch() as batch:
+        batch.put("plain", {"id": 1, "g": "a", "gs": []})
+    for call, args in (("put", [{"id": 2}]), ("put_many", [[{"id": 2}]]), ("delete", [1])):
+        with pytest.raises(ps.Closed, match="the batch"):
+            getattr(batch, call)("plain", *args)
+    assert batch.counts.applied == 1
+
+
+def test_rejections_of_a_batch_are_numbered_on(both: Beside):
+    with both.engine.batch() as batch:
+        batch.put("plain", {"id": 1, "g": "a", "gs": []})
+        batch.put("plain", {"g": "a"})
+        batch.put_many("plain", [{"g": "a"}])
+        batch.delete("plain", None)
+        batch.put("users", {"id": 1, "name": "Sue"})
+    wanted = ["record 2", "document 1", "record 3", "record 1"]
+    assert [rejection.where for rejection in batch.counts.rejections] == wanted
+
+
+def test_strict_says_how_many_documents_are_in(both: Beside):
+    both("put", "users", user("Ann", 5, key=3))
+    docs = [user("Sue", 1, key) for key in range(4)] + [user("Joe", 2, 2), user("Ann", 5, 3), user("Bob", 6, 4), {}]
+    with pytest.raises(ps.BatchRejected) as refused:
+        both.engine.put_many("users", docs, strict=True, batch=3)
+    assert refused.value.accepted == 5, "of 6 before the batch that was undone one was late, and one was there already"
+    both.model.put_many("users", docs[:6])
+    both.check()
