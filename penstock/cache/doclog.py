@@ -39,7 +39,7 @@ class Limits:
     """When work between batches begins, and how much of it is done at once."""
 
     fold_least: int = 1 << 17
-    fold_most: int = 1 << 20
+    fold_most: int = 3 << 18
     fold_buckets: int = 64
     space: float = 2.5
     entries: int = 1 << 13
@@ -97,16 +97,18 @@ def segments_from(reader: Reader, table: int, start: int) -> Iterator[Segment]:
         key = record_key(segment.base + len(segment))
 
 
-def read_lines(reader: Reader, table: int, records: Records) -> list[bytes]:
-    """The lines of these records, in their order."""
+def read_lines(reader: Reader, table: int, records: Records, checked: set[int] | None = None) -> list[bytes]:
+    """The lines of these records, in their order; `checked` are segments whose columns need no second check."""
     out: list[bytes] = [b""] * int(records.size)
-    for segment, which, at in segments_of(reader, table, records):
+    for segment, which, at in segments_of(reader, table, records, checked):
         for place, line in zip(which.tolist(), segment.lines(at), strict=True):
             out[place] = line
     return out
 
 
-def segments_of(reader: Reader, table: int, records: Records) -> Iterator[tuple[Segment, NDArray[np.int64], Records]]:
+def segments_of(
+    reader: Reader, table: int, records: Records, checked: set[int] | None = None
+) -> Iterator[tuple[Segment, NDArray[np.int64], Records]]:
     """Each segment that holds some of these records, which they are, and where in it they stand.
 
     A segment is given where it lies in the store, and is good until the next one or until anything is written.
@@ -118,7 +120,7 @@ def segments_of(reader: Reader, table: int, records: Records) -> Iterator[tuple[
     while i < ordered.size:
         found = reader.floor(db, record_key(int(ordered[i])))
         assert found is not None, "a record that is named has a segment"
-        segment = Segment.parse(int.from_bytes(found[0], "big"), found[1], db)
+        segment = Segment.parse(int.from_bytes(found[0], "big"), found[1], db, checked)
         j = int(np.searchsorted(ordered, segment.base + len(segment)))
         assert j > i, "the log is one window of consecutive records"
         yield segment, order[i:j], ordered[i:j] - segment.base
@@ -138,6 +140,7 @@ class DocLog:
         self.complete = True  # memory holds every key there is
         self._fold: Fold | None = None
         self._owed = 0.0  # steps of folding
+        self._checked: set[int] = set()
         self._head = 0  # the first record not yet compacted away
         self._entries = 0
         self._db, self._index = log_db(table), index_db(table)
@@ -203,7 +206,7 @@ class DocLog:
 
     def lines(self, reader: Reader, slots: Slots) -> list[bytes]:
         """The newest lines of slots that have a record."""
-        return read_lines(reader, self.table, self.records(slots))
+        return read_lines(reader, self.table, self.records(slots), self._checked)
 
     # -- writing a batch
 
@@ -253,11 +256,15 @@ class DocLog:
         return self._fold is not None or self._fold_due() or self.compact_due()
 
     def fold_steps(self, n: int) -> int:
-        """How many steps of folding a batch of n documents owes, so that a fold ends before the next one is due."""
-        if self._fold is None:
-            self._owed = 1.0 if self._fold_due() else 0.0
-        else:
+        """How many steps of folding a batch of n documents owes, so that a fold ends before the next one is due.
+
+        A fold that is due begins here, by putting its keys in order; its steps are for the batches after this one.
+        """
+        if self._fold is not None:
             self._owed += self._fold.steps * n * 2 / self._fold_every()
+        elif self._fold_due():
+            self._begin_fold()
+            self._owed = 0.0
         steps = int(self._owed)
         self._owed -= steps
         return steps
@@ -306,6 +313,7 @@ class DocLog:
         if keys:
             for db in (self._db, *self.sides):
                 writer.delete_many(db, keys)
+            self._checked.clear()
 
     def compact_due(self) -> bool:
         living = max(self.mark.present + self.mark.tombstones, self.limits.fold_least)

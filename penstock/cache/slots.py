@@ -6,7 +6,7 @@ of its encoding with the lowest bit of the second lane set. Everything remembere
 Invariants:
 
 - slots are given in order and never taken back; a full cache is dropped whole and starts again;
-- a table entry is slot + 1, so that 0 is an empty place and a large table is committed page by page as it fills;
+- a table entry is slot + 1, so that 0 is an empty place;
 - growing moves a bounded number of entries a call: until all are moved a look-up that misses asks the older table too;
 - the second lane is stored only once a key needs it.
 """
@@ -28,6 +28,8 @@ _TAIL = 12  # probes left over are walked one by one: a numpy call costs more th
 _FEW = 8
 _STEP = 1 << 16
 _FIRST = 1 << 12
+_AHEAD = 0.7  # how full, of what it may be, the table is when the next one is made
+_LARGE = 1 << 18
 
 
 def mix(x: Lane) -> Lane:
@@ -68,10 +70,14 @@ def first_size(capacity: int) -> int:
 
 
 def roomy(column: NDArray[Any], used: int, need: int, capacity: int) -> NDArray[Any]:
-    """The column, or if it is too short a longer one with what its first `used` slots hold, and zeros after them."""
+    """The column, or if it is too short a longer one with what its first `used` slots hold, and zeros after them.
+
+    A large column is reserved whole: its pages are committed as they are used, and nothing large is ever copied.
+    """
     if need <= column.size:
         return column
-    out: NDArray[Any] = np.zeros(min(capacity, max(need, 4 * column.size)), column.dtype)
+    size = capacity if need > _LARGE else min(capacity, max(need, 4 * column.size))
+    out: NDArray[Any] = np.zeros(size, column.dtype)
     out[:used] = column[:used]
     return out
 
@@ -79,7 +85,7 @@ def roomy(column: NDArray[Any], used: int, need: int, capacity: int) -> NDArray[
 class SlotMap:
     """Lanes of keys to slots 0, 1, 2 …"""
 
-    __slots__ = ("_moved", "_older", "_table", "_until", "capacity", "lane0", "lane1", "used")
+    __slots__ = ("_moved", "_older", "_ready", "_table", "_touched", "_until", "capacity", "lane0", "lane1", "used")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -89,12 +95,15 @@ class SlotMap:
         self._table: NDArray[np.int32] = np.zeros(1 << 12, np.int32)
         self._older: NDArray[np.int32] | None = None
         self._moved = self._until = 0
+        self._ready: NDArray[np.int32] | None = None  # the next table
+        self._touched = 0
 
     @property
     def nbytes(self) -> int:
         """Bytes in use (not reserved)."""
         older = 0 if self._older is None else self._older.nbytes
-        return self._table.nbytes + older + self.used * (8 if self.lane1 is None else 16)
+        ready = 0 if self._ready is None else 4 * self._touched
+        return self._table.nbytes + older + ready + self.used * (8 if self.lane1 is None else 16)
 
     def find(self, k0: Lane, k1: Lane | None) -> Slots:
         """The slot of each key, -1 where it has none."""
@@ -200,12 +209,14 @@ class SlotMap:
             at = (at[lost] + 1) & mask
 
     def _grow(self, need: int) -> None:
+        self._prepare(need)
         if self._older is None and need > self._table.size * _LOAD:
             self._older, self._moved, self._until = self._table, 0, self.used
             size = self._table.size
             while need > size * _LOAD:
                 size *= 2
-            self._table = np.zeros(size, np.int32)
+            ready, self._ready = self._ready, None
+            self._table = ready if ready is not None and ready.size == size else np.zeros(size, np.int32)
         while self._older is not None:
             a, b = self._moved, min(self._until, self._moved + _STEP)
             self._place(self._table, self.lane0[a:b], None if self.lane1 is None else self.lane1[a:b], np.arange(a, b))
@@ -216,3 +227,14 @@ class SlotMap:
                 return  # else the next doubling is due already: finish this one
         if need > self._table.size * _LOAD:
             self._grow(need)
+
+    def _prepare(self, need: int) -> None:
+        """Touch the pages of the next table bit by bit before it is needed: a system takes its time to give them."""
+        if need <= self._table.size * _LOAD * _AHEAD:
+            return
+        if self._ready is None:
+            self._ready, self._touched = np.zeros(2 * self._table.size, np.int32), 0
+        room = self._table.size * _LOAD * (1 - _AHEAD)
+        upto = self._touched + int(self._ready.size / room * (need - self.used)) + _FIRST
+        self._ready[self._touched : upto] = 0
+        self._touched = upto

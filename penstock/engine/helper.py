@@ -1,10 +1,13 @@
 """Decoding beside the writer: a process on another core decodes the batches to come while this one commits.
 
-A call with long input starts it and ends it. Invariants:
+A call with long input starts it and ends it. Input that lies there whole is read two batches ahead. What is still being
+made, by an iterator, is read one batch ahead, and only after a batch that came quickly, for meanwhile a batch that is
+complete waits to be committed; it counts as long when so much of it has come. Invariants:
 
 - what is committed, counted and rejected is what it would be without: batches come in their order, and one that the
   helper has not decoded, for whatever reason, is decoded here;
 - nothing waits for the helper to start; at most two batches are under way at it;
+- a slow iterator is not read ahead: its batches are committed as they fill;
 - an error of the input is raised when all batches before it are committed;
 - when the call ends, the process has ended too.
 """
@@ -17,9 +20,10 @@ import select
 import stat
 import subprocess
 import sys
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from penstock.engine.documents import Batch
@@ -29,6 +33,7 @@ from penstock.views import Merge
 
 LONG = 100_000  # lines from which a helper is worth its start
 WORTH = 1000  # lines of a batch from which handing it over is worth the way
+QUICK = 1e-6  # seconds for a line within which an iterator is quick: less than committing one takes
 _LINE = 100  # bytes of a line, about, to guess how many a file has
 _UNDER_WAY = 2
 _PATIENCE = 60_000  # milliseconds for one batch, which takes a fraction of a second
@@ -39,25 +44,28 @@ _BEGIN = (
 
 
 @contextmanager
-def helped(batches: Iterator[Batch], docs: Any, node: TableNode) -> Iterator[Iterator[Batch]]:
+def helped(
+    batches: Iterator[Batch], docs: Any, node: TableNode, clock: Callable[[], float] = time.perf_counter
+) -> Iterator[Iterator[Batch]]:
     """The batches of a call, decoded by a helper where the input is long and another core is there."""
-    helper = None
-    if node.plan.functions or node.table.merge is not Merge.REPLACE or not _is_long(docs, LONG):
+    long = _is_long(docs, LONG)
+    fit = not node.plan.functions and node.table.merge is Merge.REPLACE
+    if long is False or not fit or len(os.sched_getaffinity(0)) < 2:
         yield batches
         return
-    if len(os.sched_getaffinity(0)) > 1:
-        helper = Helper.start(node.plan, node.seed)
-    if helper is None:
-        yield batches
-        return
-    try:
-        yield _ahead(batches, helper)
-    finally:
-        helper.close()
+    with ExitStack() as stack:
+
+        def start() -> Helper | None:
+            helper = Helper.start(node.plan, node.seed)
+            if helper is not None:
+                stack.callback(helper.close)
+            return helper
+
+        yield _ahead(_Pace(batches, clock), start, whole=bool(long))
 
 
-def _is_long(docs: Any, least: int) -> bool:
-    """Whether input that lies there whole has so many lines; what is still being made is never read ahead."""
+def _is_long(docs: Any, least: int) -> bool | None:
+    """Whether input that lies there whole has so many lines; None for what is still being made."""
     if isinstance(docs, bytes | bytearray):
         return docs.count(b"\n") >= least
     if isinstance(docs, str):
@@ -66,34 +74,64 @@ def _is_long(docs: Any, least: int) -> bool:
         try:
             found = os.fstat(docs.fileno())
         except OSError:
-            return False
-        return stat.S_ISREG(found.st_mode) and found.st_size >= least * _LINE
-    return isinstance(docs, Sequence) and len(docs) >= least
+            return None
+        return (stat.S_ISREG(found.st_mode) and found.st_size >= least * _LINE) or None
+    return len(docs) >= least if isinstance(docs, Sequence) else None
 
 
-def _ahead(batches: Iterator[Batch], helper: Helper) -> Iterator[Batch]:
+class _Pace:
+    """Batches, and how fast they came."""
+
+    def __init__(self, batches: Iterator[Batch], clock: Callable[[], float]) -> None:
+        self._batches = batches
+        self._clock = clock
+        self.lines = 0
+        self.quick = False
+
+    def next(self) -> Batch:
+        """The next, or StopIteration, or the input's error."""
+        began = self._clock()
+        batch = next(self._batches)
+        n = len(batch.records.lines)
+        self.quick = n >= WORTH and self._clock() - began <= n * QUICK
+        self.lines += n
+        return batch
+
+
+def _ahead(source: _Pace, start: Callable[[], Helper | None], whole: bool) -> Iterator[Batch]:
     """The batches in their order, those to come handed to the helper."""
     coming: deque[tuple[Batch, Handed | None]] = deque()
+    helper = start() if whole else None
+    started = whole
     failed: Exception | None = None
     more = True
     while True:
-        if coming and coming[0][1] is not None:
-            coming[0][1].take()
-        while more and len(coming) <= (_UNDER_WAY if helper.ready() else 0):
+        while more:
+            reach = 0
+            if not started or (helper is not None and helper.ready()):
+                reach = _UNDER_WAY if whole else int(source.quick)
+            if len(coming) > reach:
+                break
             try:
-                batch = next(batches)
+                batch = source.next()
             except StopIteration:
                 more = False
+                break
             except Exception as error:
                 failed, more = error, False
-            else:
-                lines = batch.records.lines
-                handed = helper.hand(lines) if coming and len(lines) >= WORTH else None
-                batch.records.decoded = None if handed is None else handed.columns
-                coming.append((batch, handed))
+                break
+            lines = batch.records.lines
+            handed = helper.hand(lines) if helper is not None and coming and len(lines) >= WORTH else None
+            batch.records.decoded = None if handed is None else handed.columns
+            coming.append((batch, handed))
+            if not started and source.quick and source.lines >= LONG:
+                helper, started = start(), True
         if not coming:
             break
-        yield coming.popleft()[0]
+        batch, handed = coming.popleft()
+        if handed is not None:
+            handed.take()
+        yield batch
     if failed is not None:
         raise failed
 
@@ -112,6 +150,7 @@ class Helper:
         self._files = files
         self._up = self._dead = False
         self._free = deque(files)
+        self._handed: deque[Handed] = deque()
 
     @classmethod
     def start(cls, plan: Plan, seed: int) -> Helper | None:
@@ -148,7 +187,9 @@ class Helper:
         return self._has_answer(_PATIENCE) and self.ready()
 
     def hand(self, lines: list[bytes]) -> Handed | None:
-        """Hand it a batch; None where it can't take one."""
+        """Hand it a batch, once it has decoded the first of as many as it can hold; None where it can't take one."""
+        if self._handed and not self._free:
+            self._handed[0].take()
         if not self.ready():
             return None
         file = self._free.popleft()
@@ -158,10 +199,12 @@ class Helper:
         except OSError:
             self._dead = True
             return None
-        return Handed(self, file)
+        self._handed.append(Handed(self, file))
+        return self._handed[-1]
 
     def reply(self, file: int) -> bytes | None:
         """The next reply, which lies in this file; None where it decoded nothing."""
+        self._handed.popleft()
         if self._dead or not self._has_answer(_PATIENCE):
             self._dead = True
             return None
@@ -198,16 +241,19 @@ class Helper:
 class Handed:
     """A batch that the helper decodes; batches are taken back in the order in which they were handed over."""
 
-    __slots__ = ("_file", "_helper", "_reply")
+    __slots__ = ("_file", "_helper", "_reply", "_taken")
 
     def __init__(self, helper: Helper, file: int) -> None:
         self._helper = helper
         self._file = file
         self._reply: bytes | None = None
+        self._taken = False
 
     def take(self) -> None:
         """Wait until it is decoded."""
-        self._reply = self._helper.reply(self._file)
+        if not self._taken:
+            self._taken = True
+            self._reply = self._helper.reply(self._file)
 
     def columns(self, spaces: Spaces) -> Columns | None:
         """Its columns, once, with the codes of these dictionaries; None where they must be made here."""

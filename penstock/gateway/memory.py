@@ -1,6 +1,6 @@
 """What memory holds of a table's documents, by slot: ts, and what field and function views were told of each.
 
-Columns by slot are as narrow as what they hold and widen when they must, and grow fourfold as slots are used. All of it
+Columns by slot are as narrow as what they hold and widen when they must; they grow as slots are used. All of it
 follows from committed rows, and may be dropped at any time.
 """
 

@@ -65,6 +65,14 @@ class Tails:
 
     def __init__(self) -> None:
         self._tails: dict[int, Tail] = {}
+        self._checked: dict[int, set[int]] = {}
+
+    def checked(self, table: int) -> set[int]:
+        """The segments of a table whose columns were checked already: they never change."""
+        known = self._checked.setdefault(table, set())
+        if len(known) > _LAYERED:
+            known.clear()
+        return known
 
     def of(self, reader: Reader, table: int, mark: LogMark) -> Tail:
         """The tail of a table in this snapshot."""
@@ -153,7 +161,11 @@ class TableReader:
         out: list[Any] = [default] * len(wanted)
         found, records = self._find(k0, k1)
         at = np.flatnonzero(found)
-        for i, line in zip(at.tolist(), read_lines(self._reader(), self._number, records[at]), strict=True):
+        for i, line in zip(
+            at.tolist(),
+            read_lines(self._reader(), self._number, records[at], self._tails.checked(self._number)),
+            strict=True,
+        ):
             if not unwrap(line).absent:
                 out[i] = document_of(line)
         return out

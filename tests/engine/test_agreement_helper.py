@@ -16,6 +16,7 @@ import pytest
 
 import penstock as ps
 from penstock.engine import helper
+from penstock.engine.documents import batches_of
 from penstock.engine.helper import Handed, Helper
 from penstock.gateway import Report, TableNode
 from penstock.mapreduce import Columns, Plan, Spaces
@@ -188,6 +189,74 @@ def test_an_error_of_the_input_comes_after_what_was_before_it(watched: Watched) 
     with ps.open(app(None), None) as engine:
         with pytest.raises(LookupError):
             engine.put_many("docs", Broken([""] * 1000), batch=100)
+        assert engine.status()["position"] == 10
+    assert watched.taken > 5
+
+
+@pytest.mark.parametrize("ts", ["ts", None])
+def test_a_quick_iterator_is_decoded_beside(watched: Watched, monkeypatch: pytest.MonkeyPatch, ts: str | None) -> None:
+    monkeypatch.setattr(helper, "QUICK", 1.0)
+    lines = Lines(14, 0.05).of(4000)
+    assert outcome(app(ts), iter(lines), 300) == alone(app(ts), lines, 300)
+    assert len(watched.helpers) == 1
+    assert watched.taken >= 10
+    docs = [json.loads(line) for line in Lines(15, 0.0).of(2000)]
+    assert outcome(app(ts), (doc for doc in docs), 300) == alone(app(ts), docs, 300)
+    assert len(watched.helpers) == 2
+
+
+class Source:
+    """An iterator of lines that tells how many it gave; some take a second, by its own clock."""
+
+    def __init__(self, n: int, slow: range) -> None:
+        self._lines = iter(Lines(16, 0.0).of(n))
+        self._slow = slow
+        self.given = 0
+        self.now = 0.0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        line = next(self._lines)
+        self.now += self.given in self._slow
+        self.given += 1
+        return line
+
+    def given_at_batches(self) -> list[int]:
+        """How many it had given when each batch of 100 was there to be committed."""
+        with ps.open(app(), None) as engine:
+            node = engine._core.tables["docs"]
+            with helper.helped(batches_of(self, 100), self, node, lambda: self.now) as batches:
+                return [self.given for _ in batches]
+
+
+def test_only_a_quick_iterator_is_read_ahead(watched: Watched) -> None:
+    assert Source(600, range(600)).given_at_batches() == [100, 200, 300, 400, 500, 600]
+    assert not watched.helpers
+    assert Source(600, range(0)).given_at_batches() == [200, 300, 400, 500, 600, 600]
+    assert len(watched.helpers) == 1
+    assert Source(800, range(250, 450)).given_at_batches() == [200, 300, 300, 400, 500, 700, 800, 800]
+
+
+def test_an_iterator_of_small_batches_is_not_read_ahead(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(helper, "WORTH", 101)
+    assert Source(300, range(0)).given_at_batches() == [100, 200, 300]
+    assert not watched.helpers
+
+
+def test_an_error_of_an_iterator_comes_after_what_was_before_it(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper, "QUICK", 1.0)
+
+    def broken() -> Iterator[bytes]:
+        yield from Lines(12, 0.0).of(1050)
+        raise LookupError("the input broke")
+
+    with ps.open(app(None), None) as engine:
+        with pytest.raises(LookupError):
+            engine.put_many("docs", broken(), batch=100)
         assert engine.status()["position"] == 10
     assert watched.taken > 5
 
