@@ -300,6 +300,11 @@ class DocLog:
 
         return committed
 
+    @property
+    def folding(self) -> bool:
+        """Whether a fold is under way."""
+        return self._fold is not None
+
     def _begin_fold(self) -> Fold:
         wanted = index.bits_for(self.mark.present + self.mark.tombstones)
         bits, doubling = self.mark.bits or wanted, self.mark.doubling
@@ -329,8 +334,7 @@ class DocLog:
         found: list[Slots] = []
         passed = head = 0
         head = self._head
-        for key, value in writer.scan(self._db, record_key(head), record_key(self.mark.tail)):
-            segment = Segment.parse(int.from_bytes(key, "big"), value, self._db)
+        for segment in segments_from(writer, self.table, head):
             if passed and passed + len(segment) > n:
                 break
             if not self.keys.room(len(segment)):

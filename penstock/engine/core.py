@@ -214,8 +214,8 @@ class Core:
                 then = log.compact_step(writer, 2 * n + _COMPACT_LEAST, node.telling.carry)
             if then is not None:
                 then()
-        if steps:
-            self.store.trim()
+        if steps and not log.folding:
+            self.store.trim()  # once a fold: memory that a system took back is slow to come again
         self._unweighed += n
         if self._unweighed >= _WEIGH_EVERY:
             self._unweighed = 0

@@ -101,6 +101,7 @@ class Engine:
                 if strict and counts.rejected:
                     raise BatchRejected(total.applied + total.equal, counts.rejections)
                 total += counts
+                del part  # so that no more than two batches are in memory while the next one is gathered
         return total if self._committer is None else Ticket.of(total)
 
     @contextmanager

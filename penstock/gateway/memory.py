@@ -16,15 +16,17 @@ from penstock.gateway.stamps import Stamps
 from penstock.mapreduce import MANY, Codes, Column, Columns, Emissions, Kind, Plan
 from penstock.views import Key, Path, Where
 
-_INTS = (np.int16, np.int32, np.int64)
+_INTS = tuple(
+    (kind, np.dtype(kind).itemsize, int(np.iinfo(kind).min), int(np.iinfo(kind).max))
+    for kind in (np.int16, np.int32, np.int64)
+)
 
 
 def _wide_enough(a: NDArray[Any], low: int, high: int, used: int) -> NDArray[Any]:
     """The column, or a wider one with what it holds, so that ints from low to high fit."""
-    for kind in _INTS:
-        info = np.iinfo(kind)
-        if info.bits >= a.itemsize * 8 and info.min <= low and high <= info.max:
-            if a.dtype == kind:
+    for kind, size, least, most in _INTS:
+        if size >= a.itemsize and least <= low and high <= most:
+            if a.itemsize == size:
                 return a
             out: NDArray[Any] = np.empty(a.size, kind)
             out[:used] = a[:used]
