@@ -24,6 +24,7 @@ Slots = NDArray[np.int64]
 _M1, _M2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK64 = (1 << 64) - 1
 _LOAD = 0.6
+_CLOSE = 0.75  # the load up to which no larger table is made for the last keys that there is room for
 _TAIL = 12  # probes left over are walked one by one: a numpy call costs more than a probe
 _FEW = 8
 _STEP = 1 << 16
@@ -210,10 +211,10 @@ class SlotMap:
 
     def _grow(self, need: int) -> None:
         self._prepare(need)
-        if self._older is None and need > self._table.size * _LOAD:
+        if self._older is None and need > self._limit(self._table.size):
             self._older, self._moved, self._until = self._table, 0, self.used
             size = self._table.size
-            while need > size * _LOAD:
+            while need > self._limit(size):
                 size *= 2
             ready, self._ready = self._ready, None
             self._table = ready if ready is not None and ready.size == size else np.zeros(size, np.int32)
@@ -223,18 +224,23 @@ class SlotMap:
             self._moved = b
             if b == self._until:
                 self._older = None
-            if need <= self._table.size * _LOAD:
+            if need <= self._limit(self._table.size):
                 return  # else the next doubling is due already: finish this one
-        if need > self._table.size * _LOAD:
+        if need > self._limit(self._table.size):
             self._grow(need)
+
+    def _limit(self, size: int) -> float:
+        """How many keys a table of this size takes; all there can be, where they fit a little closer."""
+        return self.capacity if self.capacity <= size * _CLOSE else size * _LOAD
 
     def _prepare(self, need: int) -> None:
         """Touch the pages of the next table bit by bit before it is needed: a system takes its time to give them."""
-        if need <= self._table.size * _LOAD * _AHEAD:
+        limit = self._limit(self._table.size)
+        if need <= limit * _AHEAD or limit >= self.capacity:
             return
         if self._ready is None:
             self._ready, self._touched = np.zeros(2 * self._table.size, np.int32), 0
-        room = self._table.size * _LOAD * (1 - _AHEAD)
+        room = limit * (1 - _AHEAD)
         upto = self._touched + int(self._ready.size / room * (need - self.used)) + _FIRST
         self._ready[self._touched : upto] = 0
         self._touched = upto
