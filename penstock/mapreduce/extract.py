@@ -7,7 +7,6 @@ has made sure of it; without it the types are looked at.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,20 +17,12 @@ from numpy.typing import NDArray
 from penstock.cache import MAX_KEY, KeyKind, KeyTooLong, Lane, encode_key
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.groups import Codes, Groups
-from penstock.views import And, Compare, Family, IsTrue, Not, Op, Or, Path, Where
+from penstock.views import COMPARE, And, Compare, Family, IsTrue, Not, Or, Path, Where
 
 Lanes = tuple[Lane, Lane | None]
 _ODD = np.uint64(1)
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _TEXT_TAG = encode_key("")
-_NUMPY_OPS: dict[Op, Callable[[Any, Any], Any]] = {
-    Op.EQ: operator.eq,
-    Op.NE: operator.ne,
-    Op.LT: operator.lt,
-    Op.LE: operator.le,
-    Op.GT: operator.gt,
-    Op.GE: operator.ge,
-}
 
 
 def hash_lanes(encoded: Iterable[bytes], seed: int) -> tuple[Lane, Lane]:
@@ -117,15 +108,17 @@ def _comparison(where: Compare, values: list[Any], n: int) -> NDArray[np.bool_]:
     if where.family is Family.NUMBER and len(types) == 1 and type(literal) in types:
         try:
             if types == {int} and isinstance(literal, int) and _INT_MIN <= literal <= _INT_MAX:
-                out: NDArray[np.bool_] = _NUMPY_OPS[where.op](np.fromiter(values, np.int64, n), np.int64(literal))
+                out: NDArray[np.bool_] = COMPARE[where.op](np.fromiter(values, np.int64, n), np.int64(literal))
                 return out
-            if types == {float}:
-                out = _NUMPY_OPS[where.op](np.fromiter(values, np.float64, n), literal)
-                return out
+            if types == {float} and literal == literal:
+                column = np.fromiter(values, np.float64, n)
+                if not np.isnan(column).any():  # NumPy has another order of NaN
+                    out = COMPARE[where.op](column, literal)
+                    return out
         except OverflowError:
             pass
     if where.family is Family.TEXT and types == {str}:
-        compare = _NUMPY_OPS[where.op]
+        compare = COMPARE[where.op]
         return np.fromiter((compare(v, literal) for v in values), bool, n)
     return np.fromiter((where.evaluate({where.path: v}.get) for v in values), np.bool_, n)
 

@@ -1,7 +1,21 @@
 """Views: their definitions, and what readers of them get."""
 
 from penstock.views.definitions import BROKER, App, Merge, Source, Table, View
-from penstock.views.fields import And, Compare, Family, Field, IsTrue, Not, Op, Or, Where, family_of, field, where_from
+from penstock.views.fields import (
+    COMPARE,
+    And,
+    Compare,
+    Family,
+    Field,
+    IsTrue,
+    Not,
+    Op,
+    Or,
+    Where,
+    family_of,
+    field,
+    where_from,
+)
 from penstock.views.maps import FieldMap, FunctionMap, Key, MapFunction, Reduce, field_map_from
 from penstock.views.paths import parse_path, reach
 from penstock.views.protocols import Cell, Ints, Locals, Need, Part, Path, Reducer, State, Totals, Values
@@ -11,6 +25,7 @@ from penstock.views.row import Row
 
 __all__ = [
     "BROKER",
+    "COMPARE",
     "KEPT",
     "And",
     "App",

@@ -73,7 +73,7 @@ class Op(Enum):
     GE = ">="
 
 
-_COMPARE: dict[Op, Callable[[Any, Any], bool]] = {
+COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
     Op.EQ: operator.eq,
     Op.NE: operator.ne,
     Op.LT: operator.lt,
@@ -184,18 +184,18 @@ class Compare(Where):
             return self.op is Op.NE
         if family is Family.NUMBER:
             return self._numbers(found)
-        return _COMPARE[self.op](found, self.value)
+        return bool(COMPARE[self.op](found, self.value))
 
     def _numbers(self, found: object) -> bool:
         """Floats meet Decimals as the exact Decimals that they are; a NaN meets none, since that would raise."""
         value = self.value
         if found != found or value != value:
-            return _COMPARE[self.op](found != found, value != value)
+            return bool(COMPARE[self.op](found != found, value != value))
         if isinstance(found, float) and isinstance(value, Decimal):
             found = Decimal.from_float(found)
         elif isinstance(found, Decimal) and isinstance(value, float):
             value = Decimal.from_float(value)
-        return _COMPARE[self.op](found, value)
+        return bool(COMPARE[self.op](found, value))
 
     def paths(self) -> tuple[Path, ...]:
         return (self.path,)

@@ -164,3 +164,27 @@ def test_prefixes_of_true_and_1_are_two_and_those_of_nan_one(place: Path | None)
                     f"rollup({level})", snap.view("v").rollup(level=level), both.model.rollup("v", level)
                 )
             assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("literal", [1.0, math.nan, -math.inf])
+def test_a_condition_on_nan_is_the_same_in_any_batch(place: Path | None, literal: float):
+    docs = [{"id": 1, "x": math.nan}, {"id": 2, "x": 5.0}, {"id": 3, "x": 7}, {"id": 4, "x": 0.5}]
+    app = ps.App("nan")
+    table = app.table("docs", key="id")
+    for name, where in {
+        "more": ps.field("x") > literal,
+        "same": ps.field("x") == literal,
+        "other": ps.field("x") != literal,
+    }.items():
+        table.view(name, key="id", where=where, reduce=ps.count())
+    wanted = {
+        1.0: ({1, 2, 3}, set(), {1, 2, 3, 4}),
+        -math.inf: ({1, 2, 3, 4}, set(), {1, 2, 3, 4}),
+    }.get(literal, (set(), {1}, {2, 3, 4}))
+    for number, batches in enumerate(([docs], [[doc] for doc in docs], [docs[:2], docs[2:]])):
+        with ps.open(app, place and place / str(number)) as engine:
+            for batch in batches:
+                engine.put_many("docs", batch)
+            with engine.snapshot() as snap:
+                shown = tuple({row.key for row in snap.view(name)} for name in ("more", "same", "other"))
+        assert shown == wanted, batches
