@@ -43,7 +43,6 @@ class Limits:
     fold_buckets: int = 64
     space: float = 2.5
     entries: int = 1 << 13
-    step: int = 1 << 15
 
 
 class LogMark(msgspec.Struct, array_like=True, frozen=True):
@@ -250,10 +249,6 @@ class DocLog:
         writer.put_many(META, [(key, seal(key, msgspec.msgpack.encode(mark)))])
 
     # -- work between batches
-
-    def work_due(self) -> bool:
-        """Whether a step of folding or compacting is due."""
-        return self._fold is not None or self._fold_due() or self.compact_due()
 
     def fold_steps(self, n: int) -> int:
         """How many steps of folding a batch of n documents owes, so that a fold ends before the next one is due.

@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -33,14 +32,6 @@ _LEAST_SLOTS, _MOST_SLOTS = 1 << 16, 1 << 27
 _COMPACT_LEAST = 1 << 10
 _COLLECT_BELOW = 256
 _WEIGH_EVERY = 1 << 12  # records between two looks at what memory holds
-
-
-@dataclass(slots=True)
-class Commit:
-    """What came of a batch."""
-
-    reports: dict[str, Report] = field(default_factory=dict)
-    position: int = 0
 
 
 class Core:
@@ -119,7 +110,7 @@ class Core:
         batches: Mapping[str, TableBatch],
         sources: Mapping[str, int] | None = None,
         strict: bool = False,
-    ) -> Commit:
+    ) -> dict[str, Report]:
         """One transaction: these records, and these offsets with them; under `strict` a rejection undoes it."""
         return self._work(lambda: self._commit(batches, sources, strict))
 
@@ -142,9 +133,11 @@ class Core:
         finally:
             self._busy = False
 
-    def _commit(self, batches: Mapping[str, TableBatch], sources: Mapping[str, int] | None, strict: bool) -> Commit:
+    def _commit(
+        self, batches: Mapping[str, TableBatch], sources: Mapping[str, int] | None, strict: bool
+    ) -> dict[str, Report]:
         self._tend_all()
-        out = Commit()
+        out: dict[str, Report] = {}
         kinds = {name: self.tables[name].ts_kind for name in batches}
         offsets = dict(self.state.sources)
         for source, resume in (sources or {}).items():
@@ -154,8 +147,8 @@ class Core:
             with _no_collector(sum(batch.n for batch in batches.values())), self.store.write() as writer:
                 for name, batch in batches.items():
                     self._make_room(self.tables[name], batch.n)
-                    out.reports[name] = self.tables[name].process(writer, batch, writes)
-                refused = {name: len(out.reports[name].rejected) + batch.refused for name, batch in batches.items()}
+                    out[name] = self.tables[name].process(writer, batch, writes)
+                refused = {name: len(out[name].rejected) + batch.refused for name, batch in batches.items()}
                 if strict and any(refused.values()):
                     raise _Undone
                 state = self._state(refused, writes, offsets)
@@ -168,7 +161,6 @@ class Core:
             return out
         self.state = state
         writes.committed()
-        out.position = state.position
         for name, batch in batches.items():
             self._owed[name] += batch.n
         return out
@@ -238,17 +230,6 @@ class Core:
         for node in self.tables.values():
             node.release()
         self.store.close()
-
-    def fold_all(self) -> None:
-        """Fold and compact all that is due, in steps."""
-        self._work(self._fold_all)
-
-    def _fold_all(self) -> None:
-        for node in self.tables.values():
-            for _ in range(1 << 20):
-                if not node.log.work_due():
-                    break
-                self._tend(node, self._limits.step)
 
 
 @contextmanager

@@ -237,7 +237,7 @@ class Engine:
             for part in parts:
                 places = slice(start, start + part.records.n)
                 start = places.stop
-                own = _counts(name, part, done.reports[name], places)
+                own = _counts(name, part, done[name], places)
                 each[id(part)] = own
                 total += own
         return total, each

@@ -39,8 +39,8 @@ class TableNode:
         self.views = tuple(views)
         self.log = log
         self.ts_kind: str | None = None
-        self._seed = seed
-        self._plan = Plan.of(table.key, table.ts, [v.view for v in views])
+        self.seed = seed  # of hashed keys
+        self.plan = Plan.of(table.key, table.ts, [v.view for v in views])
         self._functions = [v.name for v in views if isinstance(v.view.map, FunctionMap)]
         self._start(spaces)
         self._patcher = Patcher(self) if table.merge is Merge.PATCH else None
@@ -48,21 +48,11 @@ class TableNode:
     def _start(self, spaces: Spaces) -> None:
         self.spaces = spaces
         tellers = [(v.name, v.mapper, lambda v=v: v.groups) for v in self.views if isinstance(v.mapper, FunctionMapper)]
-        self.decoder = Decoder(self._plan, spaces, self._seed, tellers)
+        self.decoder = Decoder(self.plan, spaces, self.seed, tellers)
         capacity = self.log.keys.map.capacity
-        self.memory = TableMemory(capacity, self._plan, self.table.has_ts, self._functions)
+        self.memory = TableMemory(capacity, self.plan, self.table.has_ts, self._functions)
         self.loader = Loader(self)
         self.telling = Telling(self)
-
-    @property
-    def plan(self) -> Plan:
-        """What views need of the documents."""
-        return self._plan
-
-    @property
-    def seed(self) -> int:
-        """The seed of hashed keys."""
-        return self._seed
 
     # -- memory
 
@@ -136,10 +126,9 @@ class TableNode:
                     out[i] = inner is not None and same_document(lines[int(docs[which[i]])], inner)
             return out
 
-        take = slice(None) if records.void is None else np.flatnonzero(~records.void)
         if records.void is None:
             return decide(slots, records.gone, records.stamps, stored, same, same_as_stored)
-        assert isinstance(take, np.ndarray)
+        take = np.flatnonzero(~records.void)
         part = decide(
             slots[take],
             None if records.gone is None else records.gone[take],
@@ -206,7 +195,7 @@ class TableNode:
         kept = ~now & self.table.has_ts
         change = (int(now.sum() - was.sum()), int(kept.sum() - (tomb & self.table.has_ts).sum()))
         slots, gone = new.slots, new.gone
-        docs = None if gone is None and new.docs.size == new.columns.n and _is_range(new.docs) else new.docs
+        docs = None if new.docs.size == new.columns.n else new.docs  # they ascend: so many are all of them
         present = slots if gone is None else slots[now]
 
         marks: list[LogMark] = []
@@ -223,7 +212,3 @@ class TableNode:
 
         writes.during.append(append)
         writes.after.append(remember)
-
-
-def _is_range(at: NDArray[np.int64]) -> bool:
-    return bool((at == np.arange(at.size)).all())

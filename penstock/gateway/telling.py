@@ -58,7 +58,7 @@ class Next:
     gone: Mask | None  # which are deletions
     stamps: Stamps | None
     columns: Columns
-    docs: Index  # of those that are not deletions: their place in `columns`
+    docs: Index  # of those that are not deletions: their place in `columns`, ascending
     lines: list[bytes]
 
 

@@ -29,20 +29,6 @@ _ABOVE = b"\xff" * (LONG - _HEAD + 1)
 _ABSENT = object()
 
 
-class StoredRow(Protocol):
-    """A row's accumulators, as far as readers see them."""
-
-    @property
-    def whole(self) -> bytes | None:
-        """The whole key, where the row's own is cut."""
-        ...
-
-    @property
-    def held(self) -> list[Any] | None:
-        """What the row is held for."""
-        ...
-
-
 class Codec(Protocol):
     """How rows of a view are read."""
 

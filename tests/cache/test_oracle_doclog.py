@@ -31,7 +31,7 @@ from penstock.mapreduce import key_lanes
 from penstock.views import App
 
 SEED, TABLE, SIDE = 7, 1, "told:9"
-LIMITS = Limits(fold_least=12, fold_most=24, fold_buckets=3, space=1.5, entries=5, step=8)
+LIMITS = Limits(fold_least=12, fold_most=24, fold_buckets=3, space=1.5, entries=5)
 KEYS: list[Any] = [*range(-3, 45), 1 << 70, *(f"k{i}" for i in range(24)), (1, "a"), 0.5]
 Documents = dict[Any, bytes]
 _PLAIN = App("plain").table("t", key="id")

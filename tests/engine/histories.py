@@ -29,7 +29,7 @@ GROUPS = ["Sue", "Joe", "Bob", "Ann", "Bobby", "Robert", "Joanna", "Susannah", "
 VALUES: list[Any] = [1, -7, 0.1, 0.2, 0.3, 1e16, -1e16, 1 << 62, (1 << 63) - 1, None, "no number", "none either"]
 SOURCE = "file:a"
 # What is folded is compacted soon, and every other record is of a few keys; or it rests in an index that grows.
-LIMITS = (TINY, Limits(fold_least=4, fold_most=8, fold_buckets=1, space=2.5, entries=16, step=4))
+LIMITS = (TINY, Limits(fold_least=4, fold_most=8, fold_buckets=1, space=2.5, entries=16))
 
 
 class Failed(Exception):

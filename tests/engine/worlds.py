@@ -18,7 +18,7 @@ from tests.oracle.tables import BROKER, Table
 from tests.oracle.views import Is, View, Where
 
 # Folding and compacting begin after a handful of documents, and go a step at a time.
-TINY = Limits(fold_least=4, fold_most=8, fold_buckets=2, space=1.5, entries=4, step=4)
+TINY = Limits(fold_least=4, fold_most=8, fold_buckets=2, space=1.5, entries=4)
 
 
 @dataclass(frozen=True)
