@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types bench lock clean
+.PHONY: help demo test lint format types pictures bench campaign lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,8 +36,14 @@ types: $(READY) ## mypy --strict and pyright
 	$(BIN)/mypy --strict penstock bench examples
 	$(BIN)/pyright penstock bench examples
 
+pictures: $(READY) ## draw the README's pictures of the command line again
+	$(BIN)/python -m examples.pictures
+
 bench: $(READY) ## every figure beside its limits; one of them: make bench ARGS="--only put"
 	$(BIN)/python -m bench $(ARGS)
+
+campaign: $(READY) ## crash more: seeds after all those before; make campaign ARGS="--budget 30m"
+	$(BIN)/python -m penstock.testing.campaign --totals tests/testing/campaign.json $(ARGS)
 
 lock: $(READY) ## write requirements/dev.txt anew from dev.in (needs uv)
 	uv pip compile requirements/dev.in --quiet --universal --python-version 3.11 --generate-hashes \

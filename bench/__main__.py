@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bench import bulk, large, machine, reads, single
+from bench import bulk, files, large, machine, reads, single, start, storm, trees
 from bench.plan import Plan
 from bench.report import Figure, Report
 
@@ -18,10 +18,14 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "steady": bulk.steady,
     "iterable": bulk.iterable,
     "functions": bulk.functions,
+    "load": files.load,
     "put": single.put,
     "keys10m": large.many,
+    "trees": trees.trees,
     "reads": reads.reads,
     "opening": large.opening,
+    "start": start.start,
+    "storm": storm.storm,
 }
 
 
@@ -34,6 +38,7 @@ def main() -> None:
     if asked.rounds:
         plan = replace(plan, rounds=asked.rounds)
     results = asked.results or (None if asked.smoke else HERE / "results")
+    plan = replace(plan, plots=results)
     report = Report(machine.named(), results)
     try:
         for name in asked.only or FIGURES:

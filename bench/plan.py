@@ -18,6 +18,7 @@ class Plan:
     rounds: int = 3
     batches: tuple[int, ...] = (50_000, 10_000)
     judged: bool = True
+    plots: Path | None = None
 
     @classmethod
     def smoke(cls, folder: Path) -> Plan:

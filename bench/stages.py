@@ -21,22 +21,34 @@ from bench import limits
 from bench.workload import TABLE, Workload, app, cut
 from penstock.cache.doclog import DocLog
 from penstock.cache.lmdb_txn import LmdbWriter
+from penstock.engine import feeding
 from penstock.engine.core import Core
 from penstock.gateway import table
+from penstock.gateway.few import FewForm
+from penstock.gateway.fewtelling import FewTelling
 from penstock.gateway.table import TableNode
 from penstock.gateway.telling import Telling
 from penstock.mapreduce import Decoder, ReduceNode, Writes
+from penstock.mapreduce.fewfold import FewFolded
 
 KEYS, SIZES = 200_000, ((50_000, 1_000_000), (10_000, 1_000_000), (1_000, 300_000), (1, 2_000))
 STAGES: tuple[tuple[Any, str, str], ...] = (
-    (Decoder, "columns", "decode to columns"),
+    (Decoder, "columns", "decode"),
+    (FewForm, "_take_in", "decode"),
     (DocLog, "resolve", "key → slot"),
+    (DocLog, "resolve_few", "key → slot"),
     (table, "decide", "who wins"),
+    (FewForm, "_decide", "who wins"),
     (TableNode, "process", "the rest of taking in"),
     (Telling, "tell", "contributions of views"),
+    (FewTelling, "tell", "contributions of views"),
     (ReduceNode, "fold", "sums by group"),
+    (ReduceNode, "folded_few", "sums by group"),
     (ReduceNode, "rows", "view rows, their CRCs"),
+    (FewFolded, "rows", "view rows, their CRCs"),
+    (feeding.Feed, "put", "feed of changes"),
     (DocLog, "append", "segment"),
+    (DocLog, "append_few", "segment"),
     (LmdbWriter, "put_many", "LMDB puts"),
     (LmdbWriter, "_commit_now", "commit and sync"),
     (Writes, "committed", "memory follows"),
@@ -98,7 +110,7 @@ def main() -> int:
         columns = [measure(stages, Path(folder), size, docs) for size, docs in SIZES]
     print("| stage, µs a document | " + " | ".join(f"{size:,}" for size, _ in SIZES) + " |")
     print("|---|" + "---|" * len(SIZES))
-    for name in [*(stage for *_, stage in STAGES), "sum", "decode-only", "append + fdatasync"]:
+    for name in [*dict.fromkeys(stage for *_, stage in STAGES), "sum", "decode-only", "append + fdatasync"]:
         cells = [
             f"{column.get(name, 0.0):.1f}" if size == 1 else f"{column.get(name, 0.0):.3f}"
             for column, (size, _) in zip(columns, SIZES, strict=True)

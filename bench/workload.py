@@ -24,11 +24,12 @@ _TEXT_LINE = b'{"id": "user-%d", "name": "name%d", "city": "c%d", "amount": %d, 
 class Workload:
     """Lines, and beside them the winning document of each key, in arrays."""
 
-    def __init__(self, keys: int, seed: int = 1, text: bool = False) -> None:
+    def __init__(self, keys: int, seed: int = 1, text: bool = False, heavy: bool = False) -> None:
         assert keys % _STEP, f"{keys} keys: a multiple of {_STEP} would not be visited whole"
         self.keys = keys
         self._line = _TEXT_LINE if text else _LINE
         self._text = text
+        self._heavy = heavy  # half of all documents are in one city
         self._random = np.random.default_rng(seed)
         self._ts = 0
         self._visited = 0
@@ -55,16 +56,29 @@ class Workload:
         self._visited += n
         return self._lines(ids)
 
+    def tuples(self, n: int, every: bool = False) -> list[bytes]:
+        """The same as rows for other databases: key, city and amount of the next upserts, or of every key."""
+        ids = np.arange(n, dtype=np.int64) if every else self._random.integers(0, self.keys, n)
+        _, city, amount, _ = self._draw(ids)
+        return [b"%d\tc%d\t%d\n" % row for row in zip(ids.tolist(), city.tolist(), amount.tolist(), strict=True)]
+
     def _lines(self, ids: NDArray[np.int64]) -> list[bytes]:
+        name, city, amount, ts = self._draw(ids)
+        rows = zip(ids.tolist(), name.tolist(), city.tolist(), amount.tolist(), ts, strict=True)
+        return [self._line % row for row in rows]
+
+    def _draw(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], range]:
+        """The fields of the next documents of these ids, remembered."""
         n = ids.size
         name = np.minimum(self._random.pareto(0.8, n) + 1, NAMES - 1).astype(np.int16)
         city = self._random.integers(0, CITIES, n)
+        if self._heavy:
+            city[self._random.random(n) < 0.5] = 0
         amount = self._random.integers(0, AMOUNTS, n)
         ts = range(self._ts, self._ts + n)
         self._ts += n
         self._name[ids], self._city[ids], self._amount[ids] = name, city, amount
-        rows = zip(ids.tolist(), name.tolist(), city.tolist(), amount.tolist(), ts, strict=True)
-        return [self._line % row for row in rows]
+        return name, city, amount, ts
 
     def expected(self) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
         """Both views, from the arrays."""
@@ -75,6 +89,12 @@ class Workload:
         by_name = {f"name{i}": int(names[i]) for i in np.flatnonzero(names)}
         by_city = {f"c{i}": {"n": int(counts[i]), "total": int(sums[i])} for i in np.flatnonzero(counts)}
         return by_name, by_city
+
+    def greatest(self) -> dict[str, int]:
+        """The greatest amount by city, from the arrays."""
+        best = np.full(CITIES, -1)
+        np.maximum.at(best, self._city[self._city >= 0], self._amount[self._city >= 0])
+        return {f"c{i}": int(best[i]) for i in np.flatnonzero(best >= 0)}
 
     def check(self, engine: ps.Engine) -> None:
         """The engine's views are these."""

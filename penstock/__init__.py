@@ -10,38 +10,101 @@ with ps.open(app, "state") as engine:
     engine.put("users", {"id": 7, "name": "Sue", "ts": 1})
     with engine.snapshot() as snap:
         print(snap.view("namecount")["Sue"])
+
+A name is imported when it is first asked for, so that `penstock --help` needs neither NumPy nor a store.
 """
 
-from penstock.cache import (
-    BatchRejected,
-    Closed,
-    DefinitionChanged,
-    DefinitionError,
-    ForkedStore,
-    KeyKind,
-    KeyTooLong,
-    MissingExtra,
-    PenstockError,
-    ReadOnly,
-    RecordError,
-    StoreDamaged,
-    StoreFormat,
-    StoreFull,
-    StoreInUse,
-    StoreMissing,
-    UnknownName,
-    ValueKind,
-)
-from penstock.engine import Engine, Snapshot, Ticket, Transaction
-from penstock.engine import open_engine as open
-from penstock.mapreduce import count, group, histogram, mean, stddev, sum, variance
-from penstock.spout import Record
-from penstock.views import App, Counts, Field, Rejection, Row, Table, View, ViewReader, Where, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.cache import (
+        BatchRejected,
+        Closed,
+        CopyFailed,
+        DefinitionChanged,
+        DefinitionError,
+        ForkedStore,
+        KeyKind,
+        KeyTooLong,
+        MissingExtra,
+        PenstockError,
+        ReadOnly,
+        RecordError,
+        StoreDamaged,
+        StoreFormat,
+        StoreFull,
+        StoreInUse,
+        StoreMissing,
+        UnknownName,
+        ValueKind,
+    )
+    from penstock.engine import Engine, Snapshot, Ticket, Transaction
+    from penstock.engine import open_engine as open
+    from penstock.mapreduce import (
+        bottom,
+        collect,
+        count,
+        distinct,
+        first,
+        group,
+        histogram,
+        last,
+        max,
+        mean,
+        min,
+        monoid,
+        quantiles,
+        stddev,
+        sum,
+        top,
+        variance,
+    )
+    from penstock.recovery import Checked, Mended, Quarantined, QuarantineKind, Repaired, Settled
+    from penstock.spout import Record
+    from penstock.views import (
+        ABSENT,
+        App,
+        Change,
+        Contribution,
+        Counts,
+        Field,
+        PositionAhead,
+        PositionExpired,
+        Rejection,
+        Row,
+        Table,
+        View,
+        ViewReader,
+        Where,
+        field,
+    )
+else:
+
+    def __getattr__(name):
+        if name in __all__:
+            from importlib import import_module
+
+            called = "open_engine" if name == "open" else name
+            for room in ("cache", "views", "mapreduce", "recovery", "spout", "engine"):
+                module = import_module(f"penstock.{room}")
+                if called in module.__all__:
+                    found = globals()[name] = getattr(module, called)
+                    return found
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
+    "ABSENT",
     "App",
     "BatchRejected",
+    "Change",
+    "Checked",
     "Closed",
+    "Contribution",
+    "CopyFailed",
     "Counts",
     "DefinitionChanged",
     "DefinitionError",
@@ -50,13 +113,20 @@ __all__ = [
     "ForkedStore",
     "KeyKind",
     "KeyTooLong",
+    "Mended",
     "MissingExtra",
     "PenstockError",
+    "PositionAhead",
+    "PositionExpired",
+    "QuarantineKind",
+    "Quarantined",
     "ReadOnly",
     "Record",
     "RecordError",
     "Rejection",
+    "Repaired",
     "Row",
+    "Settled",
     "Snapshot",
     "StoreDamaged",
     "StoreFormat",
@@ -71,13 +141,23 @@ __all__ = [
     "View",
     "ViewReader",
     "Where",
+    "bottom",
+    "collect",
     "count",
+    "distinct",
     "field",
+    "first",
     "group",
     "histogram",
+    "last",
+    "max",
     "mean",
+    "min",
+    "monoid",
     "open",
+    "quantiles",
     "stddev",
     "sum",
+    "top",
     "variance",
 ]

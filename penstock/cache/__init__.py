@@ -1,18 +1,8 @@
 """Cache and store: rows on disk and in memory, keys and values as bytes, and documents written behind."""
 
-from penstock.cache.doclog import (
-    META,
-    DocLog,
-    Limits,
-    LogMark,
-    index_db,
-    log_db,
-    read_lines,
-    read_mark,
-    record_key,
-    segments_from,
-    segments_of,
-)
+from penstock.cache.checking import Tell
+from penstock.cache.copying import CopyFailed, copy_snapshot, put_in_place, shrink_file
+from penstock.cache.doclog import META, DocLog, Limits, LogMark, index_db, read_mark
 from penstock.cache.errors import (
     BatchRejected,
     Closed,
@@ -33,16 +23,30 @@ from penstock.cache.errors import (
     UnknownName,
     ValueKind,
 )
+from penstock.cache.forget import forget_step
 from penstock.cache.index import look_up, rest_of
+from penstock.cache.int_text import int_to_text, text_to_int
 from penstock.cache.keycache import GONE, LOADED, PRESENT, RECORD, KeyCache
-from penstock.cache.keys import LONG, MAX_KEY, decode_key, encode_key, is_long, normal_key, prefix_bounds, stored_key
+from penstock.cache.keys import (
+    LONG,
+    MAX_KEY,
+    decode_key,
+    encode_entry,
+    encode_key,
+    is_long,
+    normal_key,
+    prefix_bounds,
+    stored_key,
+)
 from penstock.cache.lmdb_store import open_lmdb
+from penstock.cache.logread import log_db, read_lines, record_key, segments_at, segments_from, segments_of
 from penstock.cache.memory import MemoryStore
-from penstock.cache.owner import Owner
+from penstock.cache.naming import Place, key_shown, named, naming, number_shown
+from penstock.cache.owner import Owner, owner_of
 from penstock.cache.seal import seal, unseal
-from penstock.cache.segment import Segment
-from penstock.cache.shown import said, shown
-from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, roomy
+from penstock.cache.segment import FEW, Segment
+from penstock.cache.shown import said, shown, shown_size, shown_whole
+from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, mix, roomy, roomy_size
 from penstock.cache.store import Info, Reader, Store, Writer
 from penstock.cache.timestamps import parse_rfc3339
 from penstock.cache.value_walk import MAX_DEPTH
@@ -59,6 +63,7 @@ from penstock.cache.values import (
 )
 
 __all__ = [
+    "FEW",
     "GONE",
     "LOADED",
     "LONG",
@@ -69,6 +74,7 @@ __all__ = [
     "RECORD",
     "BatchRejected",
     "Closed",
+    "CopyFailed",
     "DefinitionChanged",
     "DefinitionError",
     "DocLog",
@@ -84,6 +90,7 @@ __all__ = [
     "MissingExtra",
     "Owner",
     "PenstockError",
+    "Place",
     "ReadOnly",
     "Reader",
     "RecordError",
@@ -96,38 +103,56 @@ __all__ = [
     "StoreFull",
     "StoreInUse",
     "StoreMissing",
+    "Tell",
     "UnknownName",
     "ValueKind",
     "Writer",
     "canonical",
+    "copy_snapshot",
     "decode_key",
+    "encode_entry",
     "encode_key",
     "first_size",
+    "forget_step",
     "index_db",
+    "int_to_text",
     "is_long",
     "key_hash",
+    "key_shown",
     "log_db",
     "look_up",
+    "mix",
+    "named",
+    "naming",
     "normal_key",
     "normalise",
+    "number_shown",
     "open_lmdb",
     "order_key",
+    "owner_of",
     "pack",
     "pack_document",
     "parse_rfc3339",
     "prefix_bounds",
+    "put_in_place",
     "read_lines",
     "read_mark",
     "record_key",
     "rest_of",
     "roomy",
+    "roomy_size",
     "said",
     "same_document",
     "seal",
+    "segments_at",
     "segments_from",
     "segments_of",
     "shown",
+    "shown_size",
+    "shown_whole",
+    "shrink_file",
     "stored_key",
+    "text_to_int",
     "unpack",
     "unpack_document",
     "unpack_hook",

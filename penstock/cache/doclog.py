@@ -14,7 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -24,25 +24,34 @@ from numpy.typing import NDArray
 from penstock.cache import index
 from penstock.cache.fold import Fold
 from penstock.cache.keycache import GONE, LOADED, PRESENT, RECORD, KeyCache
+from penstock.cache.logread import Records, log_db, read_lines, record_key, segments_from
 from penstock.cache.seal import seal, unseal
-from penstock.cache.segment import Segment, build_segment
+from penstock.cache.segment import Segment, build_few, build_segment
 from penstock.cache.slots import Lane, Slots, key_hash
 from penstock.cache.store import Reader, Writer
 
 META = "meta"
-Records = NDArray[np.int64]
+_WORTH = 16  # one line in so many that is dead, or so many small segments, are worth compacting
+_MOST_BYTES = 16 << 20  # of the lines that a step of compaction looks at
+_NO_SLOTS: Slots = np.zeros(0, np.int64)
 Carry = Callable[[Writer, Sequence[tuple[Segment, NDArray[np.int64]]], int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When work between batches begins, and how much of it is done at once."""
+    """When work between batches begins, and how much of it is done at once.
 
+    A batch of up to `few` records is taken as plain values: with more of them columns are quicker. At most FEW.
+    """
+
+    few: int = 8
     fold_least: int = 1 << 17
     fold_most: int = 3 << 18
     fold_buckets: int = 64
+    bucket: int | None = None  # keys a bucket of the index, on average at most
     space: float = 2.5
     entries: int = 1 << 13
+    segment: int = 1 << 10
 
 
 class LogMark(msgspec.Struct, array_like=True, frozen=True):
@@ -54,11 +63,7 @@ class LogMark(msgspec.Struct, array_like=True, frozen=True):
     doubling: bool = False
     present: int = 0
     tombstones: int = 0
-
-
-def log_db(table: int) -> str:
-    """The database of a table's segments."""
-    return f"log:{table}"
+    forgotten: int = 0  # how often tombstones were dropped: what was learnt of the log before that is not to be used
 
 
 def index_db(table: int) -> str:
@@ -76,54 +81,6 @@ def read_mark(reader: Reader, table: int) -> LogMark:
     key = mark_key(table)
     row = reader.get_many(META, [key])[0]
     return LogMark() if row is None else msgspec.msgpack.decode(unseal(key, row, META), type=LogMark)
-
-
-def record_key(record: int) -> bytes:
-    """The key of the segment that begins with this record."""
-    return record.to_bytes(8, "big")
-
-
-def segments_from(reader: Reader, table: int, start: int) -> Iterator[Segment]:
-    """All segments that begin at or after this record, each where it lies: good until anything is written."""
-    db = log_db(table)
-    key = next((key for key, _ in reader.scan(db, record_key(start))), None)
-    while key is not None:
-        found = reader.floor(db, key)
-        if found is None or found[0] != key:
-            return  # the log is one window of consecutive records: this is its end
-        segment = Segment.parse(int.from_bytes(key, "big"), found[1], db)
-        yield segment
-        key = record_key(segment.base + len(segment))
-
-
-def read_lines(reader: Reader, table: int, records: Records, checked: set[int] | None = None) -> list[bytes]:
-    """The lines of these records, in their order; `checked` are segments whose columns need no second check."""
-    out: list[bytes] = [b""] * int(records.size)
-    for segment, which, at in segments_of(reader, table, records, checked):
-        for place, line in zip(which.tolist(), segment.lines(at), strict=True):
-            out[place] = line
-    return out
-
-
-def segments_of(
-    reader: Reader, table: int, records: Records, checked: set[int] | None = None
-) -> Iterator[tuple[Segment, NDArray[np.int64], Records]]:
-    """Each segment that holds some of these records, which they are, and where in it they stand.
-
-    A segment is given where it lies in the store, and is good until the next one or until anything is written.
-    """
-    order = np.argsort(records, kind="stable")
-    ordered = records[order]
-    db = log_db(table)
-    i = 0
-    while i < ordered.size:
-        found = reader.floor(db, record_key(int(ordered[i])))
-        assert found is not None, "a record that is named has a segment"
-        segment = Segment.parse(int.from_bytes(found[0], "big"), found[1], db, checked)
-        j = int(np.searchsorted(ordered, segment.base + len(segment)))
-        assert j > i, "the log is one window of consecutive records"
-        yield segment, order[i:j], ordered[i:j] - segment.base
-        i = j
 
 
 class DocLog:
@@ -188,6 +145,18 @@ class DocLog:
             self._ask_index(reader, unknown)
         return slots, fresh[keys.state[fresh] & LOADED == 0]
 
+    def resolve_few(self, reader: Reader, keys: Sequence[tuple[int, int]]) -> tuple[list[int], Slots]:
+        """The same for a handful of keys."""
+        cache, known = self.keys, True
+        slots = cache.find_or_add_few(keys)
+        for slot in slots:
+            if cache.state.item(slot) == 0 and (self.complete or self.mark.tail == 0):
+                cache.state[slot] = LOADED
+            known = known and bool(cache.state.item(slot) & LOADED)
+        if known:
+            return slots, _NO_SLOTS
+        return slots, self.resolve(reader, *cache.map.lanes(np.array(slots)))[1]
+
     def _ask_index(self, reader: Reader, slots: Slots) -> None:
         keys = self.keys
         if self.complete:
@@ -219,18 +188,28 @@ class DocLog:
     ) -> LogMark:
         """Add a segment and the mark to the transaction; `change` is of (documents, tombstones)."""
         k0, k1 = self.keys.map.lanes(slots)
+        segment = build_segment(self.mark.tail, lines, k0, k1, gone) if lines else b""
+        return self._append(writer, len(lines), segment, change)
+
+    def append_few(
+        self,
+        writer: Writer,
+        lines: Sequence[bytes],
+        keys: Sequence[tuple[int, int]],
+        gone: Sequence[bool] | None,
+        change: tuple[int, int],
+    ) -> LogMark:
+        """The same for a handful of lines; `keys` are their lanes."""
+        segment = build_few(self.mark.tail, lines, keys, self.keys.map.lane1 is not None, gone)
+        return self._append(writer, len(lines), segment, change)
+
+    def _append(self, writer: Writer, n: int, segment: bytes, change: tuple[int, int]) -> LogMark:
         old = self.mark
-        if lines:
-            writer.put_many(
-                self._db, [(record_key(old.tail), build_segment(old.tail, lines, k0, k1, gone))], append=True
-            )
-        new = msgspec.structs.replace(
-            old,
-            tail=old.tail + len(lines),
-            present=old.present + change[0],
-            tombstones=old.tombstones + change[1],
-        )
-        self._put_mark(writer, new)
+        if n:
+            writer.put_many(self._db, [(record_key(old.tail), segment)], append=True)
+        present, tombstones = old.present + change[0], old.tombstones + change[1]
+        new = LogMark(old.tail + n, old.folded, old.bits, old.doubling, present, tombstones, old.forgotten)
+        self.put_mark(writer, new)
         return new
 
     def appended(self, mark: LogMark, slots: Slots, gone: NDArray[np.bool_] | None) -> None:
@@ -244,7 +223,15 @@ class DocLog:
         self.keys.put(slots, np.arange(base, base + slots.size), state)
         self._entries += 1
 
-    def _put_mark(self, writer: Writer, mark: LogMark) -> None:
+    def appended_few(self, mark: LogMark, slots: list[int], gone: Sequence[bool] | None) -> None:
+        """The same for a handful of lines."""
+        base, self.mark = self.mark.tail, mark
+        here, absent = PRESENT | LOADED | RECORD, GONE | LOADED | RECORD
+        self.keys.put_few(slots, base, [here] * len(slots) if gone is None else [absent if g else here for g in gone])
+        self._entries += 1
+
+    def put_mark(self, writer: Writer, mark: LogMark) -> None:
+        """Write the mark, within a transaction."""
         key = mark_key(self.table)
         writer.put_many(META, [(key, seal(key, msgspec.msgpack.encode(mark)))])
 
@@ -286,7 +273,7 @@ class DocLog:
         )
         if done:
             self._release(writer, fold.release)
-        self._put_mark(writer, mark)
+        self.put_mark(writer, mark)
 
         def committed() -> None:
             self.mark = mark
@@ -301,7 +288,7 @@ class DocLog:
         return self._fold is not None
 
     def _begin_fold(self) -> Fold:
-        wanted = index.bits_for(self.mark.present + self.mark.tombstones)
+        wanted = index.bits_for(self.mark.present + self.mark.tombstones, self.limits.bucket)
         bits, doubling = self.mark.bits or wanted, self.mark.doubling
         if wanted > bits and not doubling:
             bits, doubling = bits + 1, True
@@ -315,26 +302,41 @@ class DocLog:
                 writer.delete_many(db, keys)
             self._checked.clear()
 
+    @property
+    def head(self) -> int:
+        """The first record that is not compacted away."""
+        return self._head
+
+    def compact_worth(self) -> bool:
+        """Whether compacting all of it would give something back."""
+        held = self.mark.tail - self._head
+        garbage = held - self.mark.present - self.mark.tombstones
+        return garbage * _WORTH > held or self._entries > _WORTH + held // self.limits.segment
+
     def compact_due(self) -> bool:
         living = max(self.mark.present + self.mark.tombstones, self.limits.fold_least)
         held = self.mark.tail - self._head
         return held > self.limits.space * living or self._entries > self.limits.entries + held // 256
 
-    def compact_step(self, writer: Writer, n: int, carry: Carry) -> Callable[[], None] | None:
-        """Copy the living lines of the oldest segments to the end, passing over about n records; None if not due."""
-        if not self.compact_due():
+    def compact_step(self, writer: Writer, n: int, carry: Carry, asked: bool = False) -> Callable[[], None] | None:
+        """Copy the living lines of the oldest segments to the end, passing over about n records; None if not due.
+
+        It is always due where it is `asked` for. Lines of one step are bounded as those of a batch are.
+        """
+        if not (asked or self.compact_due()):
             return None
         parts: list[tuple[Segment, NDArray[np.int64]]] = []
         lines: list[bytes] = []
         found: list[Slots] = []
-        passed = head = 0
+        passed = head = size = 0
         head = self._head
         for segment in segments_from(writer, self.table, head):
-            if passed and passed + len(segment) > n:
+            size += segment.size
+            if passed and (passed + len(segment) > n or size > _MOST_BYTES):
                 break
             if not self.keys.room(len(segment)):
                 break
-            slots, at = self._living(writer, segment)
+            slots, at = self.living(writer, segment)
             lines += segment.lines(at)
             parts.append((segment, at))
             found.append(slots)
@@ -357,14 +359,21 @@ class DocLog:
 
         return committed
 
-    def _living(self, reader: Reader, segment: Segment) -> tuple[Slots, NDArray[np.int64]]:
+    def newest(self, reader: Reader, k0: Lane, k1: Lane | None, records: Records) -> tuple[Slots, NDArray[np.bool_]]:
+        """The slots of these keys, and whether these records are the newest of them."""
         keys = self.keys
-        slots = keys.find_or_add(segment.k0, segment.k1)
+        slots = keys.find_or_add(k0, k1)
         unknown = slots[keys.state[slots] == 0]
         if unknown.size:
             self._ask_index(reader, np.unique(unknown))
-        own = np.arange(segment.base, segment.base + len(segment)).astype(np.uint32)
-        living = (keys.state[slots] & RECORD != 0) & (keys.record[slots] == own)
+        newest: NDArray[np.bool_] = (keys.state[slots] & RECORD != 0) & (
+            keys.record[slots] == records.astype(np.uint32)
+        )
+        return slots, newest
+
+    def living(self, reader: Reader, segment: Segment) -> tuple[Slots, NDArray[np.int64]]:
+        """Which lines of a segment are the newest of their keys: their slots, and their places in it."""
+        slots, living = self.newest(reader, segment.k0, segment.k1, segment.base + np.arange(len(segment)))
         if not self.tombstones and segment.gone is not None:
             settled = segment.gone & (segment.base + len(segment) <= self.mark.folded)
             living &= ~settled  # the index has dropped the key: nothing needs the line any more

@@ -164,18 +164,26 @@ open it with the version of penstock that wrote it, or fill a new path
 
 
 class StoreDamaged(PenstockError):
-    """A row that is not what was written: its checksum or its form is wrong. `where` names store, database and key.
+    """A row that is not what was written: its checksum or its form is wrong.
+
+    `where` names store or database, `key` the row in it; `step` is what to do where it is not to go back to a copy.
 
     >>> print(StoreDamaged("state, segments, 17"))
     damaged row: state, segments, 17; restore the store from a copy, or load its documents into a new path
+    >>> print(StoreDamaged("view 'names'", b"Joe", "run `penstock restate names`"))
+    damaged row: view 'names', key 4a6f65; run `penstock restate names`
     """
 
-    def __init__(self, where: str) -> None:
-        super().__init__(where)
+    def __init__(self, where: str, key: bytes | None = None, step: str | None = None) -> None:
+        super().__init__(where, key, step)
         self.where = where
+        self.key = key
+        self.step = step
 
     def __str__(self) -> str:
-        return f"damaged row: {self.where}; restore the store from a copy, or load its documents into a new path"
+        key = "" if self.key is None else f", key {self.key.hex()}"
+        step = self.step or "restore the store from a copy, or load its documents into a new path"
+        return f"damaged row: {self.where}{key}; {step}"
 
 
 class StoreFull(PenstockError):
@@ -279,23 +287,30 @@ class MissingExtra(PenstockError):
 
 
 class DefinitionChanged(PenstockError):
-    """A definition that differs from the one under which the store was filled.
+    """A definition that differs from the one under which the store was filled; a view that does can be `built` anew.
 
-    >>> print(DefinitionChanged("revenue", "its key was 'country' and is 'city'"))
+    >>> print(DefinitionChanged("users", "its key was 'id' and is 'name'"))
+    the store was filled under another definition of 'users': its key was 'id' and is 'name'; \
+take that definition back, give this one another name, or load into a new path
+    >>> print(DefinitionChanged("revenue", "its key was 'country' and is 'city'", built=True))
     the store was filled under another definition of 'revenue': its key was 'country' and is 'city'; \
-take that definition back, give this one another name, or open the app on a new path
+run `penstock migrate`, or open it with migrate="auto", to build it anew, or take that definition back
     """
 
-    def __init__(self, name: str, difference: str) -> None:
-        super().__init__(name, difference)
+    def __init__(self, name: str, difference: str, built: bool = False) -> None:
+        super().__init__(name, difference, built)
         self.name = name
         self.difference = difference
+        self.built = built
 
     def __str__(self) -> str:
-        return (
-            f"the store was filled under another definition of {self.name!r}: {self.difference}; take that "
-            "definition back, give this one another name, or open the app on a new path"
-        )
+        what = f"the store was filled under another definition of {self.name!r}: {self.difference}"
+        if self.built:
+            return (
+                f'{what}; run `penstock migrate`, or open it with migrate="auto", to build it anew, or take that '
+                "definition back"
+            )
+        return f"{what}; take that definition back, give this one another name, or load into a new path"
 
 
 class KeyKind(PenstockError):

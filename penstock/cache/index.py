@@ -43,9 +43,9 @@ class Entries:
         return cls(np.zeros(0, np.uint64), None, np.zeros(0, np.uint32))
 
 
-def bits_for(keys: int) -> int:
-    """How many bits of the hash name a bucket when there are so many keys."""
-    return max(_MIN_BITS, (keys // BUCKET).bit_length())
+def bits_for(keys: int, bucket: int | None = None) -> int:
+    """How many bits of the hash name a bucket when there are so many keys; `bucket` of them in each, if not BUCKET."""
+    return max(_MIN_BITS, (keys // (bucket or BUCKET)).bit_length())
 
 
 def bucket_keys(buckets: NDArray[np.uint64], bits: int) -> list[bytes]:

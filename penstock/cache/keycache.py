@@ -13,6 +13,7 @@ carried over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,14 @@ PRESENT, GONE, LOADED, RECORD = 1, 2, 4, 8
 class KeyCache:
     """Keys of one table, as far as memory holds them."""
 
-    __slots__ = ("dirty", "dirty_count", "map", "record", "state")
+    __slots__ = ("_dirty", "_single", "dirty_count", "map", "record", "state")
 
     def __init__(self, capacity: int) -> None:
         self.map = SlotMap(capacity)
         self.record: NDArray[np.uint32] = np.zeros(first_size(capacity), np.uint32)
         self.state: NDArray[np.uint8] = np.zeros(first_size(capacity), np.uint8)
-        self.dirty: list[Slots] = []
+        self._dirty: list[Slots] = []
+        self._single: list[int] = []  # dirty too, as they came one by one
         self.dirty_count = 0
 
     @property
@@ -51,6 +53,17 @@ class KeyCache:
         self._fit(before)
         return slots
 
+    def find_or_add_few(self, keys: Sequence[tuple[int, int]]) -> list[int]:
+        """The same for a handful of keys."""
+        slots = [self.map.find_one(k0, k1) for k0, k1 in keys]
+        if min(slots) < 0:
+            before = self.map.used
+            missing = sorted({key for key, slot in zip(keys, slots, strict=True) if slot < 0})
+            fresh = {key: self.map.add_one(*key) for key in missing}
+            self._fit(before)
+            slots = [fresh[key] if slot < 0 else slot for key, slot in zip(keys, slots, strict=True)]
+        return slots
+
     def _fit(self, before: int) -> None:
         need, capacity = self.map.used, self.map.capacity
         self.record = roomy(self.record, before, need, capacity)
@@ -60,8 +73,16 @@ class KeyCache:
         """These slots have a newer record, which the index does not name yet."""
         self.record[slots] = records.astype(np.uint32)
         self.state[slots] = state
-        self.dirty.append(slots)
+        self._dirty.append(slots)
         self.dirty_count += int(slots.size)
+
+    def put_few(self, slots: list[int], base: int, state: Sequence[int]) -> None:
+        """The same for a handful, whose records are `base` and those after it."""
+        for record, (slot, bits) in enumerate(zip(slots, state, strict=True), base):
+            self.record[slot] = record & 0xFFFFFFFF
+            self.state[slot] = bits
+        self._single += slots
+        self.dirty_count += len(slots)
 
     def overlay(self, k0: Lane, k1: Lane | None, base: int, gone: NDArray[np.bool_] | None) -> None:
         """Records base … of a segment that the index may not name, the later one winning."""
@@ -83,15 +104,15 @@ class KeyCache:
     def take_dirty(self) -> Slots:
         """All slots that the index does not name yet, once each; they count as clean from now on."""
         flag = np.zeros(self.map.used, bool)
-        for slots in self.dirty:
+        for slots in (*self._dirty, np.array(self._single, np.int64)):
             flag[slots] = True
-        self.dirty, self.dirty_count = [], 0
+        self._dirty, self._single, self.dirty_count = [], [], 0
         return np.flatnonzero(flag)
 
     def heir(self, also_dirty: Slots | None, capacity: int, room: int) -> KeyCache:
         """A cache that knows no more than what the index does not name yet, with room for more keys at least."""
         if also_dirty is not None:
-            self.dirty.append(also_dirty)
+            self._dirty.append(also_dirty)
         slots = self.take_dirty()
         out = KeyCache(max(capacity, int(slots.size) + room))
         if slots.size:

@@ -70,6 +70,15 @@ def encode_key(value: object) -> bytes:
     return key
 
 
+def encode_entry(keys: Sequence[object]) -> bytes:
+    r"""The bytes of a tuple of keys that were taken each by itself, however long they are together.
+
+    >>> encode_entry(("Oslo", 7)) == encode_key(("Oslo", 7))
+    True
+    """
+    return _TUPLE + _elements(keys, MAX_KEY_DEPTH)
+
+
 def decode_key(data: bytes) -> Key:
     """The canonical key that was encoded so; StoreDamaged where these bytes are no key.
 

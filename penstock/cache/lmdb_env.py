@@ -33,8 +33,9 @@ from penstock.cache.errors import (
     StoreFull,
     StoreMissing,
 )
+from penstock.cache.gate import gate
 
-__all__ = ["LARGEST", "Environment", "Handles", "Opening", "acquire", "translated"]
+__all__ = ["LARGEST", "Environment", "Handles", "Opening", "acquire", "is_open", "translated"]
 
 Handles = dict[str, "lmdb._Database"]
 LARGEST = 1 << 40
@@ -74,17 +75,18 @@ class Environment:
         try:
             if not self.readonly:
                 os.makedirs(self.path, exist_ok=True)
-            env = lmdb.open(
-                self.path,
-                map_size=self.map_size,
-                readonly=self.readonly,
-                metasync=self._metasync,
-                readahead=False,
-                create=False,
-                max_dbs=_MAX_DBS,
-                max_readers=_MAX_READERS,
-                lib_version=0,
-            )
+            with gate(self.path):
+                env = lmdb.open(
+                    self.path,
+                    map_size=self.map_size,
+                    readonly=self.readonly,
+                    metasync=self._metasync,
+                    readahead=False,
+                    create=False,
+                    max_dbs=_MAX_DBS,
+                    max_readers=_MAX_READERS,
+                    lib_version=0,
+                )
         except (lmdb.Error, OSError) as error:
             raise translated(self.path, error) from error
         try:
@@ -285,6 +287,13 @@ def acquire(path: str, readonly: bool, map_size: int, metasync: bool, patience: 
             shared.to_write(map_size, metasync)
         shared.users += 1
         return Opening(shared, readonly)
+
+
+def is_open(path: str) -> bool:
+    """Whether this process has the store at a path open."""
+    with _registry_lock:
+        shared = _registry.get(os.path.realpath(path))
+        return shared is not None and shared.pid == os.getpid()
 
 
 def _forget(inherited: Environment) -> None:

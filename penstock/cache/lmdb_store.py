@@ -68,7 +68,15 @@ class LmdbStore:
         self._opening.check()
         about = self._env.env.info()
         size = (about["last_pgno"] + 1) * self._env.env.stat()["psize"]
-        return {"path": self._env.path, "bytes": size, "map_size": about["map_size"], "readers": about["num_readers"]}
+        with self.read() as reader:
+            used = reader.used()
+        return {
+            "path": self._env.path,
+            "bytes": size,
+            "used": min(used, size),
+            "map_size": about["map_size"],
+            "readers": about["num_readers"],
+        }
 
     def trim(self) -> None:
         """Give back memory that only makes later reads faster: pages of the map, and the heap's free ones."""

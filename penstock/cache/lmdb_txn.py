@@ -131,6 +131,22 @@ class LmdbReader(_Rows):
         except lmdb.Error as error:
             raise translated(self._env.path, error) from error
 
+    def names(self) -> list[str]:
+        """The names of all databases that have rows."""
+        return [name for name in sorted(self._handles) if self.count(name)]
+
+    def copy_to(self, descriptor: int) -> None:
+        """Write a data file that has what this snapshot sees, and no free pages; other threads go on meanwhile."""
+        self._env.env.copyfd(descriptor, compact=True, txn=self._live())
+
+    def used(self) -> int:
+        """Bytes of the pages that its rows take."""
+        txn = self._live()
+        pages = 2 * self._env.env.stat()["psize"]
+        for stat in (self._env.env.stat(), *(txn.stat(handle) for handle in self._handles.values())):
+            pages += stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
+        return pages
+
     def close(self) -> None:
         """Let go of its rows. Closing twice is nothing, and so is closing in a forked child."""
         txn, self._txn = self._txn, None

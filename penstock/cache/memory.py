@@ -127,7 +127,7 @@ class MemoryStore:
         self.check()
         with self.turn:
             size = sum(database.size for database in self.databases.values())
-            return {"path": None, "bytes": size, "map_size": 0, "readers": len(self.open)}
+            return {"path": None, "bytes": size, "used": size, "map_size": 0, "readers": len(self.open)}
 
     def trim(self) -> None:
         """Nothing: all of it is rows."""
@@ -326,8 +326,13 @@ class MemoryWriter:
         raise PenstockError(f"rows appended to {db} out of order; sort them, or put them without append=True")
 
     def _ascends(self, db: str, keys: list[bytes]) -> bool:
-        last = next(self._rows(db, b"", None, True), None)
-        return all(map(lt, keys, keys[1:])) and (last is None or last[0] < keys[0])
+        if self._staged.get(db):
+            row = next(self._rows(db, b"", None, True), None)
+            last = None if row is None else row[0]
+        else:
+            under = self._under(db).keys
+            last = under[-1] if under else None
+        return all(map(lt, keys, keys[1:])) and (last is None or last < keys[0])
 
     def delete_many(self, db: str, keys: Sequence[bytes]) -> None:
         """Delete these rows; keys that have none are passed over."""

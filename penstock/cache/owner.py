@@ -14,6 +14,7 @@ import json
 import os
 import socket
 import sys
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -21,9 +22,10 @@ from weakref import WeakSet
 
 from penstock.cache.errors import PenstockError, StoreInUse
 
-__all__ = ["Owner"]
+__all__ = ["Owner", "owner_of"]
 
 _FILE = "owner"
+_LOOK = 0.02  # seconds after which whoever only looked at the lock has let go of it
 
 
 class Owner:
@@ -51,7 +53,9 @@ class Owner:
                 f"can't write {name}: {error.strerror}; give this user the right to write there, or choose another path"
             ) from error
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _locked(fd, fcntl.LOCK_EX):
+                time.sleep(_LOOK)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._say(fd)
         except BlockingIOError:
             holder = _holder(Path(name))
@@ -90,6 +94,35 @@ class Owner:
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
             self.close()
+
+
+def owner_of(path: str | os.PathLike[str]) -> str | None:
+    """Who may write the store at a path now, in words; None: nobody.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as path:
+    ...     with Owner(path):
+    ...         before = owner_of(path)
+    ...     before is not None, owner_of(path)
+    (True, None)
+    """
+    name = os.path.join(os.fspath(path), _FILE)
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return None if _locked(fd, fcntl.LOCK_SH) else _holder(Path(name))
+    finally:
+        os.close(fd)
+
+
+def _locked(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _holder(file: Path) -> str:

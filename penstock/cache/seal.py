@@ -73,4 +73,4 @@ def unseal_many(keys: Sequence[bytes], rows: Sequence[bytes | None], where: str)
 
 
 def _damaged(key: bytes, where: str) -> StoreDamaged:
-    return StoreDamaged(f"{where}, key {key.hex()}")
+    return StoreDamaged(where, key)

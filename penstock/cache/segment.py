@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from penstock.cache.slots import Lane
 
 _HEAD = struct.Struct(">IBI")
 _CHECKED = struct.Struct(">QIB")
-_GROUP = 16
+FEW = _GROUP = 16  # lines under one CRC
 _LANE1, _GONE = 1, 2
 
 
@@ -53,6 +53,27 @@ def build_segment(
             crcs.tobytes(),
         )
     )
+    return _entry(base, n, flags, columns, raw)
+
+
+def build_few(
+    base: int, lines: Sequence[bytes], keys: Sequence[tuple[int, int]], wide: bool, gone: Sequence[bool] | None
+) -> bytes:
+    """The same bytes, of a handful of lines: one CRC is over all of them. `wide` where there is a second lane."""
+    n = len(lines)
+    assert n <= FEW, "more lines have more CRCs"
+    raw = b"".join(lines)
+    lanes = [k0 for k0, _ in keys]
+    if wide:
+        lanes += [k1 for _, k1 in keys]
+    offsets = struct.pack(f"<{n + 1}I", 0, *accumulate(map(len, lines)))
+    flags = (_LANE1 if wide else 0) | (0 if gone is None else _GONE)
+    marks = b"" if gone is None else bytes(gone)
+    columns = b"".join((struct.pack(f"<{len(lanes)}Q", *lanes), offsets, marks, crc32c(raw).to_bytes(4, "little")))
+    return _entry(base, n, flags, columns, raw)
+
+
+def _entry(base: int, n: int, flags: int, columns: bytes, raw: bytes) -> bytes:
     return b"".join((_HEAD.pack(n, flags, _crc(base, n, flags, columns)), columns, raw))
 
 
@@ -75,6 +96,11 @@ class Segment:
 
     def __len__(self) -> int:
         return int(self.k0.size)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its lines."""
+        return self.offsets.item(-1)
 
     @classmethod
     def parse(cls, base: int, value: bytes | memoryview, where: str, checked: set[int] | None = None) -> Segment:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import reprlib
 
-__all__ = ["said", "shown"]
+__all__ = ["said", "shown", "shown_key", "shown_size", "shown_whole"]
 
 _WRITTEN = 10_000  # bits of an int: Python writes out 4,300 digits at most, and takes long for them
 _SAID = 1_000
@@ -33,6 +33,38 @@ def shown(value: object) -> str:
     return f"{_short.repr(value)} ({type(value).__name__})"
 
 
+def shown_key(value: object) -> str:
+    """A key or group, cut short, without its type.
+
+    >>> shown_key("Joe"), shown_key((7, "x" * 1000))
+    ("'Joe'", "(7, 'xxxxxxxxxxxx...xxxxxxxxxxxxx')")
+    """
+    return _short.repr(value)
+
+
+class _Long(_Short):
+    """Any value at some length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 12
+        self.maxdict = self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdeque = 1_000
+        self.maxstring = self.maxother = self.maxarray = 10_000
+        self.maxlong = 5_000
+
+
+_long = _Long()
+
+
+def shown_whole(value: object) -> str:
+    """The value, as far as it is not very long, with its type: what can be kept of what can't be stored.
+
+    >>> shown_whole({"id": 7, "at": 1j})
+    "{'at': 1j, 'id': 7} (dict)"
+    """
+    return f"{_long.repr(value)} ({type(value).__name__})".encode(errors="replace").decode()
+
+
 def said(error: BaseException) -> str:
     r"""What an error says, cut short: its type and its text, which UTF-8 can hold.
 
@@ -44,3 +76,18 @@ def said(error: BaseException) -> str:
     except Exception as worse:  # the error is a user's, and so is its way of telling itself
         text = f"<its text raises {type(worse).__name__}>"
     return f"{type(error).__name__}: {text}".encode(errors="replace").decode()
+
+
+def shown_size(size: float) -> str:
+    """Bytes as people read them.
+
+    >>> shown_size(999), shown_size(1_240), shown_size(5_300_000)
+    ('999 bytes', '1.2 kB', '5.3 MB')
+    """
+    if size < 1000:
+        return f"{size:.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
+        size /= 1000
+        if size < 1000:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} TB"

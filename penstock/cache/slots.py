@@ -77,10 +77,14 @@ def roomy(column: NDArray[Any], used: int, need: int, capacity: int) -> NDArray[
     """
     if need <= column.size:
         return column
-    size = capacity if need > _LARGE else min(capacity, max(need, 4 * column.size))
-    out: NDArray[Any] = np.zeros(size, column.dtype)
+    out: NDArray[Any] = np.zeros(roomy_size(column.size, need, capacity), column.dtype)
     out[:used] = column[:used]
     return out
+
+
+def roomy_size(size: int, need: int, capacity: int) -> int:
+    """How long a column of this size becomes when so many slots are needed."""
+    return capacity if need > _LARGE else min(capacity, max(need, 4 * size))
 
 
 class SlotMap:
@@ -129,16 +133,36 @@ class SlotMap:
         slots[miss] = fresh[inverse]
         return slots
 
+    def find_one(self, k0: int, k1: int) -> int:
+        """The slot of one key, -1 where it has none."""
+        home = mix_one(k0 ^ k1)
+        entry = self._walk(self._table, home & (self._table.size - 1), k0, k1)
+        if entry == 0 and self._older is not None:
+            entry = self._walk(self._older, home & (self._older.size - 1), k0, k1)
+        return entry - 1
+
+    def add_one(self, k0: int, k1: int) -> int:
+        """A slot for one key that has none yet."""
+        slot = self.used
+        self._fit(slot + 1, k1 != 0)
+        self.lane0[slot] = k0
+        if self.lane1 is not None:
+            self.lane1[slot] = k1
+        self._grow(slot + 1)
+        self.used = slot + 1
+        table, mask = self._table, self._table.size - 1
+        at = mix_one(k0 ^ k1) & mask
+        while table.item(at):
+            at = (at + 1) & mask
+        table[at] = slot + 1
+        return slot
+
     def add(self, k0: Lane, k1: Lane | None) -> Slots:
         """Slots for keys that have none yet, all of them different."""
         start, stop = self.used, self.used + int(k0.size)
-        assert stop <= self.capacity, "the caller drops a full cache before it adds to it"
-        self.lane0 = roomy(self.lane0, start, stop, self.capacity)
+        self._fit(stop, k1 is not None)
         self.lane0[start:stop] = k0
-        if k1 is not None and self.lane1 is None:
-            self.lane1 = np.zeros(self.lane0.size, np.uint64)
         if self.lane1 is not None:
-            self.lane1 = roomy(self.lane1, start, stop, self.capacity)
             self.lane1[start:stop] = 0 if k1 is None else k1
         self._grow(stop)
         self.used = stop
@@ -149,6 +173,15 @@ class SlotMap:
     def lanes(self, slots: NDArray[Any]) -> tuple[Lane, Lane | None]:
         """The keys in these slots."""
         return self.lane0[slots], None if self.lane1 is None else self.lane1[slots]
+
+    def _fit(self, stop: int, wide: bool) -> None:
+        """Make place for the keys of slots up to `stop`; `wide` where one of the new ones has a second lane."""
+        assert stop <= self.capacity, "the caller drops a full cache before it adds to it"
+        self.lane0 = roomy(self.lane0, self.used, stop, self.capacity)
+        if wide and self.lane1 is None:
+            self.lane1 = np.zeros(self.lane0.size, np.uint64)
+        if self.lane1 is not None:
+            self.lane1 = roomy(self.lane1, self.used, stop, self.capacity)
 
     def _same(self, slots: NDArray[Any], k0: Lane, k1: Lane | None) -> NDArray[np.bool_]:
         same: NDArray[np.bool_] = self.lane0[slots] == k0
@@ -190,12 +223,7 @@ class SlotMap:
     def _find_few(self, k0: Lane, k1: Lane | None) -> Slots:
         out = np.empty(k0.size, np.int64)
         for j, first in enumerate(k0.tolist()):
-            second = 0 if k1 is None else k1.item(j)
-            home = mix_one(first ^ second)
-            entry = self._walk(self._table, home & (self._table.size - 1), first, second)
-            if entry == 0 and self._older is not None:
-                entry = self._walk(self._older, home & (self._older.size - 1), first, second)
-            out[j] = entry - 1
+            out[j] = self.find_one(first, 0 if k1 is None else k1.item(j))
         return out
 
     def _place(self, table: NDArray[np.int32], k0: Lane, k1: Lane | None, slots: Slots) -> None:

@@ -28,6 +28,8 @@ class Info(TypedDict):
     """Where it is; None in memory."""
     bytes: int
     """What its rows and their pages take, free pages included."""
+    used: int
+    """What its rows take, without free pages."""
     map_size: int
     """How far it may grow before its map must; 0 where there is no map."""
     readers: int

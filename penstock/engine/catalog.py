@@ -1,36 +1,93 @@
 """What a store says of itself: its format, its definitions and their numbers, and where it stands.
 
-Two rows of `meta`: the catalog, written when definitions come; and the state, written with every batch.
+Rows of `meta`: the catalog, written when definitions change; how far views under way are built, written with each step
+of that; the state, written with every batch; and a note for each source whose spout leaves one, written with the
+batches of that source. Invariant: a number is given once, so that databases of two generations never meet.
 """
 
 from __future__ import annotations
 
-import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
-from penstock.cache import META, DefinitionChanged, Reader, StoreFormat, Writer, read_mark, seal, unseal
-from penstock.views import App, Table, View
+from penstock.cache import META, Reader, StoreFormat, Writer, seal, unseal
 
 FORMAT = 1
-_CATALOG, _STATE = b"catalog", b"state"
+_CATALOG, _STATE, _BUILT = b"catalog", b"state", b"built"
 
 
-class Entry(msgspec.Struct, array_like=True, frozen=True):
-    """One definition: its number in the store, and what it was defined as."""
+class Next(msgspec.Struct, array_like=True, frozen=True):
+    """The generation of a view that readers don't see yet; its number is 0 where there will be none."""
 
     number: int
     definition: dict[str, Any]
 
 
+class Entry(msgspec.Struct, array_like=True, frozen=True):
+    """One definition: its number in the store, 0 while readers see nothing of it, and what it was defined as.
+
+    A view that gives way to `next` stays what it was at the position `as_of`.
+    """
+
+    number: int
+    definition: dict[str, Any]
+    as_of: int | None = None
+    next: Next | None = None
+
+    @property
+    def written(self) -> int:
+        """The number of the generation that batches are told to."""
+        return self.number if self.next is None else self.next.number
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """What it is, or is becoming."""
+        return self.definition if self.next is None else self.next.definition
+
+
+class Former(msgspec.Struct, array_like=True, frozen=True):
+    """A generation that readers saw up to a position, of which the feed has changes still."""
+
+    name: str
+    number: int
+    definition: dict[str, Any]
+    until: int
+
+
 class Catalog(msgspec.Struct, frozen=True):
-    """The definitions of a store."""
+    """The definitions of a store.
+
+    `since` is there while views are being built: for each table whose documents are told anew the records, from the
+    first to the last, that were there before. `trash` is what databases are to be emptied.
+    """
 
     format: int
     app: str
     seed: int
     entries: dict[str, Entry]
+    last: int = 0  # the highest number that was ever given, where that is not of an entry
+    since: dict[str, tuple[int, int]] | None = None
+    former: tuple[Former, ...] = ()
+    trash: tuple[str, ...] = ()
+
+    def highest(self) -> int:
+        """The highest number that was ever given."""
+        return max([self.last, *(max(e.number, e.written) for e in self.entries.values())])
+
+
+class Built(msgspec.Struct, frozen=True):
+    """How far views under way are built.
+
+    By table the record up to which documents are told; by view, whose rows are, the stored key before which they are
+    (None: all), and how many that was.
+    """
+
+    documents: dict[str, int] = {}
+    rows: dict[str, tuple[bytes | None, int]] = {}
 
 
 class State(msgspec.Struct, frozen=True):
@@ -42,18 +99,69 @@ class State(msgspec.Struct, frozen=True):
     ts: dict[str, str] = {}
     rejected: dict[str, int] = {}
     held_groups: dict[str, int] = {}
+    quarantined: int = 0  # records that were ever put into quarantine
+    kept: dict[str, int] = {}  # by table: how many are there
+    fed: int = 0  # changes that were ever fed
+    fed_bytes: int = 0
+    followed: int = 0  # the oldest position that the feed can be followed from
+
+
+def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Counts by name, with these added."""
+    return {**counts, **{name: counts.get(name, 0) + n for name, n in more.items() if n}}
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where a source goes on after a batch: the offset, and the note of its spout.
+
+    The offset only grows, unless the source begins `again`.
+    """
+
+    offset: int
+    note: bytes = b""
+    again: bool = False
 
 
 def read_catalog(reader: Reader, path: str) -> Catalog | None:
     """The catalog, or None of an empty store; StoreFormat where this version doesn't read it."""
-    row = reader.get_many(META, [_CATALOG])[0]
-    if row is None:
-        return None
-    payload = unseal(_CATALOG, row, META)
-    found = msgspec.msgpack.decode(payload)
-    if found.get("format") != FORMAT:
-        raise StoreFormat(path, found.get("format"), FORMAT)
+    row = catalog_row(reader)
+    return None if row is None else catalog_of(row, path)
+
+
+def catalog_row(reader: Reader) -> bytes | None:
+    """The row that the catalog is."""
+    return reader.get_many(META, [_CATALOG])[0]
+
+
+def catalog_of(row: bytes, path: str) -> Catalog:
+    """The catalog that this row is; StoreFormat where this version doesn't read it."""
+    found = msgspec.msgpack.decode(unseal(_CATALOG, row, META))
+    format = found.get("format") if isinstance(found, dict) else None
+    if format != FORMAT:
+        raise StoreFormat(path, "unknown" if format is None else format, FORMAT)
     return msgspec.convert(found, Catalog)
+
+
+def write_catalog(writer: Writer, catalog: Catalog) -> bytes:
+    """Write the catalog; the row that it is."""
+    row = seal(_CATALOG, msgspec.msgpack.encode(catalog))
+    writer.put_many(META, [(_CATALOG, row)])
+    return row
+
+
+def read_built(reader: Reader) -> Built:
+    """How far views under way are built."""
+    row = reader.get_many(META, [_BUILT])[0]
+    return Built() if row is None else msgspec.msgpack.decode(unseal(_BUILT, row, META), type=Built)
+
+
+def write_built(writer: Writer, built: Built | None) -> None:
+    """Write how far views under way are built; None where none is under way."""
+    if built is None:
+        writer.delete_many(META, [_BUILT])
+    else:
+        writer.put_many(META, [(_BUILT, seal(_BUILT, msgspec.msgpack.encode(built)))])
 
 
 def read_state(reader: Reader) -> State:
@@ -67,44 +175,23 @@ def write_state(writer: Writer, state: State) -> None:
     writer.put_many(META, [(_STATE, seal(_STATE, msgspec.msgpack.encode(state)))])
 
 
-def agree(reader: Reader, app: App, path: str) -> tuple[Catalog, bool]:
-    """The catalog that serves this app in this store, and whether it has to be written.
-
-    A definition that the store has must be the same; one that it hasn't can be added while its source is empty.
-    """
-    known = read_catalog(reader, path)
-    entries = {} if known is None else dict(known.entries)
-    number = 1 + max((e.number for e in entries.values()), default=0)
-    fresh = known is None
-    defined: list[Table | View] = [*app.tables(), *app.views()]
-    for definition in defined:
-        described = msgspec.msgpack.decode(msgspec.msgpack.encode(definition.describe()))
-        entry = entries.get(definition.name)
-        if entry is None:
-            if isinstance(definition, View) and definition.table.name in entries and known is not None:
-                _must_be_empty(reader, definition, known)
-            entries[definition.name] = Entry(number, described)
-            number, fresh = number + 1, True
-        elif entry.definition != described:
-            raise DefinitionChanged(definition.name, _difference(entry.definition, described))
-    for name in entries:
-        if name not in app.names():
-            raise DefinitionChanged(name, "it is in the store and not in the app")
-    seed = secrets.randbits(63) if known is None else known.seed
-    return Catalog(FORMAT, app.name, seed, entries), fresh
+def read_note(reader: Reader, source: str) -> bytes:
+    """What the spout of a source noted with its last batch; nothing if it noted nothing."""
+    key = _note_key(source)
+    row = reader.get_many(META, [key])[0]
+    if row is None:
+        return b""
+    name, note = msgspec.msgpack.decode(unseal(key, row, META), type=tuple[str, bytes])
+    assert name == source, f"the notes of {name!r} and {source!r} have one key"
+    return note
 
 
-def _must_be_empty(reader: Reader, view: View, known: Catalog) -> None:
-    table = known.entries.get(view.table.name)
-    if table is not None and read_mark(reader, table.number).tail:
-        raise DefinitionChanged(view.name, f"it is new, and table {view.table.name!r} has documents already")
+def write_notes(writer: Writer, sources: Mapping[str, Resume]) -> None:
+    """Write the notes of these sources, within a batch."""
+    rows = [(_note_key(name), [name, resume.note]) for name, resume in sources.items() if resume.note]
+    writer.put_many(META, [(key, seal(key, msgspec.msgpack.encode(row))) for key, row in sorted(rows)])
 
 
-def write_catalog(writer: Writer, catalog: Catalog) -> None:
-    """Write the catalog."""
-    writer.put_many(META, [(_CATALOG, seal(_CATALOG, msgspec.msgpack.encode(catalog)))])
-
-
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    parts = [k for k in (*old, *(k for k in new if k not in old)) if old.get(k) != new.get(k)]
-    return "; ".join(f"{k} was {old.get(k)!r} and is {new.get(k)!r}" for k in parts)
+def _note_key(source: str) -> bytes:
+    """Names of sources hold paths, which may be longer than a key."""
+    return b"source:" + blake2b(source.encode(), digest_size=32).digest()

@@ -11,45 +11,78 @@ not at all. Invariants:
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
-import numpy as np
 
-from penstock.cache import DocLog, Limits, PenstockError, Reader, Store
-from penstock.engine.catalog import Catalog, State, read_state, write_state
-from penstock.gateway import REJECTED, Outcome, Report, TableBatch, TableNode, Tails
-from penstock.mapreduce import FunctionMapper, Spaces, ViewNode, Writes, held_db, rows_db, told_db
-from penstock.views import App, FieldMap, Source, Table
+from penstock.cache import DocLog, Limits, PenstockError, Reader, Store, Writer, naming
+from penstock.engine.catalog import (
+    Catalog,
+    Resume,
+    State,
+    added,
+    catalog_of,
+    catalog_row,
+    read_built,
+    read_state,
+    write_notes,
+    write_state,
+)
+from penstock.engine.collecting import no_collector
+from penstock.engine.feeding import CHANGES, Feed
+from penstock.engine.naming import places_of
+from penstock.engine.schema import Schema
+from penstock.engine.sweep import Sweep, empty_trash, forget_former
+from penstock.gateway import Report, TableBatch, TableNode, Tails, moved_db
+from penstock.mapreduce import FunctionMapper, Spaces, ViewNode, Writes, held_db, resting_db, rows_db, told_db
+from penstock.recovery import Heard, Reject, quarantine
+from penstock.views import App, Changed, FieldMap, Source, Table
 
 _T = TypeVar("_T")
 _BASE = 96 << 20  # bytes that Python, NumPy and a batch in flight take
 _SLOT = 40  # bytes a key takes at least
 _LEAST_SLOTS, _MOST_SLOTS = 1 << 16, 1 << 27
 _COMPACT_LEAST = 1 << 10
-_COLLECT_BELOW = 256
 _WEIGH_EVERY = 1 << 12  # records between two looks at what memory holds
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a store is opened: bytes of memory, when work between batches begins, how many changes the feed keeps."""
+
+    memory: int
+    limits: Limits
+    changes: int = CHANGES
 
 
 class Core:
     """The nodes of one store, and its writer."""
 
     def __init__(
-        self, app: App, store: Store, catalog: Catalog, memory: int, limits: Limits, readonly: bool = False
+        self, app: App, store: Store, settings: Settings, path: str = "memory", readonly: bool = False
     ) -> None:
         self.app = app
         self.store = store
-        self.catalog = catalog
         self.tails = Tails()
-        self._budget = max(memory - _BASE, 8 << 20)
+        self._path = path
+        self._schema: Schema | None = None
+        self._budget = max(settings.memory - _BASE, 8 << 20)
         self._readonly = readonly  # such a one remembers nothing of documents: its snapshots read the store
         self._slots = 1 if readonly else min(max(self._budget // _SLOT, _LEAST_SLOTS), _MOST_SLOTS)
-        self._limits = limits
+        self._limits = settings.limits
         self._unweighed = 0
         self._busy = False
+        self.feed = Feed(settings.changes)
+        self.state = State()
+        self.watched: dict[str, Heard] = {}  # by view: who hears what it is told, while it is repaired
+        self.changed: tuple[Changed, ...] = ()  # the views that this opening began to build, or went on with
+        self.told = 0  # documents and rows that they were told of since
+        self.switched: int | None = None  # the position at which readers came to see them
+        self.trouble: str | None = None  # why they can't be built further
+        self._following = False  # a batch is committed, and memory and who hears it follow
         self.views: dict[str, ViewNode] = {}
         self.tables: dict[str, TableNode] = {}
         self._recall()
@@ -58,16 +91,50 @@ class Core:
 
     def _recall(self) -> None:
         """Begin with what the store says, and nothing else in memory."""
+        with self.naming():
+            self._recall_all()
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Damage that is found within is named as users know it."""
+        return naming(lambda: places_of(self.catalog))
+
+    def _recall_all(self) -> None:
         forgotten = list(self.tables.values())
         views: dict[str, ViewNode] = {}
+        tables: dict[str, TableNode] = {}
         with self.store.read() as reader:
-            self.state = read_state(reader)
-            tables = {table.name: self._table(reader, table, views) for table in self.app.tables()}
+            row = catalog_row(reader)
+            assert row is not None, "a store is opened with its catalog"
+            self.catalog = catalog_of(row, self._path)
+            state = read_state(reader)
+            if not self._readonly:
+                tables = {table.name: self._table(reader, table, views, state) for table in self.app.tables()}
+            building = self.catalog.since is not None and not self._readonly
+            self.sweep = Sweep(self, read_built(reader), tables, views) if building else None
+        self._catalog_row, self._schema = row, None
         self.tables, self.views = tables, views
+        self.feed.forget()
         self._owed: dict[str, int] = dict.fromkeys(tables, 0)  # records whose share of the work between batches is due
         self._sure = True
+        for name, heard in self.watched.items():
+            heard.lost = heard.lost or self._following or state.position != self.state.position
+            views[name].watch = heard
+        self.state, self._following = state, False
         for node in forgotten:
             node.release()
+
+    def take_catalog(self, catalog: Catalog, row: bytes) -> None:
+        """The store has this catalog now, written as this row."""
+        self.catalog, self._catalog_row = catalog, row
+
+    def schema(self, reader: Reader) -> Schema:
+        """What can be asked for in this snapshot of the store."""
+        row, known = catalog_row(reader), self._schema
+        assert row is not None, "a store is opened with its catalog"
+        if known is None or known.row != row:
+            live = self.views if row == self._catalog_row else None
+            known = self._schema = Schema(row, catalog_of(row, self._path), live)
+        return known
 
     def begin_epoch(self) -> None:
         """A writer opened the store: what an older one might still say no longer counts."""
@@ -75,16 +142,15 @@ class Core:
         with self.store.write() as writer:
             write_state(writer, self.state)
 
-    def _table(self, reader: Reader, table: Table, known: dict[str, ViewNode]) -> TableNode:
+    def _table(self, reader: Reader, table: Table, known: dict[str, ViewNode], state: State) -> TableNode:
         number = self.catalog.entries[table.name].number
         log = DocLog(number, table.has_ts, self._slots, self._limits)
-        if not self._readonly:
-            log.open(reader)
+        log.open(reader)
         spaces = Spaces()
         views = self._views_on(reader, table, spaces, known)
-        log.sides = [told_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)]
+        log.sides = [told_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)] + [moved_db(number)]
         node = TableNode(table, number, views, log, spaces, self.catalog.seed)
-        node.ts_kind = self.state.ts.get(table.name)
+        node.ts_kind = state.ts.get(table.name)
         return node
 
     def _views_on(
@@ -94,10 +160,13 @@ class Core:
         for view in self.app.views():
             if view.source is not source:
                 continue
-            number = self.catalog.entries[view.name].number
+            number = self.catalog.entries[view.name].written
             empty = reader.count(rows_db(number)) == 0
-            node = ViewNode(view, number, spaces if isinstance(view.map, FieldMap) else None, empty)
+            node = ViewNode(
+                view, number, spaces if isinstance(view.map, FieldMap) else None, empty, 2 * self._limits.few
+            )
             node.held = reader.count(held_db(number))
+            node.rests = bool(reader.count(resting_db(number)))
             known[view.name] = node
             node.children = self._views_on(reader, view, None, known)
             nodes.append(node)
@@ -108,15 +177,76 @@ class Core:
     def commit(
         self,
         batches: Mapping[str, TableBatch],
-        sources: Mapping[str, int] | None = None,
+        sources: Mapping[str, Resume] | None = None,
         strict: bool = False,
+        rejects: Callable[[Mapping[str, Report]], Iterable[Reject]] | None = None,
     ) -> dict[str, Report]:
-        """One transaction: these records, and these offsets with them; under `strict` a rejection undoes it."""
-        return self._work(lambda: self._commit(batches, sources, strict))
+        """One transaction: these records, and these offsets with them; under `strict` a rejection undoes it.
+
+        `rejects` says of those that were rejected what quarantine keeps.
+        """
+        return self._work(lambda: self._commit(batches, sources, strict, rejects))
 
     def ready(self) -> None:
         """Memory is what the store says, and the work that is due between batches is done."""
         self._work(self._tend_all)
+
+    def sweep_step(self, limit: int = 1 << 10) -> bool:
+        """One step of building the views that changed, or of emptying what they replace; whether there is another."""
+        self._work(lambda: self._sweep_step(limit))
+        return self.sweep is not None or bool(self.catalog.trash)
+
+    def _sweep_step(self, limit: int) -> None:
+        if self.sweep is not None:
+            self.sweep.step(limit)
+        elif self.catalog.trash:
+            empty_trash(self)
+
+    def between(self, step: Callable[[], _T]) -> _T:
+        """One step of work between batches, of a kind that is not done by itself."""
+        return self._work(step)
+
+    def watch(self, view: str, heard: Heard | None) -> None:
+        """From now on what a view is told is heard; with None no longer."""
+        self.views[view].watch = heard
+        if heard is None:
+            self.watched.pop(view, None)
+        else:
+            self.watched[view] = heard
+
+    def _took(self, state: State, writes: Writes) -> None:
+        """That is committed: memory follows."""
+        self.state = state
+        self._following = True
+        writes.committed()
+        self._following = False
+
+    def forget(self) -> None:
+        """Memory is read again before it is next used."""
+        self._sure = False
+
+    def amend(self, change: Callable[[Writer, Writes], _T]) -> _T:
+        """One transaction without records: `change` leaves what it writes, as a batch does."""
+        return self._work(lambda: self._amend(change))
+
+    def _amend(self, change: Callable[[Writer, Writes], _T]) -> _T:
+        self._tend_all()
+        writes = Writes(feeding=self.feed.on)
+        with self.store.write() as writer:
+            out = change(writer, writes)
+            state = self._state({}, writes, self.state.sources)
+            if state != self.state:
+                writes.write(writer)
+                if writes.fed and self.feed.on:
+                    state = self.feed.put(writer, writes.fed, state)
+                write_state(writer, state)
+        self._took(state, writes)
+        return out
+
+    def retake(self, writer: Writer, table: str, batch: TableBatch, writes: Writes) -> Report:
+        """Take records that were rejected once, within `amend`."""
+        self._owed[table] += batch.n
+        return self.tables[table].process(writer, batch, writes)
 
     def _work(self, work: Callable[[], _T]) -> _T:
         """Do a piece of work; until it is done memory is in doubt."""
@@ -127,62 +257,73 @@ class Core:
             if not self._sure:
                 self._recall()
             self._sure = False
-            out = work()
+            with self.naming():
+                out = work()
             self._sure = True
             return out
         finally:
             self._busy = False
 
     def _commit(
-        self, batches: Mapping[str, TableBatch], sources: Mapping[str, int] | None, strict: bool
+        self,
+        batches: Mapping[str, TableBatch],
+        sources: Mapping[str, Resume] | None,
+        strict: bool,
+        rejects: Callable[[Mapping[str, Report]], Iterable[Reject]] | None,
     ) -> dict[str, Report]:
         self._tend_all()
         out: dict[str, Report] = {}
         kinds = {name: self.tables[name].ts_kind for name in batches}
         offsets = dict(self.state.sources)
         for source, resume in (sources or {}).items():
-            offsets[source] = max(resume, offsets.get(source, 0))
-        writes = Writes()
+            offsets[source] = resume.offset if resume.again else max(resume.offset, offsets.get(source, 0))
+        writes = Writes(feeding=self.feed.on)
         try:
-            with _no_collector(sum(batch.n for batch in batches.values())), self.store.write() as writer:
+            with no_collector(sum([batch.n for batch in batches.values()])), self.store.write() as writer:
                 for name, batch in batches.items():
-                    self._make_room(self.tables[name], batch.n)
+                    self.make_room(self.tables[name], batch.n)
                     out[name] = self.tables[name].process(writer, batch, writes)
                 refused = {name: len(out[name].rejected) + batch.refused for name, batch in batches.items()}
                 if strict and any(refused.values()):
                     raise _Undone
+                if rejects is not None and any(refused.values()):
+                    tails = {name: node.log.mark.tail for name, node in self.tables.items()}
+                    quarantine(rejects(out), self.state.quarantined, tails, writes)
                 state = self._state(refused, writes, offsets)
                 if state != self.state:
                     writes.write(writer)
+                    if writes.fed:
+                        state = self.feed.put(writer, writes.fed, state)
                     write_state(writer, state)
+                if sources:
+                    write_notes(writer, sources)
         except _Undone:
             for name, kind in kinds.items():
                 self.tables[name].ts_kind = kind
             return out
-        self.state = state
-        writes.committed()
+        self._took(state, writes)
         for name, batch in batches.items():
             self._owed[name] += batch.n
         return out
 
     def _state(self, refused: Mapping[str, int], writes: Writes, offsets: dict[str, int]) -> State:
         old = self.state
-        ts = dict(old.ts)
-        rejected = dict(old.rejected)
-        for name, more in refused.items():
-            kind = self.tables[name].ts_kind
-            if kind is not None:
-                ts[name] = kind
-            if more:
-                rejected[name] = rejected.get(name, 0) + more
-        held = dict(old.held_groups)
-        for name, moved in writes.held_groups.items():
-            held[name] = held.get(name, 0) + moved
-        return State(old.position + writes.changed, old.epoch, offsets, ts, rejected, held)
+        ts = {name: node.ts_kind for name, node in self.tables.items() if node.ts_kind is not None}
+        return msgspec.structs.replace(
+            old,
+            position=old.position + writes.changed,
+            sources=offsets,
+            ts=ts,
+            rejected=added(old.rejected, refused),
+            held_groups=added(old.held_groups, writes.held_groups),
+            quarantined=old.quarantined + writes.numbered,
+            kept=added(old.kept, writes.kept),
+        )
 
     # -- between batches
 
-    def _make_room(self, node: TableNode, n: int) -> None:
+    def make_room(self, node: TableNode, n: int) -> None:
+        """There is room in memory for so many keys of a table."""
         if not node.log.keys.room(n):
             node.forget(n)
 
@@ -191,6 +332,9 @@ class Core:
             if n:
                 self._owed[name] = 0
                 self._tend(self.tables[name], n)
+                self.feed.trim(self)
+                if self.catalog.former:
+                    forget_former(self)
 
     def _tend(self, node: TableNode, n: int) -> None:
         log = node.log
@@ -199,15 +343,21 @@ class Core:
             with self.store.write() as writer:
                 done = log.fold_step(writer, steps)
             done()
-        if log.compact_due():
+        if log.compact_due() and node.sweep is None:  # it gives records other numbers
             if not log.keys.room(2 * n + _COMPACT_LEAST):
                 node.forget(2 * n + _COMPACT_LEAST)
             with self.store.write() as writer:
-                then = log.compact_step(writer, 2 * n + _COMPACT_LEAST, node.telling.carry)
+                then = log.compact_step(
+                    writer, 2 * n + _COMPACT_LEAST, node.carry(bool(self.state.kept.get(node.table.name)))
+                )
             if then is not None:
                 then()
         if steps and not log.folding:
             self.store.trim()  # once a fold: memory that a system took back is slow to come again
+        self.weigh(n)
+
+    def weigh(self, n: int) -> None:
+        """So many documents were looked at: see now and then what memory holds."""
         self._unweighed += n
         if self._unweighed >= _WEIGH_EVERY:
             self._unweighed = 0
@@ -232,34 +382,5 @@ class Core:
         self.store.close()
 
 
-@contextmanager
-def _no_collector(records: int) -> Iterator[None]:
-    """Python's cycle collector waits for the end of a large batch: what a batch makes has no cycles."""
-    pause = records > _COLLECT_BELOW and gc.isenabled()
-    if pause:
-        gc.disable()
-    try:
-        yield
-    finally:
-        if pause:
-            gc.enable()
-
-
 class _Undone(Exception):
     """A strict batch that is to be undone."""
-
-
-def counts_of(report: Report, places: slice | None = None) -> tuple[int, int, int, int, int]:
-    """(applied, equal, late, held, rejected) of a report's records, or of some of them."""
-    outcome = report.outcome if places is None else report.outcome[places]
-    tally = np.bincount(outcome, minlength=REJECTED + 1)
-    held = len(report.held)
-    if places is not None:
-        held = sum(1 for i in report.held if places.start <= i < places.stop)
-    return (
-        int(tally[Outcome.APPLIED]),
-        int(tally[Outcome.EQUAL]),
-        int(tally[Outcome.LATE]),
-        held,
-        int(tally[REJECTED]),
-    )

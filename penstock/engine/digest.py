@@ -1,9 +1,11 @@
-"""One digest over content: documents, tombstones, remembered emissions, rows of views.
+"""One digest over content: documents, tombstones, remembered emissions, contributions, trees, rows of views.
 
-Rows of views are hashed in key order. A table's documents lie in the order of its history, so each is hashed with its
-key, version and what function views were told of it, and these hashes are added modulo 2²⁵⁶: a sum doesn't ask for an
-order, needs no sorting of what may be larger than memory, and can be taken in parts. Where a line lies, segments,
-offsets, epochs and what is held apart are no content.
+Rows of views and nodes of trees are hashed in key order. A table's documents lie in the order of its history, so each
+is hashed with its key, version and what function views were told of it, and these hashes are added modulo 2²⁵⁶: a
+sum doesn't ask for an order, needs no sorting of what may be larger than memory, and can be taken in parts. Where a
+line lies, segments, offsets, epochs and what is held apart are no content, nor are deletions that `tombstones=` lets
+go, forgotten or not. Of a view that is being built anew the rows that readers see count, and nothing of what its
+functions yielded.
 """
 
 from __future__ import annotations
@@ -12,29 +14,40 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import canonical, encode_key, record_key
-from penstock.gateway import TableNode, Unwrapped, document_of, key_value, unwrap
-from penstock.mapreduce import Emissions, FunctionMapper, Groups, ViewNode, read_emissions, told_db
+from penstock.cache import canonical, encode_key, record_key, unseal
+from penstock.engine.schema import TableShown
+from penstock.gateway import Unwrapped, document_of, forgettable, key_value, unwrap
+from penstock.mapreduce import Emissions, FunctionMapper, Groups, TreeReduce, ViewNode, read_emissions, told_db
 from penstock.views import Merge, reach
 
 if TYPE_CHECKING:
-    from penstock.engine.core import Core
     from penstock.engine.snapshot import Snapshot
 
 _BITS = 256
 
 
-def digest_of(core: Core, snap: Snapshot) -> str:
+def digest_of(snap: Snapshot) -> str:
     """The digest of a snapshot."""
+    with snap.naming():
+        return _digest_of(snap)
+
+
+def _digest_of(snap: Snapshot) -> str:
     total = blake2b(digest_size=_BITS // 8)
-    for name, node in sorted(core.tables.items()):
+    schema = snap.schema
+    for name, node in sorted(schema.tables.items()):
         total.update(canonical([name, "documents"]))
         total.update(_table_sum(snap, node).to_bytes(_BITS // 8, "big"))
-    for name, view in sorted(core.views.items()):
+    for name, view in sorted(schema.views.items()):
         total.update(canonical([name, "rows"]))
         reader = snap.reader()
         for key, row in reader.scan(view.reduce.db):
+            unseal(key, row, view.reduce.db)
             total.update(len(key).to_bytes(4, "big") + key + len(row).to_bytes(4, "big") + row)
+        if isinstance(view.reduce, TreeReduce):
+            total.update(canonical([name, "trees"]))
+            for key, row in view.reduce.nodes(reader):
+                total.update(len(key).to_bytes(4, "big") + key + len(row).to_bytes(4, "big") + row)
         if isinstance(view.mapper, FunctionMapper) and view.chained:
             total.update(_chained_sum(snap, view).to_bytes(_BITS // 8, "big"))
     return total.hexdigest()
@@ -44,18 +57,22 @@ def _item(parts: list[Any]) -> int:
     return int.from_bytes(blake2b(canonical(parts), digest_size=_BITS // 8).digest(), "big")
 
 
-def _table_sum(snap: Snapshot, node: TableNode) -> int:
+def _table_sum(snap: Snapshot, node: TableShown) -> int:
     reader = snap.table(node.table.name)
-    views = [view for view in node.views if isinstance(view.mapper, FunctionMapper)]
+    views = sorted(snap.schema.views_on(node.table.name), key=lambda view: view.name)
+    views = [v for v in views if isinstance(v.mapper, FunctionMapper) and snap.schema.as_of(v.name) is None]
     total = 0
     told: dict[str, Emissions | None] = {}
     groups = {view.name: Groups() for view in views}
+    is_old = forgettable(snap.reader(), node.table, node.number, snap.state.ts.get(node.table.name))
     base = -1
     for segment, at, line in reader.places():
         if segment != base:
             base = segment
             for view in views:
                 told[view.name] = _told(snap, view, groups[view.name], base)
+        if is_old is not None and is_old(line):
+            continue
         found = unwrap(line)
         parts = _version(node, found, line)
         if not found.absent:
@@ -67,7 +84,7 @@ def _table_sum(snap: Snapshot, node: TableNode) -> int:
     return total % (1 << _BITS)
 
 
-def _version(node: TableNode, found: Unwrapped, line: bytes) -> list[Any]:
+def _version(node: TableShown, found: Unwrapped, line: bytes) -> list[Any]:
     """The key, the document or its absence, and its version."""
     table = node.table
     if found.absent:

@@ -7,17 +7,18 @@ the rest goes on. A list of up to 10,000 documents and 16 MiB is one transaction
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
 from typing import Any
 
 from penstock.cache import PenstockError, RecordError, ValueKind, normalise, pack_document
-from penstock.gateway import Deletion, TableBatch
+from penstock.gateway import MOST_RECEIVED, Deletion, Form, Received, TableBatch
+from penstock.spout import Record, SpoutBatch
 
 ONE = 10_000
 MANY = 50_000
-MOST_BYTES = 16 << 20
+MOST_BYTES = MOST_RECEIVED
 _SPACE = b" \t\r\n"
 _OBJECT = ord("{")
 _first = itemgetter(0)
@@ -33,6 +34,9 @@ class Batch:
     first: int = 1
     skips: list[int] = field(default_factory=list)  # places (in the input, from 0) that gave no record
     refused: dict[int, str] = field(default_factory=dict)  # by such places: why it gave none
+    received: dict[int, Received] = field(default_factory=dict)  # by such places: what was received
+    origin: str = "put_many"  # where the records come from, as quarantine calls it
+    offsets: dict[int, int] = field(default_factory=dict)  # by place: the offset of a record of its own
 
     def place(self, record: int) -> int:
         """The place of a record in the input, from 0."""
@@ -41,6 +45,12 @@ class Batch:
             if skipped <= place:
                 place += 1
         return place
+
+    def places(self, records: Iterable[int]) -> list[int]:
+        """The same of several records, in their order."""
+        skipped = set(self.skips)
+        given = [place for place in range(self.records.n + len(skipped)) if place not in skipped] if skipped else None
+        return list(records) if given is None else [given[record] for record in records]
 
     def where(self, place: int) -> str:
         """What people call a place."""
@@ -56,24 +66,32 @@ class Batch:
         try:
             line, own = line_of(doc), normalise(ts)
         except PenstockError as error:
-            self.refuse(self.records.n + len(self.skips), error)
+            self.refuse(self.records.n + len(self.skips), error, Received.of(doc, ts))
             return
         if own is not None:
             self.records.stamps[self.records.n] = own
         self.records.lines.append(line)
 
-    def refuse(self, place: int, error: PenstockError) -> None:
+    def refuse(self, place: int, error: PenstockError, received: Received) -> None:
         """What stands at this place, the last so far, can't be a document."""
+        self.received[place] = received
         self.refused[place] = str(getattr(error, "reason", error))
         self.records.refused += 1
         self.skips.append(place)
+
+    def posted(self, found: object, record: Record) -> int:
+        """A repost, which is done already and no record any more, or why there was none; how many it was."""
+        if not isinstance(found, PenstockError):
+            return 1
+        self.refuse(self.records.n + len(self.skips), found, replace(Received.of(record.doc), form=Form.TEXT))
+        return 0
 
     def delete(self, key: Any, ts: Any) -> None:
         """A deletion; what can't be a key or a ts is refused."""
         try:
             deletion = Deletion(normalise(key), normalise(ts))
         except PenstockError as error:
-            self.refuse(self.records.n + len(self.skips), error)
+            self.refuse(self.records.n + len(self.skips), error, Received.of_key(key, ts))
         else:
             self.records.deletes[self.records.n] = deletion
 
@@ -118,6 +136,17 @@ def batches_of(docs: Any, batch: int | None) -> Iterator[Batch]:
         yield from _lines(source, batch)
     else:
         yield from _documents(source, batch)
+
+
+def delivered(batch: SpoutBatch) -> Batch:
+    """The records of a spout's batch."""
+    lines = batch.records.lines
+    if batch.raw and lines and (sum(map(len, lines)) > MOST_BYTES or not _are_plain(lines)):
+        out = _closer(lines, batch.first, batch.unit)
+    else:
+        out = Batch(batch.records, batch.unit, batch.first, batch.skips, batch.refused, batch.received)
+    out.origin = batch.source or "load"
+    return out
 
 
 def _rows(docs: Any) -> Iterable[Any]:
@@ -170,9 +199,9 @@ def _are_plain(lines: list[bytes]) -> bool:
     return set(map(_first, lines)) == {_OBJECT} and (len(lines) > 1 or len(lines[0]) <= MOST_BYTES)
 
 
-def _closer(chunk: Sequence[Any], first: int) -> Batch:
+def _closer(chunk: Sequence[Any], first: int, unit: str = "line") -> Batch:
     """A batch of lines some of which need a closer look."""
-    out = Batch(unit="line", first=first)
+    out = Batch(unit=unit, first=first)
     for i, line in enumerate(chunk):
         if _is_blank(line):
             out.skips.append(i)
@@ -180,7 +209,7 @@ def _closer(chunk: Sequence[Any], first: int) -> Batch:
         try:
             out.records.lines.append(line_of(line))
         except PenstockError as error:
-            out.refuse(i, error)
+            out.refuse(i, error, Received.of(line))
     return out
 
 

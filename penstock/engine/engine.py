@@ -6,27 +6,37 @@ Snapshots take no lock and never wait for the writer.
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.cache import BatchRejected, Closed, Owner, ReadOnly
-from penstock.engine.core import Core, counts_of
+from penstock.cache import BatchRejected, Closed, CopyFailed, Owner, ReadOnly, Tell
+from penstock.engine.catalog import Resume
+from penstock.engine.compaction import Compacted, Progress, compact
+from penstock.engine.copies import Copied, copy_of
+from penstock.engine.core import Core
 from penstock.engine.digest import digest_of
-from penstock.engine.documents import Batch, batches_of
+from penstock.engine.documents import Batch, batches_of, delivered
+from penstock.engine.following import follow as followed
 from penstock.engine.group import Committer, Ticket
 from penstock.engine.helper import helped
+from penstock.engine.holder import Holder
+from penstock.engine.quarantined import Quarantining
+from penstock.engine.repairs import posted_or_not
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.status import status_of
-from penstock.gateway import TableBatch
-from penstock.spout import Record
-from penstock.views import KEPT, Counts, Rejection
+from penstock.engine.transaction import Transaction, counts_in, joined_records, rejects_in
+from penstock.engine.turns import Turns
+from penstock.spout import Record, SourceMoved, SpoutBatch
+from penstock.views import Change, Counts
 
 
-class Engine:
+class Engine(Quarantining):
     """An open store; made by `ps.open`.
 
     >>> import penstock as ps
@@ -40,14 +50,25 @@ class Engine:
     {'id': 7, 'name': 'Sue'}
     """
 
-    def __init__(self, core: Core, path: str | None, owner: Owner | None, readonly: bool, grouped: bool) -> None:
+    def __init__(
+        self,
+        core: Core,
+        path: str | None,
+        owner: Owner | None,
+        readonly: bool,
+        grouped: bool,
+        sock: socket.socket | None = None,
+    ) -> None:
+        super().__init__()
         self._core = core
         self._path = path
         self._owner = owner
         self._readonly = readonly
-        self._lock = threading.RLock()
+        self._lock = Turns()
         self._closed = False
+        self._ended = threading.Event()
         self._committer = Committer(self._commit_group) if grouped else None
+        self._holder = None if sock is None or path is None else Holder(self, core.app.name, sock, path)
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +88,7 @@ class Engine:
 
         engine.put("users", {"id": 7, "name": "Sue", "ts": 1})
         """
-        batch = Batch()
+        batch = Batch(origin="put")
         batch.add(doc, ts)
         return self._one(table, batch)
 
@@ -76,7 +97,7 @@ class Engine:
 
         engine.delete("users", 7, ts=2)
         """
-        batch = Batch()
+        batch = Batch(origin="delete")
         batch.delete(key, ts)
         return self._one(table, batch)
 
@@ -125,28 +146,115 @@ class Engine:
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
         """Take what a spout delivers; `resume`, the next offset to read, commits with the data.
 
-        A record below the offset that is committed already is a redelivery: it changes nothing and counts as late.
+        A record below the offset that is committed already is a redelivery: it changes nothing and counts as late. A
+        repost is done before the rest, and counts as equal.
 
         engine.ingest([ps.Record("users", 7, {"id": 7, "name": "Sue"}, offset=41)], source="file:a", resume=42)
         """
         self._writable(None)
         self.flush()
+        records = list(records)
+        self._repost_of(records, self._core.state.sources.get(source, 0))
         with self._lock:
             self._core.ready()
             done = self._core.state.sources.get(source, 0)
             tables: dict[str, list[Batch]] = {}
-            late = 0
+            late = equal = 0
             for record in records:
                 if record.offset is not None and record.offset < done:
                     late += 1
                     continue
                 self._core.app.table_of(record.table)
-                own = tables.setdefault(record.table, [Batch(unit="record")])[0]
-                if record.doc is None:
+                own = tables.setdefault(record.table, [Batch(unit="record", origin=source)])[0]
+                if record.offset is not None:
+                    own.offsets[own.size] = record.offset
+                if record.repost:
+                    equal += own.posted(posted_or_not(self._core.app, record), record)
+                elif record.doc is None:
                     own.delete(record.key, record.ts)
                 else:
                     own.add(record.doc, record.ts)
-            return self._write(tables, {source: resume}, False) + Counts(late=late)
+            return self._write(tables, {source: Resume(resume)}, False) + Counts(late=late, equal=equal)
+
+    def load(
+        self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
+    ) -> Generator[tuple[SpoutBatch, Counts]]:
+        """Take a spout's batches, each with the offset after it in one transaction; gives its counts as it is durable.
+
+        A batch below the offset that is committed already is a redelivery: it changes nothing and counts as late. One
+        that does not begin there raises SourceMoved. `long` says whether there is enough for another core to help, or
+        with None that it will show; `batches` is then read ahead, so it should end where no more is there yet.
+
+        for batch, counts in engine.load("users", batches):
+            spout.committed(batch)
+        """
+        self._writable(table)
+        self.flush()
+        coming: deque[SpoutBatch] = deque()
+
+        def parts() -> Iterator[Batch]:
+            for batch in batches:
+                coming.append(batch)
+                yield delivered(batch)
+
+        with helped(parts(), long, self._core.tables[table]) as ahead:
+            for part in ahead:
+                batch = coming.popleft()
+                yield batch, self._load(table, batch, part)
+                del batch, part  # so that no more is in memory than what is read ahead
+
+    def _load(self, table: str, batch: SpoutBatch, part: Batch) -> Counts:
+        if batch.source is None:
+            return self._write({table: [part]}, None, False)
+        with self._lock:
+            self._core.ready()
+            done = self._core.state.sources.get(batch.source, 0)
+            if batch.start != done and not batch.again:
+                if batch.resume <= done:
+                    return Counts(late=part.size)
+                raise SourceMoved(batch.source, batch.start, done)
+            resume = Resume(batch.resume, batch.note, batch.again)
+            return self._write({table: [part]}, {batch.source: resume}, False)
+
+    def take(self, tables: dict[str, list[Batch]], strict: bool = False) -> Counts:
+        """One transaction of batches that another process made; under `strict` a rejection undoes it.
+
+        engine.take({"users": [batch]})
+        """
+        for name in tables:
+            self._writable(name)
+        self.flush()
+        counts = self._write(tables, None, strict)
+        if strict and counts.rejected:
+            raise BatchRejected(0, counts.rejections)
+        return counts
+
+    def compact(self, progress: Progress | None = None) -> Compacted:
+        """Give back what old versions take, and forget the deletions that `tombstones=` lets go, while others write.
+
+        The space is used again by what is put later; the file itself becomes smaller by `penstock compact` while no
+        process has the store open. `progress` is told how many records are passed, of how many.
+
+        engine.compact().freed
+        """
+        self._writable(None)
+        self.flush()
+        self._settle()
+        return compact(self._core, self._lock, progress)
+
+    def copy(self, folder: str | os.PathLike[str], progress: Tell | None = None) -> Copied:
+        """Copy the store into a folder that is not there yet, as it is at this moment, and read the copy back.
+
+        Others write meanwhile. The copy is a store itself. `progress` is told what is done ("copying", "checking"), how
+        many bytes of it, and of how many.
+
+        engine.copy("backups/monday").bytes
+        """
+        self._open()
+        self.flush()
+        if self._path is None:
+            raise CopyFailed(os.fspath(folder), "a store in memory has no file to copy", "open the app on a path")
+        return copy_of(self._path, os.fspath(folder), progress)
 
     def flush(self) -> None:
         """Wait until all that was put before is durable, or has failed; at once under durability="sync".
@@ -167,12 +275,28 @@ class Engine:
         self._open()
         return Snapshot(self._core)
 
+    def changes(
+        self, *views: str, since: int | None = None, follow: bool = False, initial: bool = False
+    ) -> Iterator[Change]:
+        """What changed in these views, or in all, after the position `since`, in the order of commits.
+
+        Without `since` it begins with the oldest change that is kept; with `initial` with the views as they are, each
+        row as a change from ABSENT, and goes on from there. With `follow` it never ends, and gives what is committed
+        within some milliseconds, also by another process. PositionExpired says that not all changes since then are
+        kept any more.
+
+        for change in engine.changes("namecount", since=position, follow=True):
+            print(change.group, change.old, change.new, change.position)
+        """
+        self._open()
+        return followed(self._core, views, since, follow, initial, self._ended.wait, lambda: not self._closed)
+
     def status(self) -> dict[str, Any]:
         """Tables, views, position, sources and sizes, as data.
 
         engine.status()["tables"]["users"]["documents"]
         """
-        with self.snapshot() as snap:
+        with self.snapshot() as snap, snap.naming():
             return status_of(self._core, snap, self._path, self._readonly)
 
     def digest(self) -> str:
@@ -181,7 +305,7 @@ class Engine:
         engine.digest()
         """
         with self.snapshot() as snap:
-            return digest_of(self._core, snap)
+            return digest_of(snap)
 
     def close(self) -> None:
         """Finish what was put and let go of the store.
@@ -191,11 +315,15 @@ class Engine:
         if self._closed:
             return
         try:
+            self._stop_sweeping()
+            if self._holder is not None:
+                self._holder.close()
             if self._committer is not None:
                 self._committer.close()
         finally:
             with self._lock:
                 self._closed = True
+                self._ended.set()
                 self._core.close()
                 if self._owner is not None:
                     self._owner.close()
@@ -219,116 +347,32 @@ class Engine:
             return self._committer.submit(table, [batch])
         return self._write({table: [batch]}, None, False)
 
-    def _write(self, tables: dict[str, list[Batch]], sources: dict[str, int] | None, strict: bool) -> Counts:
+    def _write(self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool) -> Counts:
         """One transaction of these batches; their counts."""
         return self._write_each(tables, sources, strict)[0]
 
     def _write_each(
-        self, tables: dict[str, list[Batch]], sources: dict[str, int] | None, strict: bool
+        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool
     ) -> tuple[Counts, dict[int, Counts]]:
         """One transaction of these batches; the counts of all, and of each by its identity."""
-        joined = {name: _joined(parts) for name, parts in tables.items()}
+        joined = {name: joined_records(parts) for name, parts in tables.items()}
         with self._lock:
             self._open()
-            done = self._core.commit(joined, sources, strict)
-        total, each = Counts(), {}
+            done = self._core.commit(joined, sources, strict, lambda reports: rejects_in(tables, reports))
+        total: Counts | None = None
+        each: dict[int, Counts] = {}
         for name, parts in tables.items():
             start = 0
             for part in parts:
                 places = slice(start, start + part.records.n)
                 start = places.stop
-                own = _counts(name, part, done[name], places)
+                own = counts_in(name, part, done[name], places)
                 each[id(part)] = own
-                total += own
-        return total, each
+                total = own if total is None else total + own
+        return total or Counts(), each
 
     def _commit_group(self, work: Sequence[tuple[str, Batch]]) -> dict[int, Counts]:
         tables: dict[str, list[Batch]] = {}
         for name, part in work:
             tables.setdefault(name, []).append(part)
         return self._write_each(tables, None, False)[1]
-
-
-def _joined(parts: list[Batch]) -> TableBatch:
-    """The records of several batches of one table, in order."""
-    if len(parts) == 1:
-        return parts[0].records
-    out = TableBatch([])
-    for part in parts:
-        start = out.n
-        out.refused += part.records.refused
-        out.lines += part.records.lines
-        out.deletes.update((start + i, d) for i, d in part.records.deletes.items())
-        out.stamps.update((start + i, ts) for i, ts in part.records.stamps.items())
-    return out
-
-
-def _counts(table: str, part: Batch, report: Any, places: slice) -> Counts:
-    applied, equal, late, held, rejected = counts_of(report, places)
-    why = dict(islice(part.refused.items(), KEPT))
-    if rejected:
-        own = sorted(i for i in report.rejected if places.start <= i < places.stop)
-        why |= {part.place(i - places.start): report.rejected[i] for i in own[:KEPT]}
-    first = tuple(Rejection(table, part.where(place), why[place]) for place in sorted(why)[:KEPT])
-    return Counts(applied, equal, late, held, rejected + part.records.refused, first)
-
-
-class Transaction:
-    """What `engine.batch()` gives: records that become one transaction at the end of the block.
-
-    >>> import penstock as ps
-    >>> app = ps.App("shop")
-    >>> users, orders = app.table("users", key="id"), app.table("orders", key="number")
-    >>> with ps.open(app, None) as engine:
-    ...     with engine.batch() as b:
-    ...         b.put("users", {"id": 7, "name": "Sue"})
-    ...         b.put("orders", {"number": 1, "user": 7})
-    ...     print(b.counts)
-    2 applied
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._tables: dict[str, list[Batch]] = {}
-        self._ended = False
-        self.counts = Counts()
-
-    def put(self, table: str, doc: Any, ts: Any = None) -> None:
-        """Put one document.
-
-        b.put("users", {"id": 7, "name": "Sue"})
-        """
-        self._batch(table).add(doc, ts)
-
-    def put_many(self, table: str, docs: Any) -> None:
-        """Put many documents, all of them in this transaction.
-
-        b.put_many("users", [{"id": 7}, {"id": 8}])
-        """
-        parts = self._parts(table)
-        parts += list(batches_of(docs, 1 << 31))
-
-    def delete(self, table: str, key: Any, ts: Any = None) -> None:
-        """Delete the document with this key.
-
-        b.delete("orders", 12)
-        """
-        self._batch(table).delete(key, ts)
-
-    def take(self) -> dict[str, list[Batch]]:
-        """What is to be written; nothing can be added then."""
-        self._ended = True
-        return self._tables
-
-    def _parts(self, table: str) -> list[Batch]:
-        if self._ended:
-            raise Closed("the batch")
-        self._engine._writable(table)
-        return self._tables.setdefault(table, [])
-
-    def _batch(self, table: str) -> Batch:
-        parts = self._parts(table)
-        if not parts or parts[-1].unit != "record":
-            before = sum(part.size for part in parts if part.unit == "record")
-            parts.append(Batch(unit="record", first=1 + before))
-        return parts[-1]

@@ -65,7 +65,9 @@ def helped(
 
 
 def _is_long(docs: Any, least: int) -> bool | None:
-    """Whether input that lies there whole has so many lines; None for what is still being made."""
+    """Whether input that lies there whole has so many lines, or says so itself; None of what is still being made."""
+    if isinstance(docs, bool):
+        return docs
     if isinstance(docs, bytes | bytearray):
         return docs.count(b"\n") >= least
     if isinstance(docs, str):

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.cache import Closed, Reader, decode_key
-from penstock.engine.catalog import State, read_state
+from penstock.cache import Closed, PenstockError, Reader, decode_key, naming
+from penstock.engine.catalog import State, read_note, read_state
+from penstock.engine.naming import places_of
+from penstock.engine.schema import Schema
+from penstock.engine.told import Stored, stored_of
+from penstock.engine.weigh import Weight, weight_of
+from penstock.engine.why import why_of
 from penstock.gateway import TableReader
-from penstock.mapreduce import held_db, read_held, rows_db
-from penstock.views import Table, ViewReader
+from penstock.mapreduce import ViewNode, entries_of, held_db, read_held, rows_db
+from penstock.spout import Remembered
+from penstock.views import Contribution, Progress, ViewReader
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
@@ -30,7 +38,9 @@ class Snapshot:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._reader: Reader | None = core.store.read()
-        self._state = read_state(self._reader)
+        with core.naming():
+            self._state = read_state(self._reader)
+            self._schema = core.schema(self._reader)
         self._views: dict[str, ViewReader] = {}
         self._tables: dict[str, TableReader] = {}
         self._held: dict[str, tuple[frozenset[bytes], frozenset[bytes]]] = {}
@@ -52,6 +62,11 @@ class Snapshot:
         return self._state
 
     @property
+    def schema(self) -> Schema:
+        """What there is to ask for in this snapshot."""
+        return self._schema
+
+    @property
     def position(self) -> int:
         """The store's commit number: one more for each transaction that changed content.
 
@@ -67,6 +82,18 @@ class Snapshot:
         """
         return dict(self._state.sources)
 
+    def remembered(self, source: str) -> Remembered | None:
+        """Where the store stands in a source, as its spout is told at the beginning; None of one that gave nothing yet.
+
+        spout.begin(snap.remembered)
+        """
+        offset = self._state.sources.get(source)
+        return None if offset is None else Remembered(offset, self._note(source))
+
+    def _note(self, source: str) -> bytes:
+        with self.naming():
+            return read_note(self.reader(), source)
+
     def view(self, name: str) -> ViewReader:
         """A view's groups and results.
 
@@ -74,12 +101,34 @@ class Snapshot:
         """
         found = self._views.get(name)
         if found is None:
-            view = self._core.app.view_of(name)
-            node = self._core.views[view.name]
+            node = self._schema.view(name, self.reader())
+            source = self._schema.views.get(node.view.source.name)
             found = self._views[name] = ViewReader(
-                name, self.reader, rows_db(node.number), node.reduce.codec, lambda: self.held(name)[0]
+                name,
+                self.reader,
+                rows_db(node.number),
+                node.reduce.codec,
+                lambda: self.held(name)[0],
+                lambda groups, progress: self._why(node, source, groups, progress),
+                self._schema.as_of(name),
             )
         return found
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Damage that is found within is named as users know it."""
+        return naming(lambda: places_of(self._schema.catalog))
+
+    def _why(
+        self, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
+    ) -> list[list[Contribution]]:
+        as_of = self._schema.as_of(view.name)
+        if as_of is not None and not view.keeps:
+            raise PenstockError(
+                f"view {view.name!r} stands at position {as_of} while it is built anew, and its documents have gone "
+                "on; ask why once it is complete"
+            )
+        with self.naming():
+            return why_of(self, view, source, groups, progress)
 
     def table(self, name: str) -> TableReader:
         """A table's documents.
@@ -88,12 +137,28 @@ class Snapshot:
         """
         found = self._tables.get(name)
         if found is None:
-            table = self._core.app.table_of(name)
-            node = self._core.tables[table.name]
+            shown = self._schema.table(name)
             found = self._tables[name] = TableReader(
-                table, node.number, node.seed, self.reader, self._core.tails, lambda: self._held_of(table)
+                shown.table, shown.number, shown.seed, self.reader, self._core.tails, lambda: self._held_of(name)
             )
         return found
+
+    def stored(self, table: str, key: Any) -> Stored | None:
+        """What the store has of a key, and what each view was told of it; None if it never was there.
+
+        snap.stored("users", 7).told
+        """
+        views = [view for view in self._schema.views_on(table) if self._schema.as_of(view.name) is None]
+        with self.naming():
+            return stored_of(views, self.reader(), self.table(table), key)
+
+    def weight(self, view: str, hot: int) -> Weight:
+        """How heavy the groups of a view are, and which are the heaviest: one scan of its rows.
+
+        snap.weight("revenue", hot=5).hot
+        """
+        with self.naming():
+            return weight_of(self.reader(), self._schema.view(view, self.reader()), hot)
 
     def close(self) -> None:
         """Let go of it.
@@ -116,26 +181,33 @@ class Snapshot:
         if found is None:
             groups: set[bytes] = set()
             keys: set[bytes] = set()
-            db = held_db(self._core.views[view].number)
-            for key, row in self.reader().scan(db):
-                whole, _, pairs = read_held(key, row, db)
-                keys.add(whole)
-                groups.update(group for group, _ in pairs)
+            node = self._schema.view(view, self.reader())
+            db, index = held_db(node.number), node.view.index
+            with self.naming():
+                for key, row in self.reader().scan(db):
+                    whole, _, pairs = read_held(key, row, db)
+                    keys.add(whole)
+                    groups.update(entries_of(whole, pairs) if index else (group for group, _ in pairs))
             found = self._held[view] = frozenset(groups), frozenset(keys)
         return found
 
     def holds(self, view: str) -> list[dict[str, Any]]:
         """What a view can't take: keys, reasons and tracebacks."""
-        db = held_db(self._core.views[view].number)
+        db = held_db(self._schema.view(view, self.reader()).number)
         out: list[dict[str, Any]] = []
-        for key, row in self.reader().scan(db):
-            whole, hold, _ = read_held(key, row, db)
-            out.append({"key": decode_key(whole), "reason": hold.reason, "traceback": hold.trace})
+        with self.naming():
+            for key, row in self.reader().scan(db):
+                whole, hold, _ = read_held(key, row, db)
+                out.append({"key": decode_key(whole), "reason": hold.reason, "traceback": hold.trace})
         return out
 
-    def _held_of(self, table: Table) -> frozenset[bytes]:
+    def holds_any(self, view: str) -> bool:
+        """Whether a view holds a document, or a group at its last good result."""
+        number = self._schema.view(view, self.reader()).number
+        return bool(self._state.held_groups.get(view) or self.reader().count(held_db(number)))
+
+    def _held_of(self, table: str) -> frozenset[bytes]:
         out: set[bytes] = set()
-        for view in self._core.app.views():
-            if view.source is table:
-                out |= self.held(view.name)[1]
+        for view in self._schema.views_on(table):
+            out |= self.held(view.name)[1]
         return frozenset(out)

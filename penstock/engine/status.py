@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import log_db, read_mark
-from penstock.mapreduce import held_db, rows_db
+from penstock.cache import Reader, decode_key, log_db, read_mark
+from penstock.engine.quarantine import held_documents
+from penstock.engine.schema import built_of
+from penstock.mapreduce import ViewNode, held_db, resting_db, rows_db
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
@@ -20,12 +23,14 @@ def status_of(core: Core, snap: Snapshot, path: str | None, readonly: bool) -> d
     reader = snap.reader()
     state = snap.state
     tables: dict[str, Any] = {}
-    for name, node in core.tables.items():
+    for name, node in snap.schema.tables.items():
         mark = read_mark(reader, node.number)
         tables[name] = {
             "documents": mark.present,
             "tombstones": mark.tombstones,
             "rejected": state.rejected.get(name, 0),
+            "quarantined": state.kept.get(name, 0),
+            "memory": core.tables[name].nbytes() if name in core.tables else 0,
             "log": {
                 "segments": reader.count(log_db(node.number)),
                 "next": mark.tail,
@@ -33,14 +38,18 @@ def status_of(core: Core, snap: Snapshot, path: str | None, readonly: bool) -> d
             },
         }
     views: dict[str, Any] = {}
-    for name, view in core.views.items():
-        held = reader.count(held_db(view.number))
+    for name, view in snap.schema.views.items():
+        resting = reader.count(resting_db(view.number))
+        held = reader.count(held_db(view.number)) - resting
         views[name] = {
             "source": view.view.source.name,
             "groups": reader.count(rows_db(view.number)),
             "held": held,
-            "holds": list(islice(snap.holds(name), _SHOWN)) if held else [],
+            "resting": resting,
+            "holds": list(islice(_holds(reader, view), _SHOWN)) if held else [],
             "held_groups": state.held_groups.get(name, 0),
+            "memory": core.views[name].nbytes(spaces=view.chained) if name in core.views else 0,
+            "as_of": snap.schema.as_of(name),
         }
     memory = sum(node.nbytes() for node in core.tables.values())
     return {
@@ -52,6 +61,27 @@ def status_of(core: Core, snap: Snapshot, path: str | None, readonly: bool) -> d
         "sources": dict(state.sources),
         "tables": tables,
         "views": views,
+        "building": building_of(snap, core.trouble),
         "memory": memory,
         "store": dict(core.store.info()),
     }
+
+
+def _holds(reader: Reader, view: ViewNode) -> Iterator[dict[str, Any]]:
+    """What a view can't take: keys, reasons and tracebacks."""
+    for _, whole, hold, _, resting in held_documents(reader, view):
+        if not resting:
+            yield {"key": decode_key(whole), "reason": hold.reason, "traceback": hold.trace}
+
+
+def building_of(snap: Snapshot, trouble: str | None) -> dict[str, Any] | None:
+    """The views that are being built or dropped, how much of what they are made of is in, and why it goes no further.
+
+    None where there are none.
+    """
+    catalog = snap.schema.catalog
+    if catalog.since is None:
+        return None
+    done, total = built_of(snap.reader(), catalog)
+    names = [name for name, entry in catalog.entries.items() if entry.next is not None]
+    return {"views": names, "done": done, "total": total, "trouble": trouble}

@@ -1,25 +1,51 @@
 """The gateway: which version of a document wins, what it was before, and what views are told of it."""
 
+from penstock.gateway.again import rest, tell_again
 from penstock.gateway.intake import REJECTED, Deletion, Report, TableBatch
 from penstock.gateway.lines import Patched, Unwrapped, unwrap
-from penstock.gateway.reader import TableReader, Tails
+from penstock.gateway.moved import moved_db
+from penstock.gateway.places import META_PLACE, table_places
+from penstock.gateway.reader import Block, TableReader, Tails
+from penstock.gateway.received import MOST_RECEIVED, Form, Received
+from penstock.gateway.retelling import retell
+from penstock.gateway.stamps import NUMBER, Stamps, stamps_of
+from penstock.gateway.superseded import superseded
+from penstock.gateway.sweeping import TableSweep
 from penstock.gateway.table import TableNode
-from penstock.gateway.telling import document_of, key_of, key_value
+from penstock.gateway.telling import Next, document_of, key_of, key_value
+from penstock.gateway.tombstones import forgettable
 from penstock.gateway.versions import Outcome
 
 __all__ = [
+    "META_PLACE",
+    "MOST_RECEIVED",
+    "NUMBER",
     "REJECTED",
+    "Block",
     "Deletion",
+    "Form",
+    "Next",
     "Outcome",
     "Patched",
+    "Received",
     "Report",
+    "Stamps",
     "TableBatch",
     "TableNode",
     "TableReader",
+    "TableSweep",
     "Tails",
     "Unwrapped",
     "document_of",
+    "forgettable",
     "key_of",
     "key_value",
+    "moved_db",
+    "rest",
+    "retell",
+    "stamps_of",
+    "superseded",
+    "table_places",
+    "tell_again",
     "unwrap",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import Lane, Slots
-from penstock.gateway.stamps import Ints, Stamps, kind_of, stamps_of
+from penstock.gateway.stamps import Ints, Stamps, kind_of, stamps_of, unpaired
 from penstock.gateway.versions import Stored
 from penstock.mapreduce import Columns, Decoder, Spaces, key_lanes
 from penstock.views import Merge, Table
@@ -59,7 +59,7 @@ class TableBatch:
 class Report:
     """How the records of a batch fared: an outcome for each, why for the rejected, and which documents are held."""
 
-    outcome: NDArray[np.uint8]
+    outcome: NDArray[np.uint8] | bytearray
     rejected: dict[int, str] = field(default_factory=dict)
     held: set[int] = field(default_factory=set)
 
@@ -120,8 +120,7 @@ class Records:
             return None
         if self.stamps.hi is None:
             return int(self.stamps.lo[record])
-        hi, lo = float(self.stamps.hi[record]), int(self.stamps.lo[record])
-        return int(hi) + lo if hi.is_integer() else hi
+        return unpaired(float(self.stamps.hi[record]), int(self.stamps.lo[record]))
 
 
 class Intake(Protocol):

@@ -81,14 +81,15 @@ class Loader:
         if not views or not here.size:
             return
         records = node.log.records(slots[here])
-        places = [(record_key(s.base), which, at) for s, which, at in segments_of(reader, node.number, records)]
+        found = segments_of(reader, node.number, records)
+        places = [(record_key(s.base), len(s), which, at) for s, which, at in found]
         for view in views:
             db = told_db(view.number)
-            rows = reader.get_many(db, [key for key, _, _ in places])
-            for (key, which, at), row in zip(places, rows, strict=True):
+            rows = reader.get_many(db, [key for key, *_ in places])
+            for (key, size, which, at), row in zip(places, rows, strict=True):
                 emissions = Emissions.none(int(at.size))
                 if row is not None:
-                    emissions = read_emissions(key, row, view.groups, db).take(at)
+                    emissions = read_emissions(key, row, view.groups, db).padded(size).take(at)
                 node.memory.functions[view.name].put(slots[here[which]], emissions, used)
 
     def _load_held(self, reader: Reader, slots: Slots, lines: list[bytes]) -> None:

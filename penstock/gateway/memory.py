@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Slots, first_size, roomy
-from penstock.gateway.stamps import Stamps
-from penstock.mapreduce import MANY, Codes, Column, Columns, Emissions, Kind, Plan
+from penstock.cache import Slots, first_size, roomy, roomy_size
+from penstock.gateway.stamps import Stamps, is_lane, pair_of, unpaired
+from penstock.mapreduce import MANY, Codes, Column, Columns, Emissions, Kind, Plan, Reading, Yielded, lane_of, value_of
 from penstock.views import Key, Path, Where
 
 _INTS = tuple(
@@ -34,6 +34,26 @@ def _wide_enough(a: NDArray[Any], low: int, high: int, used: int) -> NDArray[Any
     raise AssertionError("int64 holds every lane")
 
 
+class SlotCodes:
+    """Group codes by slot."""
+
+    __slots__ = ("lane",)
+
+    def __init__(self, capacity: int) -> None:
+        self.lane: NDArray[Any] = np.zeros(first_size(capacity), np.int16)
+
+    def put(self, slots: Slots, codes: Codes, used: int) -> None:
+        """Set the codes of these slots."""
+        if codes.size:
+            self.lane = _wide_enough(self.lane, int(codes.min()), int(codes.max()), used)
+            self.lane[slots] = codes
+
+    def put_one(self, slot: int, code: int, used: int) -> None:
+        """Set the code of one slot."""
+        self.lane = _wide_enough(self.lane, code, code, used)
+        self.lane[slot] = code
+
+
 class SlotColumn:
     """Values by slot."""
 
@@ -49,14 +69,8 @@ class SlotColumn:
         """Set the values of these slots."""
         if not slots.size:
             return
-        self.lane = roomy(self.lane, self.lane.size, used, self._capacity)
-        if self.kind is not None:
-            self.kind = roomy(self.kind, self.kind.size, used, self._capacity)
-        self.lane = _wide_enough(self.lane, int(column.lane.min()), int(column.lane.max()), used)
+        self._fit(int(column.lane.min()), int(column.lane.max()), column.kind is not None, used)
         self.lane[slots] = column.lane
-        if column.kind is not None and self.kind is None:
-            self.kind = np.empty(self.lane.size, np.uint8)
-            self.kind[:used] = Kind.INT
         if self.kind is not None:
             self.kind[slots] = column.kinds()
         if self.objs:
@@ -65,6 +79,32 @@ class SlotColumn:
         if column.objs:
             listed = slots.tolist()
             self.objs.update((listed[i], value) for i, value in column.objs.items())
+
+    def put_one(self, slot: int, value: Any, keep: bool, used: int) -> None:
+        """Set the value of one slot; `keep` keeps one that is no number."""
+        lane, kind = lane_of(value)
+        self._fit(lane, lane, kind is not Kind.INT, used)
+        self.lane[slot] = lane
+        if self.kind is not None:
+            self.kind[slot] = kind
+        self.objs.pop(slot, None)
+        if kind is Kind.BIG or (keep and kind is Kind.OTHER):
+            self.objs[slot] = value
+
+    def take_one(self, slot: int) -> Any:
+        """The value of one slot; one that was not kept is True."""
+        lane = self.lane.item(slot)
+        return lane if self.kind is None else value_of(lane, self.kind.item(slot), self.objs.get(slot, True))
+
+    def _fit(self, low: int, high: int, mixed: bool, used: int) -> None:
+        """Make place for lanes between these; `mixed` where not all values are ints."""
+        self.lane = roomy(self.lane, self.lane.size, used, self._capacity)
+        if self.kind is not None:
+            self.kind = roomy(self.kind, self.kind.size, used, self._capacity)
+        self.lane = _wide_enough(self.lane, low, high, used)
+        if mixed and self.kind is None:
+            self.kind = np.empty(self.lane.size, np.uint8)
+            self.kind[:used] = Kind.INT
 
     def take(self, slots: Slots) -> Column:
         """The values of these slots."""
@@ -126,6 +166,22 @@ class SlotEmissions:
             a = b + 1
         return Emissions.join(parts)
 
+    def put_one(self, slot: int, emissions: Emissions, pairs: Yielded, used: int) -> None:
+        """Set what the document of one slot yielded; `pairs` are its emissions."""
+        self.code = roomy(self.code, self.code.size, used, self._capacity)
+        self.many.pop(slot, None)
+        if len(pairs) == 1:
+            [(self.code[slot], value)] = pairs
+            self.values.put_one(slot, value, True, used)
+        else:
+            self.code[slot] = MANY
+            self.many[slot] = emissions
+
+    def take_one(self, slot: int) -> Yielded:
+        """What the document of one slot yielded."""
+        code = self.code.item(slot)
+        return self.many[slot].yielded(0) if code == MANY else [(code, self.values.take_one(slot))]
+
     def cost(self) -> int:
         """Bytes a slot."""
         return 4 + self.values.cost()
@@ -147,33 +203,38 @@ class Remembered:
 class TableMemory:
     """All columns by slot of one table."""
 
-    __slots__ = ("_capacity", "codes", "functions", "hi", "inputs", "lo", "where")
+    __slots__ = ("_capacity", "_plan", "_room", "codes", "functions", "hi", "inputs", "lo", "where")
 
     def __init__(self, capacity: int, plan: Plan, has_ts: bool, functions: list[str]) -> None:
         self._capacity = capacity
-        first = first_size(capacity)
+        self._plan = plan
+        first = self._room = first_size(capacity)  # slots that the columns have place for that `fit` makes
         self.lo: NDArray[np.int64] | None = np.zeros(first, np.int64) if has_ts else None
         self.hi: NDArray[np.float64] | None = None
-        self.codes: dict[Key, NDArray[Any]] = {key: np.zeros(first, np.int16) for key in plan.groups}
+        self.codes = {key: SlotCodes(capacity) for key in plan.groups}
         self.inputs = {path: SlotColumn(capacity) for path in plan.inputs}
         self.where = {w: np.zeros(first, np.bool_) for w in plan.wheres}
         self.functions = {name: SlotEmissions(capacity) for name in functions}
 
     def fit(self, used: int) -> None:
         """Make place for so many slots in the columns that are read before they are set."""
+        if used <= self._room:
+            return
+        old, capacity = self._room, self._capacity
+        self._room = roomy_size(old, used, capacity)
         if self.lo is not None:
-            self.lo = roomy(self.lo, self.lo.size, used, self._capacity)
+            self.lo = roomy(self.lo, old, used, capacity)
         if self.hi is not None:
-            self.hi = roomy(self.hi, self.hi.size, used, self._capacity)
-        for key, codes in self.codes.items():
-            self.codes[key] = roomy(codes, codes.size, used, self._capacity)
+            self.hi = roomy(self.hi, old, used, capacity)
+        for codes in self.codes.values():
+            codes.lane = roomy(codes.lane, old, used, capacity)
         for where, kept in self.where.items():
-            self.where[where] = roomy(kept, kept.size, used, self._capacity)
+            self.where[where] = roomy(kept, old, used, capacity)
 
     def cost(self, used: int) -> int:
         """Bytes in use, about."""
         each = (0 if self.lo is None else 8) + (0 if self.hi is None else 8) + len(self.where)
-        each += sum(a.itemsize for a in self.codes.values())
+        each += sum(codes.lane.itemsize for codes in self.codes.values())
         each += sum(c.cost() for c in self.inputs.values()) + sum(f.cost() for f in self.functions.values())
         objs = sum(len(c.objs) for c in self.inputs.values())
         objs += sum(len(f.values.objs) + 4 * len(f.many) for f in self.functions.values())
@@ -187,12 +248,8 @@ class TableMemory:
     def put_stamps(self, slots: Slots, stamps: Stamps, used: int) -> None:
         """Set the ts of these slots."""
         assert self.lo is not None, "asked of tables with a ts alone"
-        if stamps.hi is not None and self.hi is None:
-            pairs = Stamps(self.lo[:used].copy()).paired()
-            self.hi = np.zeros(self.lo.size, np.float64)
-            self.lo[:used] = pairs.lo
-            if pairs.hi is not None:
-                self.hi[:used] = pairs.hi
+        if stamps.hi is not None:
+            self._pair(used)
         if self.hi is not None:
             stamps = stamps.paired()
             assert stamps.hi is not None
@@ -202,10 +259,7 @@ class TableMemory:
     def put_fields(self, slots: Slots, columns: Columns, at: NDArray[Any] | None, used: int) -> None:
         """Set what field views read of these slots, from the columns' documents `at` (None: all)."""
         for key, codes in columns.codes.items():
-            own = codes if at is None else codes[at]
-            if own.size:
-                self.codes[key] = _wide_enough(self.codes[key], int(own.min()), int(own.max()), used)
-                self.codes[key][slots] = own
+            self.codes[key].put(slots, codes if at is None else codes[at], used)
         for path, column in columns.inputs.items():
             self.inputs[path].put(slots, column if at is None else column.take(at), used)
         for where, kept in columns.where.items():
@@ -214,7 +268,52 @@ class TableMemory:
     def take_fields(self, slots: Slots) -> Remembered:
         """What field views read of these slots."""
         return Remembered(
-            {key: codes[slots] for key, codes in self.codes.items()},
+            {key: codes.lane[slots] for key, codes in self.codes.items()},
             {path: column.take(slots) for path, column in self.inputs.items()},
             {where: kept[slots] for where, kept in self.where.items()},
         )
+
+    # -- slot by slot
+
+    def stamp(self, slot: int) -> int | float:
+        """The ts of one slot."""
+        assert self.lo is not None, "asked of tables with a ts alone"
+        lo = self.lo.item(slot)
+        return lo if self.hi is None else unpaired(self.hi.item(slot), lo)
+
+    def put_stamp(self, slot: int, ts: int | float, used: int) -> None:
+        """Set the ts of one slot."""
+        assert self.lo is not None, "asked of tables with a ts alone"
+        if not is_lane(ts):
+            self._pair(used)
+        if self.hi is None:
+            self.lo[slot] = ts
+        else:
+            self.hi[slot], self.lo[slot] = pair_of(ts)
+
+    def _pair(self, used: int) -> None:
+        """Keep pairs from now on."""
+        assert self.lo is not None, "asked of tables with a ts alone"
+        if self.hi is None:
+            pairs = Stamps(self.lo[:used].copy()).paired()
+            self.hi = np.zeros(self.lo.size, np.float64)
+            self.lo[:used] = pairs.lo
+            if pairs.hi is not None:
+                self.hi[:used] = pairs.hi
+
+    def read(self, slot: int) -> Reading:
+        """What field views read of one slot."""
+        return Reading(
+            [codes.lane.item(slot) for codes in self.codes.values()],
+            [column.take_one(slot) for column in self.inputs.values()],
+            [kept.item(slot) for kept in self.where.values()],
+        )
+
+    def put_reading(self, slot: int, reading: Reading, used: int) -> None:
+        """Set what field views read of one slot."""
+        for codes, code in zip(self.codes.values(), reading.codes, strict=True):
+            codes.put_one(slot, code, used)
+        for column, value, keep in zip(self.inputs.values(), reading.values, self._plan.inputs.values(), strict=True):
+            column.put_one(slot, value, keep, used)
+        for kept, holds in zip(self.where.values(), reading.kept, strict=True):
+            kept[slot] = holds

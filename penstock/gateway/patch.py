@@ -1,25 +1,26 @@
 """Patched documents: top-level fields merge, each by its own version.
 
 A stored document carries each field's ts and the ts of the last deletion, the floor under all fields. Records are
-merged one by one, in Python; what comes of a batch goes on as columns like any other. Without a ts the last to arrive
+merged one by one, in Python; what comes of a batch goes on as any other does. Without a ts the last to arrive
 wins, field by field, and nothing is kept beside the fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import GONE, PRESENT, DocLog, Reader, canonical, unpack_document
+from penstock.cache import GONE, PRESENT, DocLog, Reader, Slots, canonical, unpack_document
 from penstock.gateway.intake import Records, Report, TableBatch
 from penstock.gateway.lines import Patched, absent_line, patched_line, unwrap
 from penstock.gateway.loading import Loader
 from penstock.gateway.memory import TableMemory
 from penstock.gateway.telling import Next, key_value
 from penstock.gateway.versions import Outcome
-from penstock.mapreduce import Decoder, Writes
+from penstock.mapreduce import Columns, Decoder, Writes
 from penstock.views import Table
 
 
@@ -81,6 +82,35 @@ def merge_delete(current: Patched, ts: Any, stamped: bool) -> Outcome:
     return Outcome.APPLIED
 
 
+@dataclass(slots=True)
+class Step:
+    """One record: fields to merge, or None to delete; `ts` is None where it has none of its own."""
+
+    slot: int
+    fields: dict[str, Any] | None
+    ts: Any
+
+
+@dataclass(slots=True)
+class Merged:
+    """A document that differs from what is stored, and the last step that changed it."""
+
+    slot: int
+    step: int
+    own: Patched
+
+    def line(self, key: Any) -> bytes:
+        """The line to store; `key` is that of the record."""
+        return patched_line(self.own) if self.own.fields else absent_line(key, self.own.floor)
+
+
+def next_of(merged: Sequence[Merged], lines: list[bytes], columns: Columns) -> Next:
+    """The versions to write; `columns` are of those that are documents."""
+    gone = np.array([not m.own.fields for m in merged], bool)
+    slots, steps = np.array([m.slot for m in merged], np.int64), np.array([m.step for m in merged], np.int64)
+    return Next(slots, steps, gone if gone.any() else None, None, columns, np.arange(columns.n), lines)
+
+
 class Patcher:
     """Takes the batches of a table with merge="patch"."""
 
@@ -102,25 +132,41 @@ class Patcher:
         node.memory.fit(node.log.keys.map.used)
         if cold.size:
             node.loader.load(reader, cold)
-        current, before = self._stored(reader, np.unique(slots))
-        stamped = node.table.has_ts
+        outcome, merged = self.merge(reader, self._steps(batch, records, slots))
+        for at, how in zip(records.at.tolist(), outcome, strict=True):
+            report.outcome[at] = how
+        if merged:
+            docs = [m.own.fields for m in merged if m.own.fields]
+            columns = node.decoder.of_dicts(docs, keys=False, tell=True)
+            lines = [m.line(self._key(batch, records, m.step)) for m in merged]
+            commit(reader, next_of(merged, lines, columns), records, report, writes)
+
+    def merge(self, reader: Reader, steps: Sequence[Step]) -> tuple[list[Outcome], list[Merged]]:
+        """How each step fared, and the documents that come of them."""
+        current, before = self._stored(reader, np.unique(np.array([step.slot for step in steps], np.int64)))
+        stamped = self._node.table.has_ts
         last: dict[int, int] = {}
-        for i, slot in enumerate(slots.tolist()):
-            at, doc = int(records.at[i]), int(records.doc[i])
-            own = current[slot]
-            if doc >= 0:
-                ts = records.ts_of(i) if stamped else None
-                outcome = merge_patch(own, unpack_document(records.lines[doc]), ts)
+        outcomes: list[Outcome] = []
+        for i, step in enumerate(steps):
+            own = current[step.slot]
+            if step.fields is None:
+                outcome = merge_delete(own, step.ts, stamped)
             else:
-                unstamped = not stamped or batch.deletes[at].ts is None
-                outcome = merge_delete(own, None if unstamped else records.ts_of(i), stamped)
-            report.outcome[at] = outcome
+                outcome = merge_patch(own, step.fields, step.ts)
+            outcomes.append(outcome)
             if outcome is Outcome.APPLIED:
-                last[slot] = i
+                last[step.slot] = i
         changed = [slot for slot in last if _state(current[slot]) != before[slot]]
-        if not changed:
-            return
-        commit(reader, self._next(batch, records, changed, last, current), records, report, writes)
+        return outcomes, [Merged(slot, last[slot], current[slot]) for slot in changed]
+
+    def _steps(self, batch: TableBatch, records: Records, slots: Slots) -> list[Step]:
+        stamped = self._node.table.has_ts
+        steps: list[Step] = []
+        for i, (slot, doc) in enumerate(zip(slots.tolist(), records.doc.tolist(), strict=True)):
+            fields = None if doc < 0 else unpack_document(records.lines[doc])
+            has = stamped and (doc >= 0 or batch.deletes[int(records.at[i])].ts is not None)
+            steps.append(Step(slot, fields, records.ts_of(i) if has else None))
+        return steps
 
     def _stored(self, reader: Reader, slots: Any) -> tuple[dict[int, Patched], dict[int, bytes]]:
         log = self._node.log
@@ -134,36 +180,6 @@ class Patcher:
             elif found.ts is not None:
                 current[slot].floor = found.ts
         return current, {slot: _state(own) for slot, own in current.items()}
-
-    def _next(
-        self,
-        batch: TableBatch,
-        records: Records,
-        changed: list[int],
-        last: dict[int, int],
-        current: dict[int, Patched],
-    ) -> Next:
-        node = self._node
-        which = np.array([last[slot] for slot in changed], np.int64)
-        gone = np.array([not current[slot].fields for slot in changed], bool)
-        docs = [current[slot].fields for slot in changed if current[slot].fields]
-        columns = node.decoder.of_dicts(docs, keys=False, tell=True)
-        lines: list[bytes] = []
-        for slot, record in zip(changed, which.tolist(), strict=True):
-            own = current[slot]
-            if own.fields:
-                lines.append(patched_line(own))
-            else:
-                lines.append(absent_line(self._key(batch, records, record), own.floor))
-        return Next(
-            np.array(changed, np.int64),
-            which,
-            gone if gone.any() else None,
-            None,
-            columns,
-            np.arange(len(docs)),
-            lines,
-        )
 
     def _key(self, batch: TableBatch, records: Records, record: int) -> Any:
         doc = int(records.doc[record])

@@ -6,7 +6,8 @@ document. What was learnt of unfolded segments is kept between snapshots, since 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,20 +20,25 @@ from penstock.cache import (
     KeyCache,
     KeyKind,
     KeyTooLong,
+    Lane,
     LogMark,
     Reader,
+    Segment,
     encode_key,
     index_db,
     key_hash,
     look_up,
+    naming,
     normal_key,
     read_lines,
     read_mark,
     rest_of,
     segments_from,
+    segments_of,
 )
 from penstock.gateway.lines import unwrap
-from penstock.gateway.telling import document_of, key_value
+from penstock.gateway.places import table_places
+from penstock.gateway.telling import document_of, key_of, key_value
 from penstock.mapreduce import key_lanes
 from penstock.views import Row, Table
 
@@ -48,6 +54,7 @@ class Tail:
     start: int
     tail: int
     layers: tuple[KeyCache, ...]
+    forgotten: int
 
     @property
     def keys(self) -> int:
@@ -60,7 +67,7 @@ class Tails:
 
     A tail goes on where the last one ended, as a layer of its own; small layers merge, so that there are few. It may
     begin before what is folded: what it says of a key is the newest still. It begins anew when it has grown too large,
-    or when segments after its end may be gone already.
+    when segments after its end may be gone already, or when tombstones were forgotten, which it may name.
     """
 
     def __init__(self) -> None:
@@ -77,6 +84,8 @@ class Tails:
     def of(self, reader: Reader, table: int, mark: LogMark) -> Tail:
         """The tail of a table in this snapshot."""
         known = self._tails.get(table)
+        if known is not None and known.forgotten != mark.forgotten:
+            known = None
         if known is not None and known.tail == mark.tail and known.start <= mark.folded:
             return known
         if (
@@ -85,13 +94,13 @@ class Tails:
             or known.keys > _LAYERED + 2 * (mark.tail - mark.folded)
         ):
             layer = _layer(reader, table, mark.folded)
-            tail = Tail(mark.folded, mark.tail, (layer,))
+            tail = Tail(mark.folded, mark.tail, (layer,), mark.forgotten)
         else:
             layers = [*known.layers, _layer(reader, table, known.tail)]
             while len(layers) > 1 and 2 * layers[-1].map.used >= layers[-2].map.used:
                 newer = layers.pop()
                 layers[-1] = layers[-1].under(newer)
-            tail = Tail(known.start, mark.tail, tuple(layers))
+            tail = Tail(known.start, mark.tail, tuple(layers), mark.forgotten)
         if known is None or known.tail <= tail.tail:
             self._tails[table] = tail
         return tail
@@ -103,6 +112,29 @@ def _layer(reader: Reader, table: int, start: int) -> KeyCache:
     for segment in segments:
         layer.overlay(segment.k0, segment.k1, segment.base, segment.gone)
     return layer
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines of a table's log: the lanes of their keys, their record numbers, and themselves."""
+
+    k0: Lane
+    k1: Lane | None
+    records: NDArray[np.int64]
+    lines: list[bytes]
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Segment, NDArray[np.int64]]]) -> Block:
+        """The lines at these places of segments."""
+        k1: Lane | None = None
+        if any(segment.k1 is not None for segment, _ in parts):
+            k1 = np.concatenate([np.zeros(at.size, np.uint64) if s.k1 is None else s.k1[at] for s, at in parts])
+        return cls(
+            np.concatenate([segment.k0[at] for segment, at in parts]),
+            k1,
+            np.concatenate([segment.base + at for segment, at in parts]),
+            [line for segment, at in parts for line in segment.lines(at)],
+        )
 
 
 class TableReader:
@@ -124,7 +156,8 @@ class TableReader:
         self._reader = reader
         self._tails = tails
         self._held = held
-        self._mark = read_mark(reader(), number)
+        with self._naming():
+            self._mark = read_mark(reader(), number)
         self._tail: Tail | None = None
 
     def __repr__(self) -> str:
@@ -146,6 +179,11 @@ class TableReader:
     def __iter__(self) -> Iterator[Row]:
         return self.items()
 
+    @property
+    def tombstones(self) -> int:
+        """How many deletions are remembered."""
+        return self._mark.tombstones
+
     def get(self, key: Any, default: Any = None) -> Any:
         """The document of a key, or `default` if there is none."""
         return self.get_many([key], default)[0]
@@ -161,11 +199,9 @@ class TableReader:
         out: list[Any] = [default] * len(wanted)
         found, records = self._find(k0, k1)
         at = np.flatnonzero(found)
-        for i, line in zip(
-            at.tolist(),
-            read_lines(self._reader(), self._number, records[at], self._tails.checked(self._number)),
-            strict=True,
-        ):
+        with self._naming():
+            lines = read_lines(self._reader(), self._number, records[at], self._tails.checked(self._number))
+        for i, line in zip(at.tolist(), lines, strict=True):
             if not unwrap(line).absent:
                 out[i] = document_of(line)
         return out
@@ -195,18 +231,81 @@ class TableReader:
 
     def places(self) -> Iterator[tuple[int, int, bytes]]:
         """For each key the newest line, with its segment and its place there."""
-        reader = self._reader()
-        for segment in segments_from(reader, self._number, 0):
+        with self._naming():
+            for segment in self.segments():
+                for a in range(0, len(segment), _BATCH):
+                    at = np.arange(a, min(a + _BATCH, len(segment)))
+                    k1 = None if segment.k1 is None else segment.k1[at]
+                    own = at[self.newest(segment.k0[at], k1, segment.base + at)]
+                    for i, line in zip(own.tolist(), segment.lines(own), strict=True):
+                        yield segment.base, i, line
+
+    @property
+    def tail(self) -> int:
+        """The number after that of the last line."""
+        return self._mark.tail
+
+    def segments(self) -> Iterator[Segment]:
+        """All lines as they lie in the store, older versions among them."""
+        return segments_from(self._reader(), self._number, 0)
+
+    def blocks(self) -> Iterator[Block]:
+        """The same, a few thousand lines at a time."""
+        parts: list[tuple[Segment, NDArray[np.int64]]] = []
+        n = 0
+        for segment in self.segments():
             for a in range(0, len(segment), _BATCH):
                 at = np.arange(a, min(a + _BATCH, len(segment)))
-                k1 = None if segment.k1 is None else segment.k1[at]
-                found, records = self._find(segment.k0[at], k1)
-                own = at[found & (records == segment.base + at)]
-                for i, line in zip(own.tolist(), segment.lines(own), strict=True):
-                    yield segment.base, i, line
+                parts.append((segment, at))
+                n += int(at.size)
+                if n >= _BATCH:
+                    yield Block.of(parts)
+                    parts, n = [], 0
+        if parts:
+            yield Block.of(parts)
+
+    def newest_keys(self, block: Block, at: NDArray[np.int64]) -> list[bytes | None]:
+        """The encoded keys of lines of a block; None of those that are not the newest of their keys."""
+        k0, k1 = block.k0[at], None if block.k1 is None else block.k1[at]
+        newest = self.newest(k0, k1, block.records[at]).tolist()
+        hashed = [0] * len(newest) if k1 is None else k1.tolist()
+        out: list[bytes | None] = []
+        for i, key, second, own in zip(at.tolist(), k0.view(np.int64).tolist(), hashed, newest, strict=True):
+            if not own:
+                out.append(None)
+            else:
+                out.append(key_of(self._table, block.lines[i]) if second else encode_key(key))
+        return out
+
+    def newest(self, k0: Lane, k1: Lane | None, records: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these records are the newest of their keys."""
+        found, newest = self._find(k0, k1)
+        own: NDArray[np.bool_] = found & (newest == records)
+        return own
+
+    def place(self, key: Any) -> tuple[int, int, bytes] | None:
+        """The newest line of one key, with its segment and its place there; None if there is none."""
+        (k0, k1), refused = key_lanes([key], self._seed)
+        if refused:
+            encode_key(key)  # which says why, but of null
+            raise KeyKind(key, refused[0])
+        found, records = self._find(k0, k1)
+        if not found[0]:
+            return None
+        with self._naming():
+            segment, _, at = next(segments_of(self._reader(), self._number, records))
+            [line] = segment.lines(at)
+        return segment.base, int(at[0]), line
 
     def _find(self, k0: Any, k1: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Which keys have a record that may hold a document, and which record."""
+        with self._naming():
+            return self._found(k0, k1)
+
+    def _naming(self) -> AbstractContextManager[None]:
+        return naming(lambda: table_places(self.name, self._number))
+
+    def _found(self, k0: Any, k1: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         if self._tail is None:
             self._tail = self._tails.of(self._reader(), self._number, self._mark)
         found = np.zeros(k0.size, bool)

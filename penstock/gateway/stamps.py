@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import parse_rfc3339, shown
+from penstock.mapreduce import Column
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -37,6 +38,13 @@ class Stamps:
     def take(self, index: NDArray[Any]) -> Stamps:
         """Those at these indexes, or where this mask holds."""
         return Stamps(self.lo[index], None if self.hi is None else self.hi[index])
+
+    def column(self) -> Column:
+        """The same as values: ints, and floats where they are none."""
+        if self.hi is None:
+            return Column(self.lo)
+        pairs = zip(self.hi.tolist(), self.lo.tolist(), strict=True)
+        return Column.of([int(hi) + lo if hi.is_integer() else hi for hi, lo in pairs])
 
     def paired(self) -> Stamps:
         """The same as pairs."""
@@ -111,7 +119,7 @@ def number_of(value: Any, kind: str | None) -> tuple[int | float, str]:
 def pair_of(number: int | float) -> tuple[float, int]:
     """A number as a pair; ValueError where it is too large."""
     if isinstance(number, float):
-        return number, 0
+        return number + 0.0, 0  # −0.0 is 0
     try:
         hi = float(number)
     except OverflowError:
@@ -120,6 +128,21 @@ def pair_of(number: int | float) -> tuple[float, int]:
     if not _INT_MIN <= lo <= _INT_MAX:
         raise ValueError("its ts is beyond what can be ordered")
     return hi, lo
+
+
+def unpaired(hi: float, lo: int) -> int | float:
+    """The number of a pair: an int wherever it is one."""
+    return int(hi) + lo if hi.is_integer() else hi
+
+
+def plain_ts(number: Any) -> Any:
+    """The number of a ts as it is stored and read: an int wherever it is one, null where there is none."""
+    return None if number is None else unpaired(*pair_of(number))
+
+
+def is_lane(number: int | float) -> bool:
+    """Whether one lane holds a number."""
+    return type(number) is int and _INT_MIN <= number <= _INT_MAX
 
 
 def kind_of(value: Any) -> str | None:
@@ -160,8 +183,8 @@ def stamps_of(
             except ValueError as error:
                 bad[i] = str(error)
         numbers.append(number)
-    if all(type(x) is int and _INT_MIN <= x <= _INT_MAX for x in numbers):
+    if all(map(is_lane, numbers)):
         return Stamps(np.fromiter(numbers, np.int64, n)), kind, bad
     pairs = [pair_of(x) if i not in bad else (0.0, 0) for i, x in enumerate(numbers)]
     lo = np.fromiter((lo for _, lo in pairs), np.int64, n)
-    return Stamps(lo, np.fromiter((hi for hi, _ in pairs), np.float64, n) + 0.0), kind, bad
+    return Stamps(lo, np.fromiter((hi for hi, _ in pairs), np.float64, n)), kind, bad

@@ -11,17 +11,20 @@ was told before and what is to be told. Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import GONE, PRESENT, DocLog, KeyCache, LogMark, Reader, Slots, Writer, same_document
+from penstock.cache import GONE, PRESENT, DocLog, KeyCache, LogMark, Reader, Segment, Slots, Writer, same_document
+from penstock.gateway.few import FewForm
 from penstock.gateway.intake import REJECTED, Records, Report, TableBatch, take_in
 from penstock.gateway.lines import absent_line, stamped_line, unwrap
 from penstock.gateway.loading import Loader
 from penstock.gateway.memory import TableMemory
+from penstock.gateway.moved import note_moved
 from penstock.gateway.patch import Patcher
+from penstock.gateway.sweeping import TableSweep
 from penstock.gateway.telling import Next, Telling
 from penstock.gateway.versions import Decision, Outcome, Stored, decide
 from penstock.mapreduce import Decoder, FunctionMapper, Plan, Spaces, ViewNode, Writes
@@ -39,6 +42,7 @@ class TableNode:
         self.views = tuple(views)
         self.log = log
         self.ts_kind: str | None = None
+        self.sweep: TableSweep | None = None  # while views on it are being built
         self.seed = seed  # of hashed keys
         self.plan = Plan.of(table.key, table.ts, [v.view for v in views])
         self._functions = [v.name for v in views if isinstance(v.view.map, FunctionMap)]
@@ -53,6 +57,7 @@ class TableNode:
         self.memory = TableMemory(capacity, self.plan, self.table.has_ts, self._functions)
         self.loader = Loader(self)
         self.telling = Telling(self)
+        self._few = FewForm(self)
 
     # -- memory
 
@@ -79,6 +84,9 @@ class TableNode:
 
     def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> Report:
         """Take a batch."""
+        report = self._few.process(reader, batch, writes)
+        if report is not None:
+            return report
         records, rejected = take_in(self, batch)
         report = Report(np.full(batch.n, REJECTED, np.uint8), rejected)
         if not records.n:
@@ -183,15 +191,29 @@ class TableNode:
                 out.append(got[doc])
         return out
 
+    def carry(self, noted: bool) -> Callable[[Writer, Sequence[tuple[Segment, NDArray[np.int64]]], int], None]:
+        """What goes along with lines that are copied; if `noted`, also when they were written, where ts doesn't say."""
+
+        def carried(writer: Writer, parts: Sequence[tuple[Segment, NDArray[np.int64]]], base: int) -> None:
+            self.telling.carry(writer, parts, base)
+            if noted and not self.table.has_ts:
+                note_moved(self.number, writer, parts, base)
+
+        return carried
+
     def commit(self, reader: Reader, new: Next, records: Records, report: Report, writes: Writes) -> None:
         """Tell the views, and leave the segment and what memory does after."""
+        held = self.tell(reader, new, writes)
+        report.held.update(int(records.at[new.records[i]]) for i in held)
+
+    def tell(self, reader: Reader, new: Next, writes: Writes) -> list[int]:
+        """The same without a report; the answer is which of the new versions some view holds."""
         log, memory = self.log, self.memory
         state = log.keys.state[new.slots]
         was, tomb = state & PRESENT != 0, state & GONE != 0
         now = np.ones(new.slots.size, bool) if new.gone is None else ~new.gone
         writes.changed = True
         held = self.telling.tell(reader, new, was, now, writes)
-        report.held.update(int(records.at[new.records[i]]) for i in held)
         kept = ~now & self.table.has_ts
         change = (int(now.sum() - was.sum()), int(kept.sum() - (tomb & self.table.has_ts).sum()))
         slots, gone = new.slots, new.gone
@@ -212,3 +234,4 @@ class TableNode:
 
         writes.during.append(append)
         writes.after.append(remember)
+        return held

@@ -8,7 +8,7 @@ from the line by the stored definition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ from penstock.gateway.lines import unwrap
 from penstock.gateway.memory import Remembered, TableMemory
 from penstock.gateway.stamps import Stamps
 from penstock.mapreduce import (
+    Column,
     Columns,
     Contributions,
     Emissions,
@@ -37,16 +38,28 @@ from penstock.mapreduce import (
     FunctionMapper,
     Hold,
     Pairs,
+    SourceKeys,
     ViewNode,
+    Who,
     Writes,
     emissions_row,
     read_emissions,
     told_db,
 )
-from penstock.views import Table, reach
+from penstock.views import TS, Table, reach
 
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Place:
+    """Lines of a segment that are gone through, and those of documents among them, by their places in it."""
+
+    base: int
+    start: int
+    stop: int
+    at: Index
 
 
 @dataclass(slots=True)
@@ -60,6 +73,8 @@ class Next:
     columns: Columns
     docs: Index  # of those that are not deletions: their place in `columns`, ascending
     lines: list[bytes]
+    places: list[Place] | None = None  # where they stand, if they are in the log already
+    remember: Callable[[Writer, ViewNode, Emissions], None] | None = None  # how, if not with the next segment
 
 
 class Teller(Protocol):
@@ -69,6 +84,19 @@ class Teller(Protocol):
     views: tuple[ViewNode, ...]
     log: DocLog
     memory: TableMemory
+
+    @property
+    def sweep(self) -> Swept | None:
+        """What views that are being built were told of, while there are any."""
+        ...
+
+
+class Swept(Protocol):
+    """What views that are being built were told of."""
+
+    def told(self, records: Index) -> Mask:
+        """Whether they were told of the documents with these newest records."""
+        ...
 
 
 def document_of(line: bytes) -> dict[str, Any]:
@@ -92,6 +120,14 @@ def key_of(table: Table, line: bytes) -> bytes:
     return encode_key(found.key if found.absent else key_value(table, document_of(line)))
 
 
+def stamp_column(stamps: Stamps | None, lines: Sequence[bytes], at: Index) -> Column:
+    """The ts of the versions at these indexes; of a document merged from patches the greatest of its fields."""
+    if stamps is None:
+        own = (unwrap(lines[i]).patched for i in at.tolist())
+        return Column.of([None if p is None or not p.stamps else max(p.stamps.values()) for p in own])
+    return stamps.take(at).column()
+
+
 def _of_docs(emissions: Emissions, holds: dict[int, Hold], docs: Index) -> tuple[Emissions, dict[int, Hold]]:
     """What some of a batch's documents yielded."""
     if docs.size == emissions.documents:
@@ -108,6 +144,7 @@ class _Sides:
     was: Index
     now: Index
     old: Remembered | None
+    keys: SourceKeys | None  # those of the new versions, where a view keeps contributions
 
 
 class Telling:
@@ -122,16 +159,46 @@ class Telling:
         node = self._node
         fields = any(isinstance(view.mapper, FieldMapper) for view in node.views)
         at = np.flatnonzero(was)
-        sides = _Sides(new, at, np.flatnonzero(now), node.memory.take_fields(new.slots[at]) if fields else None)
+        old = node.memory.take_fields(new.slots[at]) if fields else None
+        keys = self.keys_of(new) if any(view.keeps for view in node.views) else None
+        sides = _Sides(new, at, np.flatnonzero(now), old, keys)
+        part = sides if node.sweep is None else self._told_sides(sides, node.sweep)
         held: set[int] = set()
         for view in node.views:
-            if isinstance(view.mapper, FieldMapper):
-                plus, minus, stuck = self._by_fields(view, view.mapper, sides, writes)
-            else:
-                plus, minus, stuck = self._by_function(view, sides, writes)
-            held.update(stuck)
-            view.advance(reader, plus, minus, writes)
+            held.update(self._tell(reader, view, sides if view.building is None else part, writes))
         return sorted(held)
+
+    def tell_of(self, reader: Reader, new: Next, views: Sequence[ViewNode], writes: Writes) -> None:
+        """Tell these views of documents that are in the log already, and of which they were not told yet."""
+        none, every = np.zeros(0, np.int64), np.arange(new.slots.size)
+        keys = self.keys_of(new) if any(view.keeps for view in views) else None
+        sides = _Sides(new, none, every, self._node.memory.take_fields(new.slots[none]), keys)
+        for view in views:
+            self._tell(reader, view, sides, writes)
+
+    def tell_again(self, reader: Reader, new: Next, view: ViewNode, writes: Writes) -> list[int]:
+        """Tell one view of documents that it was told of, as they are; which of them it holds."""
+        every, old = np.arange(new.slots.size), self._node.memory.take_fields(new.slots)
+        keys = self.keys_of(new) if view.keeps else None
+        return self._tell(reader, view, _Sides(new, every, every, old, keys), writes)
+
+    def _tell(self, reader: Reader, view: ViewNode, sides: _Sides, writes: Writes) -> list[int]:
+        """Tell one view; which of the new versions it holds."""
+        if isinstance(view.mapper, FieldMapper):
+            plus, minus, stuck = self._by_fields(view, view.mapper, sides, writes)
+        else:
+            plus, minus, stuck = self._by_function(view, sides, writes)
+        view.advance(reader, plus, minus, writes)
+        return stuck
+
+    def _told_sides(self, sides: _Sides, sweep: Swept) -> _Sides:
+        """The same for views that are being built: a document that they were not told of has nothing to take back."""
+        slots = sides.new.slots[sides.was]
+        told = sweep.told(self._node.log.records(slots))
+        if told.all():
+            return sides
+        old = None if sides.old is None else self._node.memory.take_fields(slots[told])
+        return _Sides(sides.new, sides.was[told], sides.now, old, sides.keys)
 
     # -- field views
 
@@ -150,19 +217,25 @@ class Telling:
             stuck = sides.now[np.flatnonzero(wrong)].tolist()
             emits = ~bad[docs] if emits is None else emits & ~bad[docs]
         plus = mapper.contributions(columns, docs if emits is None else docs[emits])
+        if sides.keys is not None and view.keeps:
+            plus = self._stamped(view, plus.of(sides.keys, sides.now if emits is None else sides.now[emits]), new)
         was = mapper.kept(old)
         if not stuck and not held:
-            return plus, mapper.contributions(old, None if was is None else np.flatnonzero(was)), []
+            at = None if was is None else np.flatnonzero(was)
+            return plus, self._old(view, sides, mapper.contributions(old, at), at), []
         take = np.ones(sides.was.size, bool) if was is None else was.copy()
         slots = new.slots[sides.was].tolist()
         fixed = np.zeros(new.slots.size, bool)
         fixed[stuck] = True
         keeps = fixed[sides.was]
         own = np.fromiter((s in held for s in slots), bool, len(slots))
-        minus = mapper.contributions(old, np.flatnonzero(take & ~own & ~keeps))
-        freed = [slots[i] for i in np.flatnonzero(own & ~keeps).tolist()]
+        at = np.flatnonzero(take & ~own & ~keeps)
+        minus = self._old(view, sides, mapper.contributions(old, at), at)
+        free = np.flatnonzero(own & ~keeps)
+        freed = [slots[i] for i in free.tolist()]
         if freed:
-            minus = Contributions.join([minus, view.told_pairs([held[s] for s in freed])])
+            who = (sides.keys, sides.was[free]) if sides.keys is not None and view.keeps else None
+            minus = Contributions.join([minus, view.told_pairs([held[s] for s in freed], who)])
         before = {int(i): j for j, i in enumerate(sides.was.tolist())}
         told: dict[int, Pairs] = {}
         for i in stuck:
@@ -174,8 +247,35 @@ class Telling:
             else:
                 told[i] = []
         reasons = {i: mapper.hold(document_of(new.lines[i])) for i in stuck}
-        self._hold(view, new, told, reasons, list(freed), writes)
+        self.hold(view, new, told, reasons, list(freed), writes)
         return plus, minus, stuck
+
+    @staticmethod
+    def _old(view: ViewNode, sides: _Sides, out: Contributions, at: Index | None) -> Contributions:
+        """What was contributed by documents that had a version, or by those at these indexes of them."""
+        if sides.keys is None or not view.keeps:
+            return out
+        return out.of(sides.keys, sides.was if at is None else sides.was[at])
+
+    def _stamped(self, view: ViewNode, plus: Contributions, new: Next) -> Contributions:
+        """The same with the ts of the documents, where the view reads it."""
+        if view.stamped:
+            assert plus.sources is not None, "a view that reads ts keeps contributions"
+            plus.inputs[TS] = stamp_column(new.stamps, new.lines, plus.sources.index)
+        return plus
+
+    def keys_of(self, new: Next) -> SourceKeys:
+        """The keys of the new versions."""
+        lane, hashed = self._node.log.keys.map.lanes(new.slots)
+        text: NDArray[np.object_] | None = None
+        other = np.zeros(0, np.int64) if hashed is None else np.flatnonzero(hashed)
+        own = lane.view(np.int64)
+        if other.size:
+            text = np.full(new.slots.size, None, object)
+            for i in other.tolist():
+                text[i] = key_of(self._node.table, new.lines[i])
+            own = np.where(hashed == 0, own, 0)
+        return SourceKeys(own, text)
 
     # -- function views
 
@@ -186,11 +286,14 @@ class Telling:
         emissions, wrong = _of_docs(*new.columns.told[view.name], new.docs)
         told = memory.take(new.slots[sides.was])
         held = self.held[view.name]
-        log = self._node.log
-        key = record_key(log.mark.tail)
+
+        def whose(versions: Index) -> Who | None:
+            return (sides.keys, versions) if sides.keys is not None and view.keeps else None
+
         if not wrong and not held and sides.now.size == new.slots.size:
-            self._remember(view, new.slots, emissions, key, emissions, writes)
-            return view.emitted(emissions), view.emitted(told), []
+            self.remember(view, new, emissions, writes)
+            plus = self._stamped(view, view.emitted(emissions, whose(sides.now)), new)
+            return plus, view.emitted(told, whose(sides.was)), []
         stuck = {int(sides.now[j]): hold for j, hold in wrong.items()}
         before = {int(i): j for j, i in enumerate(sides.was.tolist())}
         here = {int(i): j for j, i in enumerate(sides.now.tolist())}
@@ -204,24 +307,34 @@ class Telling:
             else:
                 kept.append(Emissions.none(1))
         row = Emissions.join(kept)
-        self._remember(view, new.slots, row, key, row, writes)
+        self.remember(view, new, row, writes)
         moved = np.array([j for j, i in enumerate(sides.was.tolist()) if i not in stuck], np.int64)
         pairs = {i: told.pairs(before[i], view.groups) if i in before else [] for i in stuck}
         slots = new.slots.tolist()
         freed = [slots[i] for i in range(len(slots)) if slots[i] in held and i not in stuck]
-        self._hold(view, new, pairs, stuck, freed, writes)
-        return view.emitted(emissions), view.emitted(told.take(moved)), sorted(stuck)
+        self.hold(view, new, pairs, stuck, freed, writes)
+        plus = self._stamped(view, view.emitted(emissions, whose(sides.now)), new)
+        return plus, view.emitted(told.take(moved), whose(sides.was[moved])), sorted(stuck)
 
-    def _remember(
-        self, view: ViewNode, slots: Slots, emissions: Emissions, key: bytes, row: Emissions, writes: Writes
-    ) -> None:
+    def remember(self, view: ViewNode, new: Next, emissions: Emissions, writes: Writes) -> None:
         log, memory = self._node.log, self._node.memory.functions[view.name]
+        remember = new.remember
+        if remember is not None:
+            writes.during.append(lambda writer: remember(writer, view, emissions))
+        elif new.places is None:
+            self.write_told(view, emissions, writes)
+        else:
+            writes.during.append(lambda writer: _add_told(writer, view, new.places or (), emissions))
+        writes.after.append(lambda: memory.put(new.slots, emissions, log.keys.map.used))
+
+    def write_told(self, view: ViewNode, row: Emissions, writes: Writes) -> None:
+        """Leave the row of what a function yielded for the documents of the next segment."""
+        key = record_key(self._node.log.mark.tail)
         writes.puts.append((told_db(view.number), [(key, emissions_row(key, row, view.groups))]))
-        writes.after.append(lambda: memory.put(slots, emissions, log.keys.map.used))
 
     # -- holding
 
-    def _hold(
+    def hold(
         self,
         view: ViewNode,
         new: Next,
@@ -268,3 +381,18 @@ class Telling:
             if joined.documents:
                 key = record_key(base)
                 writer.put_many(db, [(key, emissions_row(key, joined, view.groups))])
+
+
+def _add_told(writer: Writer, view: ViewNode, places: Sequence[Place], emissions: Emissions) -> None:
+    """Remember what a function yielded for documents in the log: the rows of their segments reach so much further."""
+    db, first = told_db(view.number), 0
+    keys = [record_key(place.base) for place in places]
+    for key, place, row in zip(keys, places, writer.get_many(db, keys), strict=True):
+        own = emissions.take(np.arange(first, first + place.at.size))
+        first += place.at.size
+        if place.at.size < place.stop - place.start:
+            own = own.spread((place.at - place.start).tolist(), place.stop - place.start)
+        if place.start:
+            before = Emissions.none(0) if row is None else read_emissions(key, row, view.groups, db)
+            own = Emissions.join([before.padded(place.start), own])
+        writer.put_many(db, [(key, emissions_row(key, own, view.groups))])

@@ -10,6 +10,7 @@ by its index. Invariants:
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -40,6 +41,25 @@ _KIND_OF: dict[type, Kind] = {
     Decimal: Kind.BIG,
 }
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
+_FEW = 16  # values up to which Python is quicker than NumPy's fixed cost
+_FLOAT, _BITS = struct.Struct("<d"), struct.Struct("<q")
+
+
+def lane_of(value: Any) -> tuple[int, Kind]:
+    """The lane and the kind of one value."""
+    kind = _KIND_OF.get(type(value), Kind.OTHER)
+    if kind is Kind.INT:
+        return (value, kind) if _INT_MIN <= value <= _INT_MAX else (0, Kind.BIG)
+    return (_BITS.unpack(_FLOAT.pack(value))[0] if kind is Kind.FLOAT else 0), kind
+
+
+def value_of(lane: int, kind: int, obj: Any) -> Any:
+    """The value of a lane of this kind, or of what stands beside the lanes."""
+    if kind == Kind.INT:
+        return lane
+    if kind == Kind.NULL:
+        return None
+    return _FLOAT.unpack(_BITS.pack(lane))[0] if kind == Kind.FLOAT else obj
 
 
 @dataclass(slots=True)
@@ -104,6 +124,14 @@ class Column:
     def kinds(self) -> Kinds:
         """The kind of each value."""
         return np.full(self.lane.size, Kind.INT, np.uint8) if self.kind is None else self.kind
+
+    def all_kinds(self) -> set[int]:
+        """The kinds that occur."""
+        if self.kind is None:
+            return {Kind.INT} if self.lane.size else set()
+        return (
+            set(self.kind.tolist()) if self.kind.size <= _FEW else set(np.flatnonzero(np.bincount(self.kind)).tolist())
+        )
 
     def take(self, index: NDArray[Any]) -> Column:
         """The rows at these indexes, or where this mask holds."""

@@ -12,6 +12,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,7 @@ from penstock.views import Ints, Locals, Need, Part, Path, State, Totals, Values
 
 Number = int | float | Decimal
 
+_HELD = "a value that is no number holds its document and never comes here"
 _FOREIGN = "a side is made by the `batch` of the cell that is to be updated"
 
 
@@ -69,6 +72,10 @@ class Present:
         at = loc if column.kind is None else loc[column.kind != Kind.NULL]
         return Counts(np.bincount(at, minlength=m).astype(np.int64, copy=False).reshape(1, m))
 
+    def moved(self, state: State, value: Any, sign: int) -> State:
+        """The count with one value added, or with −1 taken back."""
+        return state if value is None else ((state[0][0] + sign,), None)
+
     def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
         """The counts with one side added and the other taken back."""
         return _moved(old, plus, minus)
@@ -104,7 +111,7 @@ class Bins:
         if kind is None:
             places = _int_bins(self.edges, column.lane)
         else:
-            assert not (kind == Kind.OTHER).any(), "a value that is no number holds its document and never comes here"
+            assert not (kind == Kind.OTHER).any(), _HELD
             places = np.full(len(column), bins, np.intp)
             for which, find in ((Kind.INT, _int_bins), (Kind.FLOAT, _float_bins)):
                 at = np.flatnonzero(kind == which)
@@ -117,6 +124,14 @@ class Bins:
             places, loc = places[present], loc[present]
         lanes = np.bincount(places * m + loc, minlength=bins * m).astype(np.int64, copy=False)
         return Counts(lanes.reshape(bins, m))
+
+    def moved(self, state: State, value: Any, sign: int) -> State:
+        """The counts with one value added, or with −1 taken back."""
+        if value is None:
+            return state
+        lanes = list(state[0])
+        lanes[_bin(self.edges, value)] += sign
+        return tuple(lanes), None
 
     def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
         """The counts with one side added and the other taken back."""
@@ -139,6 +154,23 @@ def _float_bins(edges: tuple[Number, ...], lane: Ints) -> NDArray[np.intp]:
     """The bin of each float, given as its bits."""
     cuts: Floats = np.array([_float_at_or_above(edge) for edge in edges], np.float64)
     return np.searchsorted(cuts, lane.view(np.float64), side="right")
+
+
+def _bin(edges: tuple[Number, ...], value: Number) -> int:
+    """The bin of one number."""
+    ints, floats, exact = _cuts(edges)
+    if isinstance(value, int):
+        return bisect_right(ints, value)
+    if isinstance(value, float):
+        return bisect_right(floats, value) if value == value else len(edges)
+    assert isinstance(value, Decimal), _HELD
+    return bisect_right(exact, Fraction(value))
+
+
+@lru_cache(maxsize=256)
+def _cuts(edges: tuple[Number, ...]) -> tuple[list[int], list[float], list[Fraction]]:
+    """The edges as ints, floats and fractions are compared with them."""
+    return [math.ceil(e) for e in edges], [_float_at_or_above(e) for e in edges], [Fraction(e) for e in edges]
 
 
 def _float_at_or_above(edge: Number) -> float:

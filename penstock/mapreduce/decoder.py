@@ -161,7 +161,7 @@ class Decoder:
         good = [i for i in range(n) if i not in bad] if bad else range(n)
         if bad:
             docs = [docs[i] for i in good]
-        spare = len(self._tellers) - any(self._plan.inputs.values())
+        spare = 0 if any(self._plan.inputs.values()) else len(self._tellers)
         for i, (name, mapper, groups) in enumerate(self._tellers, 1):
             told, held = mapper.run(docs if i == spare else copies(docs, block.flat), groups())
             if bad:

@@ -20,20 +20,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import canonical, encode_key, order_key, pack, seal, unpack, unseal
-from penstock.mapreduce.column import Column
+from penstock.mapreduce.column import Column, Kind
 from penstock.mapreduce.groups import Codes, Groups
+from penstock.mapreduce.items import SourceKeys
 from penstock.views import Path, reach
 
+_FEW = 16  # contributions up to which Python is quicker than NumPy's fixed cost
 Field = Path | None
 Pairs = list[tuple[bytes, Any]]  # (encoded group, value)
+Yielded = list[tuple[int, Any]]  # (group code, value)
+
+
+@dataclass(slots=True)
+class Sources:
+    """Who contributes: for each contribution which of a batch's keys, and its rank among that document's values."""
+
+    keys: SourceKeys
+    index: NDArray[np.int64]
+    rank: NDArray[np.int64] | None = None  # None: all 0
+
+    def take(self, index: NDArray[Any]) -> Sources:
+        """Those at these indexes, or where this mask holds."""
+        return Sources(self.keys, self.index[index], None if self.rank is None else self.rank[index])
+
+    @staticmethod
+    def join(parts: Sequence[Sources]) -> Sources:
+        """The parts one after the other, all of the same batch."""
+        rank = None
+        if any(p.rank is not None for p in parts):
+            rank = np.concatenate([np.zeros(p.index.size, np.int64) if p.rank is None else p.rank for p in parts])
+        return Sources(parts[0].keys, np.concatenate([p.index for p in parts]), rank)
 
 
 @dataclass(slots=True)
 class Contributions:
-    """One side of a delta: contributions by group code, with a column for each field that cells read."""
+    """One side of a delta: contributions by group code, with a column for each field that cells read.
+
+    `sources` are there for views that keep contributions.
+    """
 
     code: Codes
     inputs: dict[Field, Column]
+    sources: Sources | None = None
 
     @property
     def n(self) -> int:
@@ -42,7 +70,8 @@ class Contributions:
 
     def take(self, index: NDArray[Any]) -> Contributions:
         """Those at these indexes, or where this mask holds."""
-        return Contributions(self.code[index], {f: c.take(index) for f, c in self.inputs.items()})
+        inputs = {f: c.take(index) for f, c in self.inputs.items()}
+        return Contributions(self.code[index], inputs, None if self.sources is None else self.sources.take(index))
 
     @staticmethod
     def join(parts: Sequence[Contributions]) -> Contributions:
@@ -50,9 +79,20 @@ class Contributions:
         if len(parts) == 1:
             return parts[0]
         fields = parts[0].inputs
+        sources = [p.sources for p in parts if p.sources is not None]
         return Contributions(
-            np.concatenate([p.code for p in parts]), {f: Column.join([p.inputs[f] for p in parts]) for f in fields}
+            np.concatenate([p.code for p in parts]),
+            {f: Column.join([p.inputs[f] for p in parts]) for f in fields},
+            Sources.join(sources) if sources else None,
         )
+
+    def of(self, keys: SourceKeys, who: NDArray[np.int64], counts: NDArray[np.int64] | None = None) -> Contributions:
+        """The same, said to be of these documents, by the numbers of their keys: so many of each, or one."""
+        index, rank = who, None
+        if counts is not None:
+            index = np.repeat(who, counts)
+            rank = _ranks(np.repeat(np.arange(who.size), counts), self.code)
+        return Contributions(self.code, self.inputs, Sources(keys, index, rank))
 
 
 @dataclass(slots=True)
@@ -95,6 +135,11 @@ class Emissions:
         values = None if self.values is None else self.values.take(flat)
         return Emissions(None if self.counts is None else self.counts[documents], self.code[flat], values)
 
+    def padded(self, n: int) -> Emissions:
+        """The same, and documents that yielded nothing after these until there are n."""
+        missing = n - self.documents
+        return self if missing <= 0 else Emissions.join([self, Emissions.none(missing)])
+
     def spread(self, documents: Sequence[int], n: int) -> Emissions:
         """The same where these documents are some of n, and the others yielded nothing."""
         counts = np.zeros(n, np.int64)
@@ -115,11 +160,15 @@ class Emissions:
         code = np.concatenate([p.code for p in parts]) if parts else np.zeros(0, np.int32)
         return Emissions(counts, code, values)
 
+    def yielded(self, document: int) -> Yielded:
+        """The contributions of one document, by group code."""
+        own = self if self.documents == 1 else self.take(np.array([document]))
+        values = [None] * int(own.code.size) if own.values is None else own.values.values()
+        return list(zip(own.code.tolist(), values, strict=True))
+
     def pairs(self, document: int, groups: Groups) -> Pairs:
         """The contributions of one document."""
-        own = self.take(np.array([document]))
-        values = [None] * int(own.code.size) if own.values is None else own.values.values()
-        return [(groups.whole(code), value) for code, value in zip(own.code.tolist(), values, strict=True)]
+        return [(groups.whole(code), value) for code, value in self.yielded(document)]
 
     @staticmethod
     def of_pairs(rows: Sequence[Pairs], groups: Groups) -> Emissions:
@@ -137,6 +186,17 @@ class Emissions:
         return out
 
 
+def _ranks(document: NDArray[np.int64], code: Codes) -> NDArray[np.int64] | None:
+    """The rank of each contribution among those of its document and group, which stand together."""
+    n = int(code.size)
+    first = np.ones(n, bool)
+    first[1:] = (document[1:] != document[:-1]) | (code[1:] != code[:-1])
+    if first.all():
+        return None
+    start = np.maximum.accumulate(np.where(first, np.arange(n), 0))
+    return np.arange(n) - start
+
+
 def sorted_pairs(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     """A document's (group, value) pairs in their one order."""
     return sorted(pairs, key=lambda p: (encode_key(p[0]), order_key(p[1]), canonical(p[1])))
@@ -144,13 +204,26 @@ def sorted_pairs(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 def emissions_row(key: bytes, emissions: Emissions, groups: Groups) -> bytes:
     """The row that remembers these emissions."""
-    used, codes = np.unique(emissions.code, return_inverse=True)
+    used, codes = _distinct(emissions.code)
     values: Any = None
-    if (column := emissions.values) is not None:
-        values = column.values() if column.kind is not None else column.lane.astype("<i8").tobytes()
+    kinds: set[int] = set() if emissions.values is None else emissions.values.all_kinds()
+    if emissions.values is not None and kinds == {Kind.INT}:
+        values = emissions.values.lane.astype("<i8").tobytes()
+    elif emissions.values is not None and not kinds <= {Kind.NULL}:
+        values = emissions.values.values()
     counts = None if emissions.counts is None else emissions.counts.astype("<u4").tobytes()
-    whole = [groups.whole(c) for c in used.tolist()]
-    return seal(key, pack([counts, whole, codes.ravel().astype("<u4").tobytes(), values]))
+    whole = [groups.whole(c) for c in used]
+    return seal(key, pack([counts, whole, codes.astype("<u4").tobytes(), values]))
+
+
+def _distinct(code: Codes) -> tuple[list[int], NDArray[np.int64]]:
+    """The codes that occur, ascending, and each one's place among them."""
+    if code.size <= _FEW:
+        listed = code.tolist()
+        used = sorted(set(listed))
+        return used, np.array([used.index(c) for c in listed], np.int64)
+    found, places = np.unique(code, return_inverse=True)
+    return found.tolist(), places.ravel()
 
 
 def read_emissions(key: bytes, row: bytes, groups: Groups, where: str) -> Emissions:

@@ -22,6 +22,7 @@ from penstock.views import COMPARE, And, Compare, Family, IsTrue, Not, Or, Path,
 Lanes = tuple[Lane, Lane | None]
 _ODD = np.uint64(1)
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
+_LANE = (1 << 64) - 1
 _TEXT_TAG = encode_key("")
 
 
@@ -76,6 +77,21 @@ def key_lanes(values: Sequence[Any], seed: int) -> tuple[Lanes, dict[int, str]]:
     if hashed:
         k0[hashed], k1[hashed] = hash_lanes(encoded, seed)
     return (k0, k1 if hashed else None), bad
+
+
+def key_lane(value: Any, seed: int) -> tuple[int, int] | None:
+    """The lanes of one key; None where it can't be one, `key_lanes` says why."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    if type(value) is int and _INT_MIN <= value <= _INT_MAX:
+        return value & _LANE, 0
+    if value is None:
+        return None
+    try:
+        digest = xxhash.xxh3_128_intdigest(encode_key(value), seed)
+    except (KeyKind, KeyTooLong):
+        return None
+    return digest & _LANE, digest >> 64 | 1
 
 
 def group_codes(values: Iterable[Any], n: int, groups: Groups, plain: bool) -> Codes:

@@ -17,7 +17,9 @@ from penstock.mapreduce.column import Column, Kind
 from penstock.mapreduce.emission import Contributions
 from penstock.mapreduce.funcmap import Hold
 from penstock.mapreduce.groups import BAD, Codes
-from penstock.views import Cell, FieldMap, Key, Need, Path, Where, reach
+from penstock.mapreduce.plan import cell_fields, value_fields
+from penstock.mapreduce.treereducers import resolved
+from penstock.views import FieldMap, Key, Need, Path, View, Where, reach
 
 Mask = NDArray[np.bool_]
 
@@ -44,17 +46,19 @@ class FieldColumns(Protocol):
 class FieldMapper:
     """One field view's map; pure."""
 
-    def __init__(self, name: str, fields: FieldMap, cells: tuple[Cell, ...]) -> None:
-        self.name = name
+    def __init__(self, view: View, fields: FieldMap) -> None:
+        self.name = view.name
         self.fields = fields
-        self._inputs: dict[Path | None, Path] = {}
-        self._numbers: dict[Path, None] = {}
-        for cell in cells:
-            path = fields.path_of(cell.field)
+        self.inputs: dict[Path | None, Path] = {}  # by the field that is read of a value
+        self.numbers: dict[Path, None] = {}
+        for field in value_fields(view):
+            path = fields.path_of(field)
             assert path is not None, "checked when the view was defined"
-            self._inputs[cell.field] = path
-            if cell.need is Need.NUMBER:
-                self._numbers[path] = None
+            self.inputs[field] = path
+        for reducer in resolved(view.reducers):
+            for cell in reducer.cells:
+                if cell.need is Need.NUMBER:
+                    self.numbers.update((self.inputs[field], None) for field in cell_fields(cell))
 
     def kept(self, columns: FieldColumns) -> Mask | None:
         """Which documents its condition keeps; None: all."""
@@ -66,7 +70,7 @@ class FieldMapper:
         bad: Mask | None = None
         if code.size and int(code.min()) == BAD:
             bad = code == BAD
-        for path in self._numbers:
+        for path in self.numbers:
             kind = columns.inputs[path].kind
             if kind is not None and bool((kind == Kind.OTHER).any()):
                 bad = (kind == Kind.OTHER) if bad is None else bad | (kind == Kind.OTHER)
@@ -75,7 +79,7 @@ class FieldMapper:
     def contributions(self, columns: FieldColumns, at: NDArray[Any] | None) -> Contributions:
         """What the documents at these indexes (None: all) contribute."""
         code = columns.codes[self.fields.key]
-        inputs = {f: columns.inputs[path] for f, path in self._inputs.items()}
+        inputs = {f: columns.inputs[path] for f, path in self.inputs.items()}
         out = Contributions(code.astype(np.int32, copy=False), inputs)
         return out if at is None else out.take(at)
 
@@ -87,7 +91,7 @@ class FieldMapper:
                 encode_key(group)
             except (KeyKind, KeyTooLong) as error:
                 return Hold(f"view {self.name!r} groups by {'.'.join(path)!r}: {error}")
-        for path in self._numbers:
+        for path in self.numbers:
             value = reach(document, path)
             if Column.of([value]).kinds()[0] == Kind.OTHER:
                 return Hold(

@@ -136,10 +136,11 @@ class TupleGroups:
             joined = inverse.ravel().astype(np.int64) << 32 | (column.astype(np.int64) + 4)
         _, first, inverse = np.unique(joined, return_index=True, return_inverse=True)
         rows = list(zip(*(c[first].tolist() for c in columns), strict=True))
-        own = np.fromiter((self._code(row) for row in rows), np.int32, len(rows))
+        own = np.fromiter(map(self.code, rows), np.int32, len(rows))
         return own[inverse.ravel()]
 
-    def _code(self, row: tuple[int, ...]) -> int:
+    def code(self, row: tuple[int, ...]) -> int:
+        """The code of one tuple, given the codes of its parts; BAD where a part is."""
         found = self._codes.get(row)
         if found is None:
             if BAD in row:

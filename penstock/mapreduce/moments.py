@@ -44,6 +44,7 @@ from penstock.mapreduce.ratio import parts_of
 from penstock.views import Ints, Locals, Need, Part, Path, State, Totals, Values
 
 _ROOM = 1 << 61
+_HELD = "a value that is no number holds its document and never comes here"
 _FOREIGN = "a side is made by the `batch` of the cell that is to be updated"
 
 Spill = dict[int, list[Any]]
@@ -100,7 +101,7 @@ class Moments:
         if kind is None:
             return Side(m, count_of(at, m), self._ints(at, column.lane, m), None, {}, {})
         seen = np.bincount(kind, minlength=len(Kind)).tolist()
-        assert not seen[Kind.OTHER], "a value that is no number holds its document and never comes here"
+        assert not seen[Kind.OTHER], _HELD
         side = Side.none(m, self.degree)
         side.count = count_of(at[kind != Kind.NULL] if seen[Kind.NULL] else at, m)
         if seen[Kind.INT]:
@@ -115,6 +116,20 @@ class Moments:
                 self._big(side, int(at[i]), column.objs[i])
         return side
 
+    def moved(self, state: State, value: Any, sign: int) -> State:
+        """The totals with one value added, or with −1 taken back."""
+        if value is None:
+            return state
+        lanes, spill = state
+        if type(value) is int:
+            powers = (value, value * value)[: self.degree]
+            sums = [lane + sign * power for lane, power in zip(lanes[1:], powers, strict=True)]
+            if spill is None and min(sums) >= LANE_MIN and max(sums) <= LANE_MAX:
+                return (lanes[0] + sign, *sums), None
+        else:
+            sums = list(lanes[1:])
+        return _Layout(self.degree).moved(lanes[0] + sign, sums, spill, None if type(value) is int else value, sign)
+
     def _ints(self, at: Locs, lane: Ints, m: int) -> list[IntSums]:
         sums = [int_sums(at, lane, m)]
         if self.degree > 1:
@@ -126,8 +141,7 @@ class Moments:
         if not finite.all():
             odd = np.flatnonzero(~finite)
             for g, v in zip(at[odd].tolist(), values[odd].tolist()):
-                which = 0 if math.isnan(v) else 1 if v > 0 else 2
-                side.strays.setdefault(g, [0, 0, 0])[which] += 1
+                side.strays.setdefault(g, [0, 0, 0])[_stray(v)] += 1
             at, values = at[finite], values[finite]
         if not values.size:
             return
@@ -215,6 +229,32 @@ class _Layout:
         self.settle(spill, 0, row)
         return lanes, spill.get(0)
 
+    def moved(self, n: int, sums: list[int], spill: Sequence[int] | None, value: Any, sign: int) -> State:
+        """One state of n values and these totals of ints, each of any size, with a float or Decimal if given."""
+        row = self.wide(spill)
+        for d in range(self.degree):
+            total = sums[d] + row[self.big + d]
+            fits = LANE_MIN <= total <= LANE_MAX
+            sums[d], row[self.big + d] = (total, 0) if fits else (0, total)
+        if isinstance(value, float) and math.isfinite(value):
+            row[0] += sign
+            x, unit = _binary(value)
+            for d in range(self.degree):
+                i = 1 + 2 * d
+                row[i : i + 2] = add_binary(row[i], row[i + 1], sign * x ** (d + 1), unit * (d + 1))
+        elif isinstance(value, float):
+            row[self.strays + _stray(value)] += sign
+        elif value is not None:
+            assert isinstance(value, Decimal), _HELD
+            row[self.decimals] += sign
+            x, unit = parts_of(value)
+            for d in range(self.degree):
+                i = self.decimals + 1 + 2 * d
+                row[i : i + 2] = add_decimal(row[i], row[i + 1], sign * x ** (d + 1), unit * (d + 1))
+        settled: Spill = {}
+        self.settle(settled, 0, row)
+        return (n, *sums), settled.get(0)
+
     def add_ints(self, spill: Spill, d: int, old: Ints, plus: IntSums, minus: IntSums) -> Ints:
         """The lane of the new totals of ints; those beyond it go to the spill."""
         at = self.big + d
@@ -286,6 +326,17 @@ class _Layout:
             for i, x in enumerate(part):
                 row[self.strays + i] += sign * x
             self.settle(spill, g, row)
+
+
+def _binary(value: float) -> tuple[int, int]:
+    """A finite float as mantissa and exponent of 2."""
+    numerator, denominator = value.as_integer_ratio()
+    return numerator, 1 - denominator.bit_length()
+
+
+def _stray(value: float) -> int:
+    """Which count a float belongs to that is not finite."""
+    return 0 if math.isnan(value) else 1 if value > 0 else 2
 
 
 @dataclass(frozen=True, slots=True)

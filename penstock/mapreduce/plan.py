@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.mapreduce.groups import Codes, Groups, TupleGroups
-from penstock.views import FieldMap, FunctionMap, Key, Need, Path, View, Where
+from penstock.mapreduce.treereducers import resolved
+from penstock.views import TS, Cell, FieldMap, FunctionMap, Key, Need, Path, View, Where, is_accumulator, is_tree_cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,37 @@ class Plan:
         return cls(key, ts, tuple(groups), group_paths, inputs, tuple(wheres), functions, paths)
 
 
+def cell_fields(cell: Cell) -> tuple[Path | None, ...]:
+    """The fields of a value that a cell reads; the ts of the document is none."""
+    beside = cell.beside if is_tree_cell(cell) else ()
+    return (cell.field, *(path for path in beside if path != TS))
+
+
+def keeps_contributions(view: View) -> bool:
+    """Whether a view keeps who contributed what: where it says so, and where a reducer has no inverse or none is."""
+    cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells]
+    return view.sources or view.index or not all(is_accumulator(cell) for cell in cells)
+
+
+def value_fields(view: View) -> tuple[Path | None, ...]:
+    """What is read of a field view's values: by cells, and whole where contributions are kept and it has any."""
+    cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells]
+    fields = dict.fromkeys(field for cell in cells for field in cell_fields(cell))
+    if isinstance(view.map, FieldMap) and view.map.value is not None and keeps_contributions(view):
+        fields[None] = None
+    return tuple(fields)
+
+
 def field_inputs(view: View, fields: FieldMap) -> dict[Path, bool]:
-    """The document paths that a field view's cells read, and whether they keep values that are no numbers."""
+    """The document paths that a field view reads values at, and whether it keeps values that are no numbers."""
     out: dict[Path, bool] = {}
-    for reducer in view.reducers:
-        for cell in reducer.cells:
-            path = fields.path_of(cell.field)
-            assert path is not None, "checked when the view was defined"
-            out[path] = out.get(path, False) or cell.need is Need.VALUE
+    kept = keeps_contributions(view)
+    cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells if cell.need is Need.VALUE]
+    wants = {field for cell in cells for field in cell_fields(cell)}
+    for field in value_fields(view):
+        path = fields.path_of(field)
+        assert path is not None, "checked when the view was defined"
+        out[path] = out.get(path, False) or kept or field in wants
     return out
 
 
@@ -86,17 +110,18 @@ class Spaces:
 
     def groups(self, key: Key) -> Groups:
         """The dictionary of a view's groups."""
-        return self.part(key.paths[0]) if key.single else self._tuple(key).groups
+        return self.part(key.paths[0]) if key.single else self.tuples(key).groups
 
     def codes(self, key: Key, parts: dict[Path, Codes], n: int) -> Codes:
         """The codes of a view's groups, from the codes of the fields."""
         if key.single:
             return parts[key.paths[0]]
         if not key.paths:
-            return np.full(n, self._tuple(key).groups.code(()), np.int32)
-        return self._tuple(key).combine([parts[path] for path in key.paths])
+            return np.full(n, self.tuples(key).groups.code(()), np.int32)
+        return self.tuples(key).combine([parts[path] for path in key.paths])
 
-    def _tuple(self, key: Key) -> TupleGroups:
+    def tuples(self, key: Key) -> TupleGroups:
+        """The dictionary of groups of several fields."""
         found = self._tuples.get(key)
         if found is None:
             found = self._tuples[key] = TupleGroups([self.part(path) for path in key.paths])

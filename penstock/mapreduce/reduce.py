@@ -10,18 +10,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Reader, StoreDamaged, pack, said
+from penstock.cache import Reader, StoreDamaged, Writer, pack, said
 from penstock.mapreduce.emission import Contributions
+from penstock.mapreduce.feed import Fed
+from penstock.mapreduce.fewfold import FewContributions, FewFold, one_by_one
 from penstock.mapreduce.groups import Groups
+from penstock.mapreduce.plan import cell_fields
 from penstock.mapreduce.rowcodec import RowCodec, RowState
-from penstock.views import Cell, Totals
+from penstock.views import Totals, is_accumulator
 
 Ints = NDArray[np.int64]
 _FEW = 16  # codes up to which Python is quicker than NumPy's fixed cost
@@ -88,29 +91,127 @@ def _grown(a: NDArray[Any], size: int) -> NDArray[Any]:
     return out
 
 
-class ReduceNode:
-    """One view's reducer."""
+class Folded(Protocol):
+    """What a batch makes of a view, however its reducer keeps it."""
 
-    def __init__(self, name: str, db: str, codec: RowCodec, complete: bool) -> None:
+    @property
+    def m(self) -> int:
+        """How many rows change."""
+        ...
+
+    def group(self, place: int) -> tuple[bytes, Any]:
+        """The key of a row that changes, as it is stored and as a value."""
+        ...
+
+    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
+        """Whether there is such a row, and its result, after the batch or before it."""
+        ...
+
+    def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+        """The rows to put and the keys to delete."""
+        ...
+
+    def newly_held(self) -> int:
+        """How many more groups are held than before."""
+        ...
+
+    def fed(self, view: int) -> Fed:
+        """The change as the feed keeps it."""
+        ...
+
+    def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
+        """Leave what else is to be written, and what memory does after the commit."""
+        ...
+
+
+@dataclass(slots=True)
+class _Accumulated:
+    """The change of accumulators."""
+
+    node: ReduceNode
+    change: Change
+    groups: Groups
+
+    @property
+    def m(self) -> int:
+        return self.change.m
+
+    def group(self, place: int) -> tuple[bytes, Any]:
+        code = int(self.change.codes[place])
+        return self.groups.stored[code], self.groups.value(code)
+
+    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
+        return self.node.result(self.change, place, before)
+
+    def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+        return self.node.rows(self.change, self.groups)
+
+    def newly_held(self) -> int:
+        return self.node.newly_held(self.change)
+
+    def fed(self, view: int) -> Fed:
+        node, change, groups = self.node, self.change, self.groups
+        whole = [groups.whole(code) for code in change.codes.tolist()]
+        old, new = (
+            np.concatenate([n[None, :], *(t.lanes for t in totals)])
+            for n, totals in ((change.old_n, change.old), (change.n, change.new))
+        )
+        odd = [
+            [place, *(None if not s.n else node.codec.payload(s) for s in node.states(change, place))]
+            for place in np.flatnonzero(node.odd(change)).tolist()
+        ]
+        return Fed(view, whole, np.concatenate((old, new)).T, odd)
+
+    def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
+        if self.change.m:
+            after.append(lambda: self.node.apply(self.change))
+
+
+class ReduceNode:
+    """One view's reducer, where all its cells have an inverse and nobody's contributions are kept."""
+
+    def __init__(self, name: str, db: str, codec: RowCodec, complete: bool, few: int) -> None:
         self.name = name
         self.db = db
         self.codec = codec
-        self.cells: tuple[Cell, ...] = codec.cells
-        self.fields = tuple(dict.fromkeys(cell.field for cell in self.cells))
+        self.cells = tuple(cell for cell in codec.cells if is_accumulator(cell))
+        self.fields = tuple(dict.fromkeys(field for cell in codec.cells for field in cell_fields(cell)))
         self.memory = Accumulators([cell.lanes for cell in self.cells], complete)
+        self._few = few  # contributions up to which they are folded one by one
+        self._fold_few = FewFold(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use, about."""
+        return self.memory.nbytes
 
     def forget(self) -> None:
         """Drop what memory holds."""
         self.memory = Accumulators([cell.lanes for cell in self.cells], False)
 
+    def folded(self, reader: Reader, groups: Groups, plus: Contributions, minus: Contributions) -> Folded:
+        """The change that these contributions make, as views take it."""
+        if plus.n + minus.n <= self._few:
+            own = [one_by_one(side, self.fields) for side in (plus, minus)]
+            change = self.folded_few(reader, groups, *own)
+            if change is not None:
+                return change
+        return _Accumulated(self, self.fold(reader, groups, plus, minus), groups)
+
+    def folded_few(
+        self, reader: Reader, groups: Groups, plus: FewContributions, minus: FewContributions
+    ) -> Folded | None:
+        """The same of a handful; None where they have to be columns."""
+        return self._fold_few.fold(reader, groups, plus, minus)
+
     def fold(self, reader: Reader, groups: Groups, plus: Contributions, minus: Contributions) -> Change:
         """The change that these contributions make."""
         memory = self.memory
         memory.reach(groups.size)
-        codes, loc = _local(np.concatenate((plus.code, minus.code)), groups.size)
+        codes, loc = local_codes(np.concatenate((plus.code, minus.code)), groups.size)
         m, split = int(codes.size), plus.n
         if not memory.complete:
-            self._load(reader, groups, codes[~memory.have[codes]])
+            self.load(reader, groups, codes[~memory.have[codes]])
         here, gone = loc[:split], loc[split:]
         old_n = memory.n[codes]
         n = old_n + np.bincount(here, minlength=m) - np.bincount(gone, minlength=m)
@@ -189,6 +290,20 @@ class ReduceNode:
         for place, held in change.held.items():
             memory.held[int(codes[place])] = held
 
+    def states(self, change: Change, place: int) -> tuple[RowState, RowState]:
+        """The states of one changed group, before and after."""
+        return self.state(change, place, before=True), self.state(change, place)
+
+    def odd(self, change: Change) -> NDArray[np.bool_]:
+        """Which groups are more than lanes, before or after."""
+        odd = np.zeros(change.m, bool)
+        for totals in (*change.old, *change.new):
+            if totals.spill:
+                odd[list(totals.spill)] = True
+        for place in (*change.held, *change.released):
+            odd[place] = True
+        return odd
+
     def _odd(self, change: Change, groups: Groups) -> NDArray[np.bool_]:
         """Which rows can't have form A."""
         odd = np.zeros(change.m, bool)
@@ -201,7 +316,7 @@ class ReduceNode:
             odd |= np.fromiter((c in groups.encoded for c in change.codes.tolist()), bool, change.m)
         return odd
 
-    def _load(self, reader: Reader, groups: Groups, codes: NDArray[np.int64]) -> None:
+    def load(self, reader: Reader, groups: Groups, codes: NDArray[np.int64]) -> None:
         """Read the rows of groups that memory doesn't hold."""
         if not codes.size:
             return
@@ -267,7 +382,7 @@ def _same_spill(a: list[Any] | None, b: list[Any] | None) -> bool:
     return a == b and (a is None or b is None or pack(a) == pack(b))
 
 
-def _local(codes: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def local_codes(codes: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The distinct codes, and each code's place among them."""
     if codes.size <= _FEW:
         listed = codes.tolist()

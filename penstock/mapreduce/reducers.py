@@ -1,13 +1,12 @@
 """The reducers with an inverse, as a view's definition names them, and how each reads its result from exact totals.
 
-A reducer is a plain description: frozen, comparable, and rebuilt from `describe()` by `reducer_from`. Null is skipped
-by every reducer but `count()`. Over nulls only, counts are 0 and everything else is null.
+Null is skipped by every reducer but `count()`. Over nulls only, counts are 0 and everything else is null. All reducers,
+those without an inverse too, are rebuilt from their descriptions here.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,64 +14,18 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
 
-import numpy as np
-
 from penstock.cache import DefinitionError, ValueKind, normalise
-from penstock.mapreduce.column import Column, Kind
+from penstock.mapreduce.basereducer import BaseReducer, field_of
 from penstock.mapreduce.counting import Bins, Number, Present
 from penstock.mapreduce.moments import Exact, Moments
 from penstock.mapreduce.ratio import decimal_of, root_decimal, root_float, to_decimal, to_float
+from penstock.mapreduce.treereducers import TREE_MAKERS
 from penstock.mapreduce.usergroup import Functions, UserGroup
-from penstock.views import Cell, Need, Path, State, Totals, parse_path, reach
+from penstock.views import Cell, Path, State
 
 
 @dataclass(frozen=True, slots=True)
-class _Reducer(ABC):
-    """What all reducers have: the field they read, and a name to be described by."""
-
-    name: ClassVar[str]
-    field: Path | None
-
-    @property
-    @abstractmethod
-    def cells(self) -> tuple[Cell, ...]:
-        """What must be accumulated."""
-
-    @abstractmethod
-    def result(self, n: int, states: Sequence[State]) -> Any:
-        """The result of a group of n contributions, given one state a cell."""
-
-    def describe(self) -> dict[str, object]:
-        """The reducer as plain data, for `reducer_from`."""
-        return {"reducer": self.name, "field": None if self.field is None else list(self.field)}
-
-    def over(self, values: Iterable[object]) -> Any:
-        """The result over these values, or over this reducer's field of these documents.
-
-        >>> import penstock as ps
-        >>> ps.mean("amount").over([{"amount": 1}, {"amount": 2}, {}])
-        1.5
-        """
-        items = [normalise(v) for v in values]
-        if self.field is not None:
-            items = [reach(item, self.field) for item in items]
-        column = Column.of(items)
-        loc = np.zeros(len(items), np.int64)
-        states = []
-        for cell in self.cells:
-            if cell.need is Need.NUMBER and column.kind is not None and (column.kind == Kind.OTHER).any():
-                at = int(np.argmax(column.kind == Kind.OTHER))
-                raise ValueKind(items[at], ".".join(self.field or ()), f"{self.name} takes int, float and Decimal")
-            none = cell.batch(loc[:0], 1, Column.nulls(0))
-            totals = cell.update(Totals.none(cell.lanes, 1), cell.batch(loc, 1, column), none)
-            for error in totals.errors.values():
-                raise error
-            states.append(totals.state(0))
-        return self.result(len(items), states)
-
-
-@dataclass(frozen=True, slots=True)
-class Count(_Reducer):
+class Count(BaseReducer):
     """How many contributions, or how many values that are not null."""
 
     name: ClassVar[str] = "count"
@@ -88,7 +41,7 @@ class Count(_Reducer):
 
 
 @dataclass(frozen=True, slots=True)
-class Sum(_Reducer):
+class Sum(BaseReducer):
     """The exact total."""
 
     name: ClassVar[str] = "sum"
@@ -115,7 +68,7 @@ class Sum(_Reducer):
 
 
 @dataclass(frozen=True, slots=True)
-class Mean(_Reducer):
+class Mean(BaseReducer):
     """The exact total through the number of values, rounded once."""
 
     name: ClassVar[str] = "mean"
@@ -137,7 +90,7 @@ class Mean(_Reducer):
 
 
 @dataclass(frozen=True, slots=True)
-class Variance(_Reducer):
+class Variance(BaseReducer):
     """The mean square distance from the mean, exact and rounded once."""
 
     name: ClassVar[str] = "variance"
@@ -150,7 +103,7 @@ class Variance(_Reducer):
 
     def describe(self) -> dict[str, object]:
         """The reducer as plain data, for `reducer_from`."""
-        return {**_Reducer.describe(self), "ddof": self.ddof}
+        return {**BaseReducer.describe(self), "ddof": self.ddof}
 
     def result(self, n: int, states: Sequence[State]) -> float | Decimal | None:
         """A float, or 28 digits over Decimals without floats; None for too few values."""
@@ -176,7 +129,7 @@ class Stddev(Variance):
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram(_Reducer):
+class Histogram(BaseReducer):
     """Counts between edges."""
 
     name: ClassVar[str] = "histogram"
@@ -189,7 +142,7 @@ class Histogram(_Reducer):
 
     def describe(self) -> dict[str, object]:
         """The reducer as plain data, for `reducer_from`."""
-        return {**_Reducer.describe(self), "edges": [_edge_text(edge) for edge in self.edges]}
+        return {**BaseReducer.describe(self), "edges": [_edge_text(edge) for edge in self.edges]}
 
     def result(self, n: int, states: Sequence[State]) -> list[int]:
         """The counts, lowest bin first."""
@@ -197,11 +150,16 @@ class Histogram(_Reducer):
 
 
 @dataclass(frozen=True, slots=True)
-class Group(_Reducer):
+class Group(BaseReducer):
     """A user's group."""
 
     name: ClassVar[str] = "group"
     functions: Functions | None
+
+    @property
+    def code(self) -> object:
+        """The user's object."""
+        return None if self.functions is None else self.functions.group
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -221,7 +179,7 @@ def count(f: str | None = None) -> Count:
     >>> ps.count().over([5, None]), ps.count("paid").over([{"paid": True}, {"paid": None}])
     (2, 1)
     """
-    return Count(_path(f, "count"))
+    return Count(field_of(f, "count"))
 
 
 def sum(f: str | None = None) -> Sum:
@@ -234,7 +192,7 @@ def sum(f: str | None = None) -> Sum:
     >>> ps.sum().over([0.1] * 10), ps.sum("amount").over([{"amount": 1 << 64}, {"amount": None}])
     (1.0, 18446744073709551616)
     """
-    return Sum(_path(f, "sum"))
+    return Sum(field_of(f, "sum"))
 
 
 def mean(f: str | None = None) -> Mean:
@@ -245,7 +203,7 @@ def mean(f: str | None = None) -> Mean:
     >>> ps.mean().over([1, 2]), ps.mean().over([Decimal("0.10"), Decimal("0.30")]), ps.mean().over([])
     (1.5, Decimal('0.2'), None)
     """
-    return Mean(_path(f, "mean"))
+    return Mean(field_of(f, "mean"))
 
 
 def variance(f: str | None = None, ddof: int = 1) -> Variance:
@@ -255,7 +213,7 @@ def variance(f: str | None = None, ddof: int = 1) -> Variance:
     >>> ps.variance().over([1e9 + 1, 1e9 + 2, 1e9 + 4]), ps.variance(ddof=0).over([7]), ps.variance().over([7])
     (2.3333333333333335, 0.0, None)
     """
-    return Variance(_path(f, "variance"), _ddof(ddof, "variance"))
+    return Variance(field_of(f, "variance"), _ddof(ddof, "variance"))
 
 
 def stddev(f: str | None = None, ddof: int = 1) -> Stddev:
@@ -265,7 +223,7 @@ def stddev(f: str | None = None, ddof: int = 1) -> Stddev:
     >>> ps.stddev().over([1, 2, 3, 4]), ps.stddev(ddof=0).over([1, 3])
     (1.2909944487358056, 1.0)
     """
-    return Stddev(_path(f, "stddev"), _ddof(ddof, "stddev"))
+    return Stddev(field_of(f, "stddev"), _ddof(ddof, "stddev"))
 
 
 def histogram(edges: Sequence[Number], f: str | None = None) -> Histogram:
@@ -283,7 +241,7 @@ def histogram(edges: Sequence[Number], f: str | None = None) -> Histogram:
     for low, high in pairwise(checked):
         if Fraction(low) >= Fraction(high):
             raise DefinitionError(f"the edges of a histogram must ascend, but {high!r} follows {low!r}; sort them")
-    return Histogram(_path(f, "histogram"), checked)
+    return Histogram(field_of(f, "histogram"), checked)
 
 
 def group(g: object, f: str | None = None) -> Group:
@@ -302,11 +260,11 @@ def group(g: object, f: str | None = None) -> Group:
     >>> ps.group(Product()).over([2, 3, 7])
     42
     """
-    return Group(_path(f, "group"), Functions(g))
+    return Group(field_of(f, "group"), Functions(g))
 
 
-def reducer_from(description: Mapping[str, Any]) -> _Reducer:
-    """The reducer that was described so; a user's group can then be read but not kept up.
+def reducer_from(description: Mapping[str, Any]) -> BaseReducer:
+    """The reducer that was described so; one with the user's functions can then be read but not kept up.
 
     >>> import penstock as ps
     >>> reducer_from(ps.variance("a.b").describe()) == ps.variance("a.b")
@@ -321,7 +279,7 @@ def reducer_from(description: Mapping[str, Any]) -> _Reducer:
     return make(None if field is None else tuple(field), description)
 
 
-_MAKERS: dict[str, Callable[[Path | None, Mapping[str, Any]], _Reducer]] = {
+_MAKERS: dict[str, Callable[[Path | None, Mapping[str, Any]], BaseReducer]] = {
     Count.name: lambda field, _: Count(field),
     Sum.name: lambda field, _: Sum(field),
     Mean.name: lambda field, _: Mean(field),
@@ -329,11 +287,8 @@ _MAKERS: dict[str, Callable[[Path | None, Mapping[str, Any]], _Reducer]] = {
     Stddev.name: lambda field, d: Stddev(field, d["ddof"]),
     Histogram.name: lambda field, d: Histogram(field, tuple(_edge_from(*pair) for pair in d["edges"])),
     Group.name: lambda field, _: Group(field, None),
+    **TREE_MAKERS,
 }
-
-
-def _path(f: str | None, reducer: str) -> Path | None:
-    return None if f is None else parse_path(f, f"the field of {reducer}()")
 
 
 def _ddof(ddof: object, reducer: str) -> int:

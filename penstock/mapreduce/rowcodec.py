@@ -7,12 +7,15 @@ Form A, a row whose lanes say all, is fixed-width MessagePack, so that many rows
 Form B, any other row, is a MessagePack map of what applies:
 
     n: contributions   l: lanes   s: per cell its spill or nil   h: [error, last good result]   k: the whole key
+    c: the contributions themselves, as a leaf of a tree has them, of a small group of a view that keeps them
+    v: of a larger one, per cell that is read from values: how many values differ
 
 Which form a row has follows from its content alone. `k` is there where the group is too long to be the row's key.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,10 +26,14 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from penstock.cache import PenstockError, canonical, pack, said, seal, unpack, unseal
+from penstock.cache import PenstockError, canonical, said, seal, unpack, unseal
 from penstock.views import Cell, Reducer, State
 
 _SHORT_ARRAY = 15
+_INT64 = 0xD3
+_SIMPLE = frozenset({int, bool, bytes, type(None)})
+_QUICK = frozenset({int, str, bool, bytes, type(None)})
+_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[int]).decode
 _MAP_BITS = (0x80, 0xDE)
 
@@ -40,12 +47,14 @@ class RowState:
     spills: list[list[Any] | None] | None = None
     held: list[Any] | None = None
     whole: bytes | None = None
+    items: list[Any] | None = None
+    values: list[int | None] | None = None
 
 
 class RowCodec:
     """How rows of one view are written and read."""
 
-    __slots__ = ("_dtype", "_fields", "_head", "_reads", "cells", "lanes", "spans")
+    __slots__ = ("_counts", "_dtype", "_fields", "_head", "_one", "_reads", "cells", "lanes", "spans")
 
     def __init__(self, reducers: Sequence[Reducer], fields: Sequence[str] | None) -> None:
         self.cells: tuple[Cell, ...] = tuple(dict.fromkeys(cell for r in reducers for cell in r.cells))
@@ -54,9 +63,11 @@ class RowCodec:
         self.lanes: int = starts[-1]
         self._fields = None if fields is None else tuple(fields)
         places = {cell: i for i, cell in enumerate(self.cells)}
+        self._counts = any(not r.cells for r in reducers)  # a result that is read from the number of contributions
         self._reads = tuple((r, tuple(places[cell] for cell in r.cells)) for r in reducers)
         size = self.lanes + 1
         self._head = bytes([0x90 | size]) if size <= _SHORT_ARRAY else b"\xdc" + size.to_bytes(2, "big")
+        self._one = struct.Struct(">" + "Bq" * size)
         names = [(f"h{i}", "u1") for i in range(len(self._head))]
         for i in range(size):
             names += [(f"t{i}", "u1"), (f"v{i}", ">i8")]
@@ -72,36 +83,62 @@ class RowCodec:
         records = np.empty(m, self._dtype)
         for i, byte in enumerate(self._head):
             records[f"h{i}"] = byte
-        records["t0"], records["v0"] = 0xD3, n
+        records["t0"], records["v0"] = _INT64, n
         for i in range(self.lanes):
-            records[f"t{i + 1}"], records[f"v{i + 1}"] = 0xD3, lanes[i]
+            records[f"t{i + 1}"], records[f"v{i + 1}"] = _INT64, lanes[i]
         width, raw = records.itemsize, records.tobytes()
         rows = [raw[i : i + width] for i in range(0, m * width, width)]
         seals = np.fromiter(map(crc32c, rows, crcs), np.uint32, m).astype(">u4").tobytes()
         return [(key, row + seals[i : i + 4]) for key, row, i in zip(keys, rows, range(0, 4 * m, 4), strict=True)]
 
+    def fixed_row(self, key: bytes, n: int, lanes: Sequence[int]) -> tuple[bytes, bytes]:
+        """One row of form A, sealed."""
+        ints = [_INT64, n]
+        for lane in lanes:
+            ints += (_INT64, lane)
+        return key, seal(key, self._head + self._one.pack(*ints))
+
     def sealed(self, key: bytes, state: RowState) -> bytes:
         """A row of form B, sealed."""
-        row: dict[str, Any] = {"n": state.n, "l": state.lanes}
-        if state.spills is not None and any(spill is not None for spill in state.spills):
-            row["s"] = state.spills
+        return seal(key, self.payload(state))
+
+    def payload(self, state: RowState, bare: bool = False) -> bytes:
+        """A row of form B, its maps in order, also those inside values; `bare`: without its contributions."""
+        row: dict[str, Any] = {}
+        if state.items is not None and not bare:
+            row["c"] = state.items
         if state.held is not None:
             row["h"] = state.held
         if state.whole is not None:
             row["k"] = state.whole
-        return seal(key, pack(row))
+        row["l"] = state.lanes
+        row["n"] = state.n
+        if state.spills is not None and any(spill is not None for spill in state.spills):
+            row["s"] = state.spills
+        if state.values is not None and not bare:
+            row["v"] = state.values
+        if _is_simple(state):
+            try:
+                return _encode(row)  # which is what `canonical` gives, without its walk
+            except OverflowError:
+                pass
+        return canonical(row)
 
     # -- reading
 
     def decode(self, key: bytes, row: bytes, where: str) -> RowState:
         """The state that a stored row holds; StoreDamaged where it isn't what was written."""
-        payload = unseal(key, row, where)
+        return self.state_of(unseal(key, row, where))
+
+    def state_of(self, payload: bytes) -> RowState:
+        """The state that a row's payload holds."""
         first = payload[0]
         if first & 0xF0 != 0x80 and first not in _MAP_BITS:
             n, *lanes = _decode(payload)
             return RowState(n, lanes)
         found = unpack(payload)
-        return RowState(found["n"], found["l"], found.get("s"), found.get("h"), found.get("k"))
+        more = (found.get(letter) for letter in "shkcv")
+        return RowState(found["n"], found["l"], *more)
 
     def merged(self, states: Sequence[RowState]) -> RowState:
         """The accumulators of several groups together; held without a result where a user's functions raise."""
@@ -126,6 +163,15 @@ class RowCodec:
             spills.append(spill)
         return RowState(first.n + second.n, lanes, spills)
 
+    def surely_shows(self, old: RowState, new: RowState) -> bool:
+        """Whether two states of a group show the same, as far as is quickly said."""
+        if old.held is not None or new.held is not None or old.lanes != new.lanes or (self._counts and old.n != new.n):
+            return False
+        mine, yours = old.spills, new.spills
+        if mine is None or yours is None:
+            return mine is yours
+        return all(a is b or (a is not None and b is not None and _same_spill(a, b)) for a, b in zip(mine, yours))
+
     def result(self, state: RowState) -> Any:
         """The result that a reader is shown."""
         return state.held[1] if state.held is not None else self.fresh_result(state)
@@ -143,6 +189,20 @@ class RowCodec:
             name: reducer.result(n, [states[i] for i in places])
             for name, (reducer, places) in zip(self._fields, self._reads, strict=True)
         }
+
+
+def _same_spill(a: list[Any], b: list[Any]) -> bool:
+    """Whether two spills are the same, as far as is quickly said: Python's == takes 1, 1.0 and True for one."""
+    return len(a) == len(b) and all(type(x) is type(y) and type(x) in _QUICK and x == y for x, y in zip(a, b))
+
+
+def _is_simple(state: RowState) -> bool:
+    """Whether nothing in a row needs a form of its own: no Decimal, map, NaN or large value, as far as types tell."""
+    if state.held is not None:
+        return False
+    if state.items is not None and any(type(part) is list and len(part) > 2 for part in state.items[2]):
+        return False
+    return all(spill is None or _SIMPLE.issuperset(map(type, spill)) for spill in state.spills or ())
 
 
 def same_result(a: Any, b: Any) -> bool:

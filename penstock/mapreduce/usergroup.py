@@ -15,9 +15,9 @@ lane, (values that are not null), and the spill [accumulator, result, owed]. Inv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,14 +27,13 @@ from penstock.mapreduce.exact import count_of
 from penstock.views import Ints, Locals, Need, Part, Path, State, Totals, Values
 
 _FIXED = frozenset((type(None), bool, int, float))
-_METHODS = ("lift", "merge", "unmerge")
 _ELSEWHERE = "the functions of this group are in the app that defined it; open the store with that app"
 _FOREIGN = "a side is made by the `batch` of the cell that is to be updated"
 
 Owed = dict[bytes, list[Any]]
 
 
-def _own(value: Any) -> Any:
+def own(value: Any) -> Any:
     """The value as a document value that nobody else holds, in the one form of equal values."""
     return value if type(value) in _FIXED else unpack(canonical(normalise(value)))
 
@@ -43,27 +42,26 @@ class Functions:
     """The user's functions, found and checked; equal where they are of the same object."""
 
     __slots__ = ("_result", "_zero", "group")
+    word: ClassVar[str] = "group"
+    needed: ClassVar[Mapping[str, str]] = {"lift": "(value)", "merge": "(a, b)", "unmerge": "(a, b)"}
 
     def __init__(self, group: Any) -> None:
-        name = type(group).__name__
-        for method in _METHODS:
+        name = f"{self.word} {type(group).__name__}"
+        for method in self.needed:
             if not callable(getattr(group, method, None)):
-                raise DefinitionError(
-                    f"the group {name} has no method {method}; give it zero, lift(value), merge(a, b), unmerge(a, b)"
-                )
+                whole = ", ".join(method + parameters for method, parameters in self.needed.items())
+                raise DefinitionError(f"the {name} has no method {method}; give it zero, {whole}")
         if not hasattr(group, "zero"):
-            raise DefinitionError(f"the group {name} has no zero; give it the accumulator of no values")
+            raise DefinitionError(f"the {name} has no zero; give it the accumulator of no values")
         self.group = group
         self._result = getattr(group, "result", None)
         if self._result is not None and not callable(self._result):
-            raise DefinitionError(f"the group {name} has a result that cannot be called; make it result(accumulator)")
+            raise DefinitionError(f"the {name} has a result that cannot be called; make it result(accumulator)")
         zero = group.zero() if callable(group.zero) else group.zero
         try:
             self._zero = canonical(normalise(zero))
         except ValueKind as why:
-            raise DefinitionError(
-                f"the zero of the group {name} cannot be stored; make it a document value: {why}"
-            ) from why
+            raise DefinitionError(f"the zero of the {name} cannot be stored; make it a document value: {why}") from why
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Functions) and self.group is other.group
@@ -78,7 +76,7 @@ class Functions:
 
     def step(self, accumulator: bytes, value: Any, add: bool) -> bytes:
         """The accumulator with one value added or taken back."""
-        lifted = _own(self.group.lift(_own(value)))
+        lifted = own(self.group.lift(own(value)))
         return canonical(normalise((self.group.merge if add else self.group.unmerge)(unpack(accumulator), lifted)))
 
     def merged(self, a: bytes, b: bytes) -> bytes:
@@ -88,7 +86,7 @@ class Functions:
     def result(self, accumulator: bytes) -> Any:
         """What is shown of an accumulator."""
         whole = unpack(accumulator)
-        return whole if self._result is None else _own(self._result(whole))
+        return whole if self._result is None else own(self._result(whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,4 +193,4 @@ def _owed(old: list[Any] | None, plus: Sequence[Any], minus: Sequence[Any]) -> O
             owed[key][0] += times
         else:
             owed[key] = [times, value]
-    return {key: [times, _own(value)] for key, (times, value) in owed.items() if times}
+    return {key: [times, own(value)] for key, (times, value) in owed.items() if times}

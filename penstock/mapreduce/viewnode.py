@@ -13,20 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from penstock.cache import Reader, Writer, encode_key, pack, seal, unpack, unseal
+from penstock.cache import FEW, Reader, Writer, encode_key, pack, seal, unpack, unseal
+from penstock.mapreduce.building import Building
+from penstock.mapreduce.databases import held_db, resting_db, rows_db, told_db
 from penstock.mapreduce.decoder import Decoder
 from penstock.mapreduce.emission import Contributions, Emissions, Pairs, emissions_row, read_emissions
 from penstock.mapreduce.extract import input_column
+from penstock.mapreduce.feed import Fed
+from penstock.mapreduce.fewfold import FewContributions, in_columns
 from penstock.mapreduce.fieldmap import FieldMapper
 from penstock.mapreduce.funcmap import FunctionMapper, Hold, copied
 from penstock.mapreduce.groups import Groups
-from penstock.mapreduce.plan import Plan, Spaces
-from penstock.mapreduce.reduce import Change, ReduceNode
+from penstock.mapreduce.indexed import IndexReduce
+from penstock.mapreduce.items import SourceKeys
+from penstock.mapreduce.plan import Plan, Spaces, keeps_contributions
+from penstock.mapreduce.reduce import Folded, ReduceNode
 from penstock.mapreduce.rowcodec import RowCodec, same_result
+from penstock.mapreduce.tree import TreeReduce
+from penstock.mapreduce.treereducers import resolved
 from penstock.views import FieldMap, Key, Row, View
 
 
@@ -39,7 +48,11 @@ class Writes:
     during: list[Callable[[Writer], None]] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
     changed: bool = False
+    feeding: bool = False
+    fed: list[Fed] = field(default_factory=list)
     held_groups: dict[str, int] = field(default_factory=dict)  # by view: how many more groups are held than before
+    kept: dict[str, int] = field(default_factory=dict)  # by table: how many more records are in quarantine than before
+    numbered: int = 0  # how many of them are not older than this batch
 
     def write(self, writer: Writer) -> None:
         """Write all of it."""
@@ -66,21 +79,6 @@ class RowDelta:
     new: Row | None
 
 
-def rows_db(view: int) -> str:
-    """The database of a view's rows."""
-    return f"view:{view}"
-
-
-def told_db(view: int) -> str:
-    """The database of what a function view was told."""
-    return f"told:{view}"
-
-
-def held_db(view: int) -> str:
-    """The database of what a view can't take."""
-    return f"held:{view}"
-
-
 def held_row(key: bytes, whole: bytes, hold: Hold, pairs: Pairs) -> bytes:
     """The row of a held document: its key, why, and what the view was last told of it."""
     return seal(key, pack([whole, hold.reason, hold.trace, [[group, value] for group, value in pairs]]))
@@ -92,27 +90,49 @@ def read_held(key: bytes, row: bytes, where: str) -> tuple[bytes, Hold, Pairs]:
     return whole, Hold(reason, trace), [(group, value) for group, value in pairs]
 
 
+class Watch(Protocol):
+    """Hears what a view is told, once that is committed."""
+
+    def told(self, groups: Groups, plus: Contributions, minus: Contributions) -> None:
+        """These contributions came and these went; codes are those of `groups`."""
+        ...
+
+
+Who = tuple[SourceKeys, NDArray[np.int64]]  # keys, and the numbers of those documents among them
+
+
 class ViewNode:
     """One view at work."""
 
-    def __init__(self, view: View, number: int, spaces: Spaces | None, complete: bool) -> None:
+    def __init__(self, view: View, number: int, spaces: Spaces | None, complete: bool, few: int = FEW) -> None:
         self.view = view
         self.name = view.name
         self.number = number
         self.children: list[ViewNode] = []
-        codec = RowCodec(view.reducers, view.fields)
-        self.reduce = ReduceNode(view.name, rows_db(number), codec, complete)
+        codec = RowCodec(resolved(view.reducers), view.fields)
         self.mapper: FieldMapper | FunctionMapper
         self._spaces = spaces
         self._own = Groups()
         if isinstance(view.map, FieldMap):
-            self.mapper = FieldMapper(view.name, view.map, codec.cells)
+            self.mapper = FieldMapper(view, view.map)
+            fields = tuple(self.mapper.inputs)
             if spaces is None:
                 self._spaces = Spaces()
         else:
             self.mapper = FunctionMapper(view.name, view.map.function, codec.cells)
+            fields = (None,)
+        self.reduce: ReduceNode | TreeReduce | IndexReduce
+        if view.index:
+            self.reduce = IndexReduce(rows_db(number), fields)
+        elif keeps_contributions(view):
+            self.reduce = TreeReduce(view.name, number, rows_db(number), codec, fields)
+        else:
+            self.reduce = ReduceNode(view.name, rows_db(number), codec, complete, few)
         self._decoder = self._make_decoder()
         self.held = 0
+        self.rests = False  # some of what is held may rest
+        self.watch: Watch | None = None
+        self.building: Building | None = None  # while readers don't see this generation
 
     @property
     def chained(self) -> bool:
@@ -133,7 +153,7 @@ class ViewNode:
     def nbytes(self, spaces: bool) -> int:
         """Bytes in use, about; with those of groups that it shares if `spaces`."""
         own = self._own.nbytes + (self._spaces.nbytes if spaces and self._spaces is not None else 0)
-        return own + self.reduce.memory.nbytes
+        return own + self.reduce.nbytes
 
     def forget(self, spaces: Spaces | None) -> None:
         """Drop what memory holds; `spaces` are those of its source."""
@@ -144,20 +164,32 @@ class ViewNode:
 
     # -- what it contributes
 
-    def emitted(self, emissions: Emissions) -> Contributions:
-        """The contributions of what its function yielded."""
-        return Contributions(emissions.code, emissions.inputs(self.reduce.fields))
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps contributions, and so must be told whose they are."""
+        return not isinstance(self.reduce, ReduceNode)
 
-    def told_pairs(self, pairs: Sequence[Pairs]) -> Contributions:
+    @property
+    def stamped(self) -> bool:
+        """Whether it reads the ts of documents."""
+        return isinstance(self.reduce, TreeReduce) and self.reduce.stamped
+
+    def emitted(self, emissions: Emissions, who: Who | None = None) -> Contributions:
+        """The contributions of what its function yielded for these documents."""
+        out = Contributions(emissions.code, emissions.inputs(self.reduce.fields))
+        return out if who is None else out.of(*who, emissions.counts)
+
+    def told_pairs(self, pairs: Sequence[Pairs], who: Who | None = None) -> Contributions:
         """The contributions that these pairs mean: of fields, the value is the list of what cells read."""
         emissions = Emissions.of_pairs(pairs, self.groups)
         if isinstance(self.mapper, FunctionMapper):
-            return self.emitted(emissions)
+            return self.emitted(emissions, who)
         flat = [value for row in pairs for _, value in row]
         inputs = {
             f: input_column([v[i] for v in flat], len(flat), None, True) for i, f in enumerate(self.reduce.fields)
         }
-        return Contributions(emissions.code, inputs)
+        out = Contributions(emissions.code, inputs)
+        return out if who is None else out.of(*who, emissions.counts)
 
     def pairs_of(self, contributions: Contributions) -> list[tuple[bytes, Any]]:
         """Field contributions as pairs, one each."""
@@ -169,41 +201,64 @@ class ViewNode:
 
     def advance(self, reader: Reader, plus: Contributions, minus: Contributions, writes: Writes) -> None:
         """Fold contributions, and pass on what changes to the views on this one."""
-        change = self.reduce.fold(reader, self.groups, plus, minus)
+        watch = self.watch
+        if watch is not None:
+            writes.after.append(lambda: watch.told(self.groups, plus, minus))
+        self.take(reader, self.reduce.folded(reader, self.groups, plus, minus), writes)
+
+    def advance_few(self, reader: Reader, plus: FewContributions, minus: FewContributions, writes: Writes) -> None:
+        """The same of a handful of contributions."""
+        change: Folded | None = None
+        if isinstance(self.reduce, ReduceNode) and self.watch is None:
+            change = self.reduce.folded_few(reader, self.groups, plus, minus)
+        if change is not None:
+            self.take(reader, change, writes)
+            return
+        fields = self.reduce.fields
+        self.advance(reader, in_columns(plus, fields), in_columns(minus, fields), writes)
+
+    def take(self, reader: Reader, change: Folded, writes: Writes) -> None:
+        """Leave what a change writes, and pass it on to the views on this one."""
+        change.stage(writes.during, writes.after)
         if not change.m:
             return
         writes.changed = True
-        puts, deletes = self.reduce.rows(change, self.groups)
+        puts, deletes = change.rows()
         if puts:
             writes.puts.append((self.reduce.db, puts))
         if deletes:
             writes.deletes.append((self.reduce.db, deletes))
-        moved = self.reduce.newly_held(change)
+        if writes.feeding and self.building is None:
+            writes.fed.append(change.fed(self.number))
+        moved = change.newly_held()
         if moved:
-            writes.held_groups[self.name] = writes.held_groups.get(self.name, 0) + moved
-        writes.after.append(lambda: self.reduce.apply(change))
+            label = self.name if self.building is None else Building.label(self.name)
+            writes.held_groups[label] = writes.held_groups.get(label, 0) + moved
         if self.children:
             deltas = self._deltas(change)
             for child in self.children:
                 child.on_rows(reader, deltas, writes)
 
-    def _deltas(self, change: Change) -> list[RowDelta]:
+    def _deltas(self, change: Folded) -> list[RowDelta]:
         out: list[RowDelta] = []
-        groups, reduce = self.groups, self.reduce
-        for place, code in enumerate(change.codes.tolist()):
-            had, old = reduce.result(change, place, before=True)
-            has, new = reduce.result(change, place)
+        for place in range(change.m):
+            had, old = change.result(place, before=True)
+            has, new = change.result(place)
             if had and has and same_result(old, new):
                 continue
-            group = groups.value(code)
-            key = groups.stored[code]
+            key, group = change.group(place)
             out.append(RowDelta(key, group, Row(group, old) if had else None, Row(group, new) if has else None))
         return out
 
     def on_rows(self, reader: Reader, deltas: list[RowDelta], writes: Writes) -> None:
-        """Take the changes of the source's rows."""
-        if not deltas:
-            return
+        """Take the changes of the source's rows, of a view that is being built those of rows that it was told of."""
+        if self.building is not None:
+            deltas = self.building.told(deltas)
+        if deltas:
+            self.take_rows(reader, deltas, writes)
+
+    def take_rows(self, reader: Reader, deltas: list[RowDelta], writes: Writes) -> None:
+        """Take the changes of these rows of the source."""
         if isinstance(self.mapper, FieldMapper):
             self._by_fields(reader, self.mapper, deltas, writes)
         else:
@@ -211,13 +266,15 @@ class ViewNode:
 
     def _by_fields(self, reader: Reader, mapper: FieldMapper, deltas: list[RowDelta], writes: Writes) -> None:
         told = self.read_holds(reader, [d.key for d in deltas])
+        who = _Who(deltas) if self.keeps else None
         new = [d for d in deltas if d.new is not None]
-        plus, stuck_at = self._of_rows(mapper, [d.new for d in new])
+        plus, stuck_at = self._of_rows(mapper, [d.new for d in new], _whose(who, [d.key for d in new]))
         stuck = {new[i].key for i in stuck_at}
         derived = [d for d in deltas if d.old is not None and d.key not in told]
         freed = [d for d in derived if d.key not in stuck]
-        parts = [self._of_rows(mapper, [d.old for d in freed])[0]]
-        parts.append(self.told_pairs([pairs for key, pairs in told.items() if key not in stuck]))
+        parts = [self._of_rows(mapper, [d.old for d in freed], _whose(who, [d.key for d in freed]))[0]]
+        again = {key: pairs for key, pairs in told.items() if key not in stuck}
+        parts.append(self.told_pairs(list(again.values()), _whose(who, list(again))))
         holds: list[tuple[bytes, bytes, Hold, Pairs]] = []
         for d in new:
             if d.key in stuck:
@@ -228,7 +285,9 @@ class ViewNode:
         self.write_holds(holds, [key for key in told if key not in stuck], set(told), writes)
         self.advance(reader, plus, Contributions.join(parts), writes)
 
-    def _of_rows(self, mapper: FieldMapper, rows: Sequence[Row | None]) -> tuple[Contributions, list[int]]:
+    def _of_rows(
+        self, mapper: FieldMapper, rows: Sequence[Row | None], who: Who | None = None
+    ) -> tuple[Contributions, list[int]]:
         """What rows contribute by fields, and the indexes of those that can't be taken."""
         columns = self._decoder.of_dicts([_document(row) for row in rows], keys=False)
         kept = mapper.kept(columns)
@@ -238,7 +297,9 @@ class ViewNode:
         if bad is not None:
             stuck = np.flatnonzero(bad & take).tolist()
             take = take & ~bad
-        return mapper.contributions(columns, np.flatnonzero(take)), stuck
+        at = np.flatnonzero(take)
+        out = mapper.contributions(columns, at)
+        return out if who is None else out.of(who[0], who[1][at]), stuck
 
     def _by_function(self, reader: Reader, mapper: FunctionMapper, deltas: list[RowDelta], writes: Writes) -> None:
         keys = [d.key for d in deltas]
@@ -266,7 +327,10 @@ class ViewNode:
             pairs = told[new[i].key].pairs(0, self._own) if new[i].key in told else []
             holds.append((new[i].key, encode_key(new[i].group), hold, pairs))
         self.write_holds(holds, [key for key in held if key not in stuck], set(held), writes)
-        self.advance(reader, self.emitted(emissions), self.emitted(minus), writes)
+        who = _Who(deltas) if self.keeps else None
+        plus = self.emitted(emissions, _whose(who, [d.key for d in new]))
+        gone = [key for key in told if key not in stuck]
+        self.advance(reader, plus, self.emitted(minus, _whose(who, gone)), writes)
 
     # -- what is held
 
@@ -291,6 +355,8 @@ class ViewNode:
             writes.puts.append((db, [(key, held_row(key, whole, hold, told)) for key, whole, hold, told in holds]))
         if released:
             writes.deletes.append((db, list(released)))
+        if self.rests:
+            writes.deletes.append((resting_db(self.number), [*(key for key, *_ in holds), *released]))
         change = len({key for key, *_ in holds} - before) - len(released)
         if change:
 
@@ -298,6 +364,23 @@ class ViewNode:
                 self.held += change
 
             writes.after.append(count)
+
+
+class _Who:
+    """The groups of a source's rows that change, as the keys of those that contribute."""
+
+    def __init__(self, deltas: Sequence[RowDelta]) -> None:
+        self._keys = SourceKeys.of([d.group for d in deltas])
+        self._places = {d.key: i for i, d in enumerate(deltas)}
+
+    def of(self, keys: Sequence[bytes]) -> Who:
+        """Those of these rows."""
+        return self._keys, np.fromiter((self._places[key] for key in keys), np.int64, len(keys))
+
+
+def _whose(who: _Who | None, keys: Sequence[bytes]) -> Who | None:
+    """Those of these rows, where that is asked."""
+    return None if who is None else who.of(keys)
 
 
 def _document(row: Row | None) -> dict[str, Any]:

@@ -1,5 +1,36 @@
 """Spouts: where records come from."""
 
+from penstock.spout.envelope import opened
+from penstock.spout.errors import SourceMissing, SourceMoved, SourceUnreadable, UnknownScheme, UriError
+from penstock.spout.files import FileSpout
+from penstock.spout.identity import Standing
+from penstock.spout.opening import FORMATS, STDIN, file_size, open_file
+from penstock.spout.parquet import ParquetSpout
+from penstock.spout.protocols import Contract, Recall, Remembered, Spout, SpoutBatch
 from penstock.spout.record import Record
+from penstock.spout.registry import SPOUTS, Registry, Uri
 
-__all__ = ["Record"]
+__all__ = [
+    "FORMATS",
+    "SPOUTS",
+    "STDIN",
+    "Contract",
+    "FileSpout",
+    "ParquetSpout",
+    "Recall",
+    "Record",
+    "Registry",
+    "Remembered",
+    "SourceMissing",
+    "SourceMoved",
+    "SourceUnreadable",
+    "Spout",
+    "SpoutBatch",
+    "Standing",
+    "UnknownScheme",
+    "Uri",
+    "UriError",
+    "file_size",
+    "open_file",
+    "opened",
+]

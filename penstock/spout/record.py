@@ -12,7 +12,8 @@ class Record:
     """One record of a source: a document of a table, or with `doc=None` a deletion of `key`.
 
     `doc` is a map, or a JSON object as bytes or text. `ts` counts for deletions, and for documents of a table whose ts
-    is "@kafka"; else the document's own field does. `offset` is the record's place in its source.
+    is "@kafka"; else the document's own field does. `offset` is the record's place in its source. A `repost` changes no
+    document: it says that `doc` may once have been told, and nothing should be left of that.
 
     >>> Record("users", 7, {"id": 7, "name": "Sue"}, offset=41).doc["name"]
     'Sue'
@@ -23,3 +24,4 @@ class Record:
     doc: Mapping[str, Any] | bytes | str | None
     ts: Any = None
     offset: int | None = None
+    repost: bool = False

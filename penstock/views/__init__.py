@@ -1,5 +1,6 @@
 """Views: their definitions, and what readers of them get."""
 
+from penstock.views.changes import ABSENT, Absent, Change, PositionAhead, PositionExpired
 from penstock.views.definitions import BROKER, App, Merge, Source, Table, View
 from penstock.views.fields import (
     COMPARE,
@@ -16,22 +17,65 @@ from penstock.views.fields import (
     field,
     where_from,
 )
-from penstock.views.maps import FieldMap, FunctionMap, Key, MapFunction, Reduce, field_map_from
+from penstock.views.fingerprint import fingerprint
+from penstock.views.generations import (
+    Changed,
+    Kind,
+    Migrated,
+    NotBuilt,
+    Preview,
+    Sampled,
+    difference,
+    stored_definition,
+)
+from penstock.views.maps import FieldMap, FunctionMap, Key, MapFunction, Reduce, ReduceFunction, field_map_from
+from penstock.views.names import nearest
 from penstock.views.paths import parse_path, reach
-from penstock.views.protocols import Cell, Ints, Locals, Need, Part, Path, Reducer, State, Totals, Values
-from penstock.views.reader import ViewReader
+from penstock.views.protocols import (
+    TS,
+    Accumulator,
+    Cell,
+    Coded,
+    Ints,
+    Leaves,
+    Locals,
+    Need,
+    Part,
+    Path,
+    Reducer,
+    State,
+    Totals,
+    TreeCell,
+    ValueCell,
+    Values,
+    is_accumulator,
+    is_tree_cell,
+    is_value_cell,
+)
+from penstock.views.reader import ViewReader, restating
 from penstock.views.results import KEPT, Counts, Rejection
 from penstock.views.row import Row
+from penstock.views.stored import app_from
+from penstock.views.why import Contribution, Documents, Progress
 
 __all__ = [
+    "ABSENT",
     "BROKER",
     "COMPARE",
     "KEPT",
+    "TS",
+    "Absent",
+    "Accumulator",
     "And",
     "App",
     "Cell",
+    "Change",
+    "Changed",
+    "Coded",
     "Compare",
+    "Contribution",
     "Counts",
+    "Documents",
     "Family",
     "Field",
     "FieldMap",
@@ -39,31 +83,52 @@ __all__ = [
     "Ints",
     "IsTrue",
     "Key",
+    "Kind",
+    "Leaves",
     "Locals",
     "MapFunction",
     "Merge",
+    "Migrated",
     "Need",
     "Not",
+    "NotBuilt",
     "Op",
     "Or",
     "Part",
     "Path",
+    "PositionAhead",
+    "PositionExpired",
+    "Preview",
+    "Progress",
     "Reduce",
+    "ReduceFunction",
     "Reducer",
     "Rejection",
     "Row",
+    "Sampled",
     "Source",
     "State",
     "Table",
     "Totals",
+    "TreeCell",
+    "ValueCell",
     "Values",
     "View",
     "ViewReader",
     "Where",
+    "app_from",
+    "difference",
     "family_of",
     "field",
     "field_map_from",
+    "fingerprint",
+    "is_accumulator",
+    "is_tree_cell",
+    "is_value_cell",
+    "nearest",
     "parse_path",
     "reach",
+    "restating",
+    "stored_definition",
     "where_from",
 ]

@@ -10,7 +10,6 @@ A definition is made once, is checked in full when it is made, and never changes
 
 from __future__ import annotations
 
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -26,13 +25,15 @@ from penstock.views.maps import (
     Key,
     MapFunction,
     Reduce,
+    ReduceFunction,
     make_field_map,
     make_function_map,
     make_reducers,
 )
-from penstock.views.names import check_name, find, nearest
+from penstock.views.names import check_name, check_version, find
 from penstock.views.paths import parse_path
 from penstock.views.protocols import Path, Reducer
+from penstock.views.reads import check_paths, check_stamps, check_tombstones, check_values
 
 BROKER = "@kafka"
 
@@ -48,6 +49,12 @@ class Merge(Enum):
 
     REPLACE = "replace"
     PATCH = "patch"
+
+
+class _Unsaid(Enum):
+    """Stands for an argument that has to be given, and may be None."""
+
+    REDUCE = "reduce"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,11 +82,15 @@ class Source(ABC):
         key: str | tuple[str, ...],
         value: str | None = None,
         where: str | Where | Field | None = None,
-        reduce: Reduce,
+        reduce: Reduce | None,
+        sources: bool = False,
+        version: str | None = None,
     ) -> View: ...
 
     @overload
-    def view(self, name: str | None = None, *, reduce: Reduce) -> Callable[[MapFunction], View]: ...
+    def view(
+        self, name: str | None = None, *, reduce: Reduce | None, sources: bool = False, version: str | None = None
+    ) -> Callable[[MapFunction], View]: ...
 
     def view(
         self,
@@ -88,16 +99,30 @@ class Source(ABC):
         key: str | tuple[str, ...] | None = None,
         value: str | None = None,
         where: str | Where | Field | None = None,
-        reduce: Reduce | None = None,
+        reduce: Reduce | _Unsaid | None = _Unsaid.REDUCE,
+        sources: bool = False,
+        version: str | None = None,
     ) -> View | Callable[[MapFunction], View]:
         """A view on this source: by fields where `key` is given, else a decorator of its map function.
 
         `key` is the group: a path, a tuple of paths, or () for one group of all. `value` is what reducers read, the
         document unless it is given; `where` keeps documents, by a field that must be true or by a comparison.
 
+        `reduce` is a reducer, a dict of them by the names of a row's fields, or None for a plain index, whose rows are
+        (group, source) and the value. In the place of a reducer may stand a function as CouchDB has them, of (values,
+        rereduce) or of (keys, values, rereduce). First it gets values of the group with `rereduce` false, nulls among
+        them, and the pairs [group, document key] they come from as `keys`; then results of its own, with `rereduce`
+        true and None as `keys`. Which values come together, and in which order, follows from the documents' keys by a
+        hash: neither values nor results stand in the order of keys. `sources=True` keeps every contribution in a
+        tree, so that `why`, repairs and audits of a group cost one path. A changed definition builds the view anew, the
+        code of functions included; `version` stands for that code: with it a change is what has another version.
+
         >>> import penstock as ps
         >>> users = ps.App("shop").table("users", key="id")
         >>> cities = users.view("cities", key="address.city", value="amount", reduce=ps.sum())
+
+        >>> rows = lambda values, rereduce: sum(values) if rereduce else len(values)
+        >>> counts = users.view("counts", key="address.city", value="name", reduce=rows)
 
         A view by a function is named after it, unless a name is given; the function yields groups, or (group, value).
 
@@ -107,18 +132,20 @@ class Source(ABC):
         >>> initials.name, list(initials({"name": "Sue"}))
         ('initials', ['S'])
         """
-        if name is not None and not isinstance(name, str):
-            what = getattr(name, "__name__", repr(name))
+        called = _called(name)
+        if isinstance(reduce, _Unsaid):
             raise DefinitionError(
-                f"view() got {what} where its name goes; write .view('name', key=…, reduce=…), "
-                "or decorate a function with @….view(reduce=…)"
+                f"view {called!r} has no reducer; give one, such as reduce=ps.count(), or reduce=None for a plain index"
             )
-        reducers, fields = make_reducers(name or "(named after its function)", reduce)
+        if not isinstance(sources, bool):
+            raise DefinitionError(f"sources= of view {called!r} is {sources!r}; write True or False")
+        reducers, fields = make_reducers(called, reduce)
+        kept = (sources, check_version(called, version))
         if key is not None:
             if name is None:
                 raise DefinitionError("a view with key= needs a name; write .view('name', key=…, reduce=…)")
             fields_map = make_field_map(name, key, value, where)
-            return self.app.add(View(self.app, name, self.app.size, self, fields_map, reducers, fields))
+            return self.app.add(View(self.app, name, self.app.size, self, fields_map, reducers, fields, *kept))
         if value is not None or where is not None:
             given = "value=" if value is not None else "where="
             raise DefinitionError(
@@ -128,10 +155,21 @@ class Source(ABC):
 
         def decorate(function: MapFunction) -> View:
             by_function = make_function_map(function)
-            called = name if name is not None else str(getattr(function, "__name__", type(function).__name__))
-            return self.app.add(View(self.app, called, self.app.size, self, by_function, reducers, fields))
+            own = name if name is not None else str(getattr(function, "__name__", type(function).__name__))
+            return self.app.add(View(self.app, own, self.app.size, self, by_function, reducers, fields, *kept))
 
         return decorate
+
+
+def _called(name: object) -> str:
+    """What a view that is being defined is called in errors."""
+    if name is not None and not isinstance(name, str):
+        what = getattr(name, "__name__", repr(name))
+        raise DefinitionError(
+            f"view() got {what} where its name goes; write .view('name', key=…, reduce=…), "
+            "or decorate a function with @….view(reduce=…)"
+        )
+    return name or "(named after its function)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,6 +215,7 @@ class View(Source):
     """Groups and their results; made by `Source.view`. A view that was made of a function can be called as it.
 
     `fields` names the fields of a row, one for each reducer; without them the one reducer's result is the value.
+    Without reducers it is a plain index. `sources` says that contributions are kept whatever the reducers need.
 
     >>> import penstock as ps
     >>> users = ps.App("shop").table("users", key="id")
@@ -187,14 +226,23 @@ class View(Source):
 
     source: Source = field(repr=False)
     map: FieldMap | FunctionMap
-    reducers: tuple[Reducer, ...]
+    reducers: tuple[Reducer | ReduceFunction, ...]
     fields: tuple[str, ...] | None
+    sources: bool = False
+    version: str | None = None
 
     def __post_init__(self) -> None:
+        on_view = self.source if isinstance(self.source, View) else None
+        check_stamps(self.name, self.reducers, self.source.name, on_view is None and self.table.has_ts)
         if isinstance(self.map, FieldMap):
-            self._check_values(self.map)
-            if isinstance(self.source, View):
-                self._check_paths(self.map, self.source)
+            check_values(self.name, self.map, self.reducers)
+            if on_view is not None:
+                check_paths(self.name, self.map, self.reducers, on_view.name, on_view.fields)
+
+    @property
+    def index(self) -> bool:
+        """Whether its rows are (group, source) and the value, and not results."""
+        return not self.reducers
 
     @property
     def table(self) -> Table:
@@ -209,7 +257,7 @@ class View(Source):
 
     def describe(self) -> dict[str, object]:
         """The view as plain data."""
-        return {
+        out: dict[str, object] = {
             "kind": "view",
             "name": self.name,
             "source": self.source.name,
@@ -217,42 +265,8 @@ class View(Source):
             "reducers": [reducer.describe() for reducer in self.reducers],
             "fields": None if self.fields is None else list(self.fields),
         }
-
-    def _check_values(self, fields: FieldMap) -> None:
-        """A reducer that folds values has to be told which; count() folds none."""
-        for reducer in self.reducers:
-            if reducer.cells and fields.path_of(reducer.field) is None:
-                raise DefinitionError(
-                    f"view {self.name!r} has a reducer that is not told what to read; name the field in it, such as "
-                    "ps.sum('amount'), or give the view a value='amount'"
-                )
-
-    def _check_paths(self, fields: FieldMap, source: View) -> None:
-        """The documents of a view are its rows, which have a key and a value."""
-        read: list[Path] = [*fields.key.paths]
-        if fields.where is not None:
-            read += fields.where.paths()
-        values = [fields.value, *(fields.path_of(reducer.field) for reducer in self.reducers)]
-        read += [path for path in values if path is not None]
-        for path in read:
-            root, *names = path
-            dotted = ".".join(path)
-            if root not in ("key", "value"):
-                raise DefinitionError(
-                    f"view {self.name!r} reads {dotted!r} of the view {source.name!r}, whose rows have a key and a "
-                    f"value; write 'key', 'value', or 'value.{dotted}'"
-                )
-            if root == "key" and names:
-                raise DefinitionError(
-                    f"view {self.name!r} reads {dotted!r} of the view {source.name!r}; a key has no fields, so write "
-                    "'key', or take it apart in a function view"
-                )
-            if root == "value" and names and source.fields and names[0] not in source.fields:
-                near = nearest(names[0], source.fields) or source.fields[0]
-                raise DefinitionError(
-                    f"view {self.name!r} reads {dotted!r} of the view {source.name!r}, whose fields are "
-                    f"{', '.join(source.fields)}; did you mean 'value.{near}'?"
-                )
+        own = {"sources": True} if self.sources else {}
+        return out | own | ({} if self.version is None else {"version": self.version})
 
 
 class App:
@@ -309,7 +323,7 @@ class App:
         if ts is not None and not isinstance(ts, str):
             raise DefinitionError(f"ts= of table {name!r} is {ts!r}; write the path of a field, or {BROKER!r}")
         path = None if ts is None or ts == BROKER else parse_path(ts, f"ts= of table {name!r}")
-        _check_tombstones(name, tombstones, ts)
+        check_tombstones(name, tombstones, ts)
         if sample is not None and not isinstance(sample, str | os.PathLike):
             raise DefinitionError(f"sample= of table {name!r} is {sample!r}; write the path of a file of documents")
         file = None if sample is None else os.fspath(sample)
@@ -370,18 +384,3 @@ class App:
     def describe(self) -> dict[str, object]:
         """The app as plain data."""
         return {"app": self.name, "definitions": [d.describe() for d in self._definitions.values()]}
-
-
-def _check_tombstones(table: str, tombstones: object, ts: str | None) -> None:
-    if tombstones is None:
-        return
-    if not isinstance(tombstones, int | float) or isinstance(tombstones, bool) or not 0 <= tombstones < math.inf:
-        raise DefinitionError(
-            f"tombstones= of table {table!r} is {tombstones!r}; write how far a deletion's ts may lie behind the "
-            "table's greatest, a number of 0 or more, or leave it out to keep all"
-        )
-    if ts is None:
-        raise DefinitionError(
-            f"table {table!r} has tombstones= but no ts=, and so keeps no deletions; give it a ts=, or leave "
-            "tombstones= out"
-        )

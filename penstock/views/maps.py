@@ -20,9 +20,11 @@ from penstock.views.paths import parse_path
 from penstock.views.protocols import Path, Reducer
 
 MapFunction = Callable[[Any], Iterable[Any] | None]
-Reduce = Reducer | Mapping[str, Reducer]
+Rereduce = Callable[[list[Any], bool], Any] | Callable[[list[Any] | None, list[Any], bool], Any]
+Reduce = Reducer | Rereduce | Mapping[str, Reducer | Rereduce]
 
 _FIELD_NAME = 100
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,39 @@ class FunctionMap:
         return {"by": "function", "function": getattr(function, "__name__", type(function).__name__)}
 
 
+class ReduceFunction:
+    """A function in the place of a reducer, as CouchDB has them: (values, rereduce) or, with `keys`, also keys first.
+
+    Equal where it is the same function.
+    """
+
+    __slots__ = ("function", "keys")
+
+    def __init__(self, function: Callable[..., Any], keys: bool) -> None:
+        self.function = function
+        self.keys = keys
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReduceFunction) and self.function is other.function
+
+    def __hash__(self) -> int:
+        return id(self.function)
+
+    @property
+    def field(self) -> None:
+        """It reads the value itself."""
+
+    @property
+    def code(self) -> Callable[..., Any]:
+        """The function."""
+        return self.function
+
+    def describe(self) -> dict[str, object]:
+        """The function as plain data: its own name, and whether it takes keys."""
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return {"reducer": "function", "field": None, "function": name, "keys": self.keys}
+
+
 def make_field_map(view: str, key: object, value: object, where: object) -> FieldMap:
     """The field map that was written so for this view."""
     return FieldMap(
@@ -146,8 +181,13 @@ def _takes_one(function: MapFunction) -> bool:
     return True
 
 
-def make_reducers(view: str, reduce: object) -> tuple[tuple[Reducer, ...], tuple[str, ...] | None]:
-    """The reducers that were written so for this view, and the row's field names; None where there is one result."""
+def make_reducers(view: str, reduce: object) -> tuple[tuple[Reducer | ReduceFunction, ...], tuple[str, ...] | None]:
+    """The reducers that were written so for this view, and the row's field names; None where there is one result.
+
+    Without a reducer the view is an index of its values.
+    """
+    if reduce is None:
+        return (), None
     if not isinstance(reduce, Mapping):
         return (_reducer(f"reduce= of view {view!r}", reduce),), None
     if not reduce:
@@ -161,17 +201,42 @@ def make_reducers(view: str, reduce: object) -> tuple[tuple[Reducer, ...], tuple
     return tuple(_reducer(f"field {name!r} of view {view!r}", r) for name, r in reduce.items()), tuple(reduce)
 
 
-def _reducer(what: str, reducer: object) -> Reducer:
+def _reducer(what: str, reducer: object) -> Reducer | ReduceFunction:
     if _is_reducer(reducer):
         return reducer
     if reducer is None:
         raise DefinitionError(f"{what} has no reducer; give one, such as ps.count()")
     if callable(reducer):
+        keys = None if isinstance(reducer, type) else _takes_keys(reducer)
         name = getattr(reducer, "__name__", repr(reducer))
-        raise DefinitionError(f"{what} is the function {name}; call a reducer of this package, such as ps.count()")
+        if keys is None:
+            raise DefinitionError(
+                f"{what} is the function {name}; call a reducer of this package, such as ps.count(), or give a "
+                "function of (values, rereduce) or (keys, values, rereduce)"
+            )
+        if inspect.iscoroutinefunction(reducer) or inspect.isgeneratorfunction(reducer):
+            raise DefinitionError(f"{what} is {name}, which is no plain function; write it with `def` and `return`")
+        return ReduceFunction(reducer, keys)
     raise DefinitionError(
         f"{what} is {reducer!r}; give a reducer such as ps.count(), or a dict of them, {{'n': ps.count()}}"
     )
+
+
+def _takes_keys(function: Callable[..., Any]) -> bool | None:
+    """Whether it is a function of keys, values and rereduce, or one of values and rereduce; None of neither.
+
+    A default tells that a parameter is not meant to be filled, unless it is called rereduce.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a built-in that does not tell its parameters
+        return None
+    given = [p for p in parameters if p.kind in _POSITIONAL]
+    if len(given) not in (2, 3) or any(p.default is p.empty for p in parameters if p not in given):
+        return None
+    if any(p.default is not p.empty and p.name != "rereduce" for p in given):
+        return None
+    return len(given) == 3
 
 
 def _is_reducer(reducer: object) -> TypeGuard[Reducer]:

@@ -51,3 +51,14 @@ def check_name(kind: str, name: object) -> None:
             f"{name!r} can't name a{'n' if kind == 'app' else ''} {kind}; write 1 to 100 of the letters a to z and "
             "A to Z, digits, '_', '-' and '.'"
         )
+
+
+def check_version(view: str, version: object) -> str | None:
+    """The version that was written for a view's code.
+
+    >>> check_version("namecount", "2")
+    '2'
+    """
+    if version is not None and (not isinstance(version, str) or not version):
+        raise DefinitionError(f"version= of view {view!r} is {version!r}; write text, such as '2', or leave it out")
+    return version

@@ -1,20 +1,22 @@
 """What a view knows of its reducers: how contributions become exact totals, and totals a result.
 
-A `Cell` accumulates one thing and a `Reducer` reads one or more cells, so that reducers which need the same totals
-share them. A cell is pure: it sees columns and gives totals; where totals are kept is the engine's affair. Invariants:
+A `Cell` keeps one thing of a group and a `Reducer` reads one or more cells, so that reducers which need the same
+share them. There are three kinds: an `Accumulator` adds and takes back; a `TreeCell` has no inverse, so that it is
+folded along the group's tree; a `ValueCell` counts the group's values in a second tree. A cell is pure: it sees
+columns; where what it makes is kept is the engine's affair. Invariants:
 
-- the totals of a group are a function of the multiset of its contributions alone, in whatever order and batches they
-  came and went, with one exception that says so itself (an item that a user's reducer could not take is listed there);
+- the state of a group is a function of its contributions alone, in whatever order and batches they came and went, with
+  one exception that says so itself (an item that a user's group could not take is listed there);
 - a group whose contributions are all gone is at lanes of 0 without a spill;
-- `update` changes nothing that it is given.
+- no method changes anything that it is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +96,7 @@ class Totals:
 
 
 class Cell(Protocol):
-    """One accumulated thing: frozen and hashable, so that a view keeps equal cells once."""
+    """One kept thing: frozen and hashable, so that a view keeps equal cells once."""
 
     @property
     def field(self) -> Path | None:
@@ -108,8 +110,16 @@ class Cell(Protocol):
 
     @property
     def lanes(self) -> int:
-        """How many 64-bit ints a group takes."""
+        """How many 64-bit ints a group takes; 0 for all but accumulators."""
         ...
+
+    def merge(self, a: State, b: State) -> State:
+        """The state of one group that has the contributions of both."""
+        ...
+
+
+class Accumulator(Cell, Protocol):
+    """A cell with an inverse: totals, in lanes and a spill."""
 
     def batch(self, loc: Locals, m: int, column: Values) -> Part:
         """Exact totals of the column's values by their group `loc`, a number below m; nulls are skipped."""
@@ -119,9 +129,108 @@ class Cell(Protocol):
         """The totals of the same m groups with `plus` added and `minus` taken back."""
         ...
 
-    def merge(self, a: State, b: State) -> State:
-        """The state of one group that has the contributions of both."""
+
+class Leaves(Protocol):
+    """Contributions of some nodes of trees: those of one node stand together, and no node is without any."""
+
+    @property
+    def starts(self) -> Ints:
+        """Where the contributions of each node begin."""
         ...
+
+    def column(self, field: Path | None) -> Values:
+        """The values of a field, one a contribution; of `TS`, the ts of the documents."""
+        ...
+
+    def sources(self, at: Ints) -> list[tuple[bytes, int]]:
+        """Who made the contributions at these indexes: the document's encoded key, and the rank of the value there.
+
+        The rank is that among the document's values for that group.
+        """
+        ...
+
+    def groups(self) -> list[Any]:
+        """The group of each node."""
+        ...
+
+
+class TreeCell(Cell, Protocol):
+    """A cell without inverse: a partial for each node of a tree, of contributions or of its children's partials.
+
+    A partial is a document value; null stands for that of contributions that are all skipped. The state of a group is
+    the spill that `state` makes of its root's partial, absent where that is null. Partials don't depend on how
+    contributions are spread over nodes, as far as the user's functions don't. A node that these fail on has the partial
+    that `failed` tells apart, and so have all nodes above it.
+    """
+
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        """Further fields that it reads: `TS`, or paths."""
+        ...
+
+    def fold(self, leaves: Leaves) -> Values:
+        """The partial of each node's contributions."""
+        ...
+
+    def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Values:
+        """The partial of each node whose children's partials begin at `starts`; `groups()` are those of the nodes."""
+        ...
+
+    def failed(self, partial: Any) -> str | None:
+        """Why this partial could not be made; None where it is a partial."""
+        ...
+
+    def state(self, partial: Any) -> list[Any] | None:
+        """The spill of a group with this partial at its root; raises what the user's functions raise.
+
+        It is made once for each group that changes, and holds all that a reducer shows.
+        """
+        ...
+
+
+class ValueCell(Cell, Protocol):
+    """A cell that is read from the group's values, each with how often it occurs, in an order of the cell's own.
+
+    Values stand in a tree of their own by `code`. The state of a group is the spill [answer].
+    """
+
+    def entries(self, column: Values) -> list[tuple[int, bytes] | None]:
+        """For each value the 64-bit code by which it is ordered, and the bytes that it shares with its equals alone.
+
+        None where it is skipped. Values of one code are ordered by `sort_key` of their bytes.
+        """
+        ...
+
+    def sort_key(self, data: bytes) -> Any:
+        """What orders values of one code, of their bytes; different bytes never tie."""
+        ...
+
+    def asked(self, total: int) -> list[int]:
+        """The places, from 0, among `total` values with repetitions in order, that the answer is made of."""
+        ...
+
+    def answer(self, total: int, distinct: int, found: Sequence[bytes]) -> list[Any] | None:
+        """The spill of a group of so many values, so many of them different, with the bytes at the places asked."""
+        ...
+
+
+def is_accumulator(cell: Cell) -> TypeGuard[Accumulator]:
+    """Whether a cell has an inverse; each kind is known by a method that only it has."""
+    return hasattr(cell, "update")
+
+
+def is_tree_cell(cell: Cell) -> TypeGuard[TreeCell]:
+    """Whether a cell is folded along trees."""
+    return hasattr(cell, "join")
+
+
+def is_value_cell(cell: Cell) -> TypeGuard[ValueCell]:
+    """Whether a cell is read from values and how often they occur."""
+    return hasattr(cell, "entries")
+
+
+TS: Path = ("\0ts",)
+"""Stands where a field's path stands, for the ts of the document; no path that a user writes is it."""
 
 
 class Reducer(Protocol):
@@ -134,7 +243,7 @@ class Reducer(Protocol):
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """What must be accumulated for it."""
+        """What must be kept for it."""
         ...
 
     def result(self, n: int, states: Sequence[State]) -> Any:
@@ -143,4 +252,14 @@ class Reducer(Protocol):
 
     def describe(self) -> dict[str, object]:
         """Enough, as plain data, for a reader that has the store and not the app."""
+        ...
+
+
+@runtime_checkable
+class Coded(Protocol):
+    """A reducer that runs code of the user's."""
+
+    @property
+    def code(self) -> object:
+        """The function, or the object with methods, that it runs; None where the app that has it is not at hand."""
         ...

@@ -15,18 +15,24 @@ from penstock.cache import (
     KeyKind,
     MissingExtra,
     PenstockError,
+    Place,
     Reader,
+    StoreDamaged,
     decode_key,
     encode_key,
     is_long,
+    key_shown,
+    named,
     prefix_bounds,
     stored_key,
 )
 from penstock.views.row import Row
+from penstock.views.why import Contribution, Progress, Why
 
 _HEAD = 368
 _ABOVE = b"\xff" * (LONG - _HEAD + 1)
 _ABSENT = object()
+_TOGETHER = 1024  # rows that are in memory at once to be merged
 
 
 class Codec(Protocol):
@@ -48,7 +54,9 @@ class Codec(Protocol):
 class ViewReader:
     """The groups and results of one view, in one snapshot.
 
-    `held` gives the encodings of groups that hold contributions of documents that the view could not take since.
+    `held` gives the encodings of groups that hold contributions of documents that the view could not take since, `why`
+    the contributions of groups. `as_of` is None, or while the view is built anew under another definition the position
+    that it shows until then.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -63,13 +71,22 @@ class ViewReader:
     """
 
     def __init__(
-        self, name: str, reader: Callable[[], Reader], db: str, codec: Codec, held: Callable[[], frozenset[bytes]]
+        self,
+        name: str,
+        reader: Callable[[], Reader],
+        db: str,
+        codec: Codec,
+        held: Callable[[], frozenset[bytes]],
+        why: Why,
+        as_of: int | None = None,
     ) -> None:
         self.name = name
+        self.as_of = as_of
         self._reader = reader
         self._db = db
         self._codec = codec
         self._held = held
+        self._why = why
 
     def __repr__(self) -> str:
         return f"<view {self.name!r}>"
@@ -96,9 +113,9 @@ class ViewReader:
     def get_many(self, groups: Iterable[Any], default: Any = None) -> list[Any]:
         """The results of several groups, in their order, by one read."""
         keys = [stored_key(encode_key(group)) for group in groups]
-        codec, where = self._codec, self._where
+        codec = self._codec
         return [
-            default if row is None else codec.result(codec.decode(key, row, where))
+            default if row is None else codec.result(self._decode(key, row))
             for key, row in zip(keys, self._reader().get_many(self._db, keys), strict=True)
         ]
 
@@ -121,45 +138,70 @@ class ViewReader:
         limit: int | None = None,
     ) -> Iterator[Row]:
         """Rows in group order: of a prefix (of text or of a tuple), from `start` on, before `stop`, the last first."""
-        if limit is not None and limit < 0:
-            raise KeyKind(limit, "limit= is a number of rows, 0 or more")
-        low, high = (b"", None) if prefix is None else prefix_bounds(prefix)
-        if start is not _ABSENT:
-            low = max(low, encode_key(start))
-        if stop is not _ABSENT:
-            bound = encode_key(stop)
-            high = bound if high is None else min(high, bound)
+        low, high = _bounds(prefix, start, stop, limit)
         held = self._held()
         rows = (self._row(whole, key, row, held, state) for whole, key, row, state in self._ordered(low, high, reverse))
         return islice(rows, limit)
 
-    def rollup(self, level: int = 1) -> Iterator[Row]:
+    def rollup(
+        self,
+        level: int = 1,
+        *,
+        prefix: Any = None,
+        start: Any = _ABSENT,
+        stop: Any = _ABSENT,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Row]:
         """Results by the first `level` parts of tuple groups, in group order; other groups stand for themselves.
+
+        `prefix`, `start` and `stop` say which groups are rolled up, `limit` how many results are given.
 
         for row in snap.view("revenue").rollup(level=1):
             print(row.key, row.value)  # ('NO',) {'n': 12, 'total': 340}
         """
         if level < 0:
             raise KeyKind(level, "level= is a number of parts, 0 or more")
-        codec = self._codec
+        low, high = _bounds(prefix, start, stop, limit)
+        return islice(self._rolled(level, self._ordered(low, high, reverse)), limit)
+
+    def _rolled(self, level: int, rows: Iterable[tuple[bytes, bytes, bytes, Any]]) -> Iterator[Row]:
+        codec, held = self._codec, self._held()
 
         def part(entry: tuple[bytes, bytes, bytes, Any]) -> bytes:
             group = decode_key(entry[0])
             return encode_key(group[:level]) if isinstance(group, tuple) else entry[0]
 
-        def decoded() -> Iterator[tuple[bytes, bytes, bytes, Any]]:
-            for whole, key, row, state in self._ordered(b"", None, False):
-                yield whole, key, row, state if state is not None else codec.decode(key, row, self._where)
-
-        held = self._held()
-        for prefix, entries in groupby(decoded(), part):
-            states: list[Any] = []
-            stale = False
-            for whole, _, _, state in entries:
-                states.append(state)
-                stale = stale or state.held is not None or whole in held
-            together = codec.merged(states)
+        for prefix, entries in groupby(rows, part):
+            stale = failed = False
+            together: Any = None
+            while run := list(islice(entries, _TOGETHER)):
+                states = [self._decode(key, row) if s is None else s for _, key, row, s in run]
+                stale = stale or any(s.held is not None for s in states) or any(entry[0] in held for entry in run)
+                if not failed:
+                    parts = states if together is None else [together, *states]
+                    together = codec.merged(parts)
+                    failed = len(parts) > 1 and together.held is not None
             yield Row(decode_key(prefix), codec.result(together), stale or together.held is not None)
+
+    def why(self, group: Any, *, progress: Progress | None = None) -> list[Contribution]:
+        """The contributions behind a result, in the order of their documents' keys; of a group without row none.
+
+        Where the view keeps contributions (`sources=True`, a reducer without inverse, a plain index) it costs what is
+        kept of the group. Else it is a scan of the table, and `progress` is told how many of the stored versions of
+        documents are passed, of how many. Of a plain index `group` is what documents were mapped to.
+
+        for contribution in snap.view("spent").why("Sue"):
+            print(contribution.key, contribution.value, contribution.document)
+        """
+        return self.why_many([group], progress=progress)[0]
+
+    def why_many(self, groups: Iterable[Any], *, progress: Progress | None = None) -> list[list[Contribution]]:
+        """The contributions behind several results, in the order of the groups, by one scan where one is needed.
+
+        sue, joe = snap.view("spent").why_many(["Sue", "Joe"])
+        """
+        return self._why([encode_key(group) for group in groups], progress)
 
     def to_arrow(self) -> Any:
         """The whole view as an Arrow table: columns `key` and `value`, or `key` and a column for each reducer."""
@@ -193,12 +235,16 @@ class ViewReader:
             return pandas.DataFrame([{"key": r.key, **r.value} for r in rows])
         return pandas.DataFrame({"key": [r.key for r in rows], "value": [r.value for r in rows]})
 
-    @property
-    def _where(self) -> str:
-        return f"view {self.name!r}"
+    def _decode(self, key: bytes, row: bytes) -> Any:
+        where = f"view {self.name!r}"
+        try:
+            return self._codec.decode(key, row, where)
+        except StoreDamaged as damage:
+            place = Place(where, key_shown("group"), restating(self.name))
+            raise named(damage, {where: place}) from damage
 
     def _row(self, whole: bytes, key: bytes, row: bytes, held: frozenset[bytes], state: Any = None) -> Row:
-        own = state if state is not None else self._codec.decode(key, row, self._where)
+        own = state if state is not None else self._decode(key, row)
         return Row(decode_key(whole), self._codec.result(own), own.held is not None or whole in held)
 
     def _ordered(self, low: bytes, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes, bytes, Any]]:
@@ -213,8 +259,30 @@ class ViewReader:
                 continue
             known: list[tuple[bytes, bytes, bytes, Any]] = []
             for key, row in run:
-                state = self._codec.decode(key, row, self._where)
+                state = self._decode(key, row)
                 known.append((state.whole if is_long(key) else key, key, row, state))
             for entry in sorted(known, key=lambda e: e[0], reverse=reverse):
                 if low <= entry[0] and (high is None or entry[0] < high):
                     yield entry
+
+
+def restating(view: str) -> str:
+    """What to do about damage in a view.
+
+    >>> restating("names")
+    "run `penstock restate names`, or engine.restate('names')"
+    """
+    return f"run `penstock restate {view}`, or engine.restate({view!r})"
+
+
+def _bounds(prefix: Any, start: Any, stop: Any, limit: int | None) -> tuple[bytes, bytes | None]:
+    """The encodings from and before which groups are asked for."""
+    if limit is not None and limit < 0:
+        raise KeyKind(limit, "limit= is a number of rows, 0 or more")
+    low, high = (b"", None) if prefix is None else prefix_bounds(prefix)
+    if start is not _ABSENT:
+        low = max(low, encode_key(start))
+    if stop is not _ABSENT:
+        bound = encode_key(stop)
+        high = bound if high is None else min(high, bound)
+    return low, high

@@ -22,6 +22,7 @@ from penstock.cache import (
     Reader,
     Segment,
     Writer,
+    forget_step,
     index,
     record_key,
 )
@@ -29,6 +30,7 @@ from penstock.gateway import TableReader, Tails, unwrap
 from penstock.gateway.lines import absent_line
 from penstock.mapreduce import key_lanes
 from penstock.views import App
+from tests.engine.test_planted_bugs import Edit
 
 SEED, TABLE, SIDE = 7, 1, "told:9"
 LIMITS = Limits(fold_least=12, fold_most=24, fold_buckets=3, space=1.5, entries=5)
@@ -159,6 +161,32 @@ class LogMachine(RuleBasedStateMachine):
         then = self.within(lambda txn: self.log.compact_step(txn, n, self.carry), undo)
         if then is not None:
             then()
+
+    @precondition(lambda self: self.log.tombstones and not self.log.folding and not self.log.mark.doubling)
+    @rule(undo=st.booleans(), n=st.integers(1, 40), age=st.integers(0, 6))
+    def forget_old(self, undo: bool, n: int, age: int) -> None:
+        """Deletions of an age are forgotten, those that the index names, and no others."""
+        before = self.version - age
+
+        def is_old(line: bytes) -> bool:
+            found = unwrap(line)
+            return found.absent and found.ts <= before
+
+        with self.store.read() as snap:
+            reader = TableReader(self.table, TABLE, SEED, lambda: snap, Tails(), frozenset)
+            named = {line for base, _, line in reader.places() if base < self.log.mark.folded and is_old(line)}
+        at, gone = self.log.head, 0
+        while True:
+            if not self.log.keys.room(len(KEYS)):
+                self.log.forget(len(KEYS))
+            done = self.within(lambda txn, at=at: forget_step(self.log, txn, at, n, is_old), undo)
+            if done is None or done[0] == at:
+                break
+            at, gone = done[0], gone + done[1]
+            done[2]()
+        if not undo:
+            assert gone == len(named)
+            self.known = {key: line for key, line in self.known.items() if line not in named}
 
     def carry(self, txn: Writer, parts: Sequence[tuple[Segment, NDArray[np.int64]]], base: int) -> None:
         moved: list[bytes] = []
@@ -294,3 +322,62 @@ def test_a_snapshot_from_before_a_fold_is_read_after_one_from_behind_it() -> Non
     machine.look_back(machine.hold())
     machine.look_back(older)
     machine.teardown()
+
+
+def _deleted() -> LogMachine:
+    """Deletions that the index names, some that it doesn't, and all of them learnt by those who read."""
+    machine = LogMachine()
+    machine.begin(True, 1_000)
+    machine.batch(dict.fromkeys(KEYS, True), False)
+    machine.batch(dict.fromkeys(KEYS[:60], False), False)
+    machine.batch(dict.fromkeys(KEYS[40:50], True), False)
+    machine.look_back(machine.hold())
+    while machine.log.keys.dirty_count or machine.log.folding:
+        machine.fold(False, 100)
+    machine.batch(dict.fromkeys(KEYS[30:35], True), False)
+    machine.batch(dict.fromkeys(KEYS[60:70], False), False)
+    machine.look_back(machine.hold())
+    return machine
+
+
+def _forgets_what_it_should() -> None:
+    machine = _deleted()
+    living, unfolded = [*KEYS[30:35], *KEYS[40:50], *KEYS[70:]], KEYS[60:70]
+    older = machine.hold()
+    machine.forget_old(True, 10, 0)
+    assert len(machine.known) == len(KEYS)
+    machine.forget_old(False, 10, 0)
+    assert set(machine.known) == {*living, *unfolded}
+    machine.look(KEYS[:40])
+    machine.is_all_there()
+    with machine.store.read() as snap:
+        reader = TableReader(machine.table, TABLE, SEED, lambda: snap, machine.tails, frozenset)
+        assert sorted(reader.lines()) == sorted(machine.known.values())
+    machine.batch({KEYS[0]: True, KEYS[41]: False}, False)
+    assert machine.log.mark.forgotten
+    machine.compact(False, 1_000)
+    while machine.log.keys.dirty_count or machine.log.folding:
+        machine.fold(False, 100)
+    machine.look_back(older)
+    machine.is_all_there()
+    machine.teardown()
+
+
+def test_deletions_are_forgotten_that_the_index_names() -> None:
+    _forgets_what_it_should()
+
+
+@pytest.mark.parametrize(
+    ("where", "old", "new"),
+    [
+        ("gateway.reader:Tails.of", "known.forgotten != mark.forgotten", "False"),
+        ("cache.forget:forget_step", "end > log.mark.folded or", ""),
+        ("cache.forget:forget_step", "log.keys.state[slots] = LOADED", "pass"),
+        ("cache.forget:forget_step", "log.mark.tombstones - int(slots.size)", "log.mark.tombstones"),
+        ("cache.doclog:DocLog._append", "old.forgotten", "0"),
+    ],
+)
+def test_a_bug_in_forgetting_is_found(where: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Edit(where, old, new).plant(monkeypatch)
+    with pytest.raises((AssertionError, IndexError)):
+        _forgets_what_it_should()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cache.errors import PenstockError, StoreInUse
-from penstock.cache.owner import Owner
+from penstock.cache.owner import Owner, owner_of
 
 from .processes import heard, in_fork, process, told
 
@@ -90,3 +91,20 @@ def test_a_path_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PenstockError, match=r"file/store/owner: Not a directory; give this user"):
         Owner(tmp_path / "file" / "store")
+
+
+def test_one_can_look_who_writes(store_path: Path) -> None:
+    assert owner_of(store_path) is None, "there is no store"
+    with Owner(store_path):
+        found = owner_of(store_path)
+        assert found is not None
+        assert found.startswith(f"process {os.getpid()} on ")
+    assert owner_of(store_path) is None
+
+
+def test_who_only_looks_is_waited_for(store_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Owner(store_path).close()
+    looking = os.open(store_path / "owner", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    monkeypatch.setattr("penstock.cache.owner.time.sleep", lambda seconds: os.close(looking))
+    Owner(store_path).close()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import penstock as ps
+from tests.oracle import ordered
 from tests.oracle import reducers as model
 from tests.oracle.tables import Table
 from tests.oracle.views import Is, View, Where
@@ -24,23 +25,39 @@ _COMPARE = {
 def app_of(tables: Sequence[Table], views: Sequence[View]) -> ps.App:
     """The app with these tables and views."""
     app = ps.App("oracle")
-    sources: dict[str, Any] = {t.name: app.table(t.name, key=t.key, ts=t.ts, merge=t.merge) for t in tables}
+    sources: dict[str, Any] = {
+        t.name: app.table(t.name, key=t.key, ts=t.ts, merge=t.merge, tombstones=t.tombstones) for t in tables
+    }
     for view in views:
         source = sources[view.source]
-        reduce = {n: reducer(r) for n, r in view.reduce.items()} if isinstance(view.reduce, dict) else None
-        reduce = reduce or reducer(view.reduce)
+        several = isinstance(view.reduce, dict)
+        reduce = {n: reducer(r) for n, r in view.reduce.items()} if several else reducer(view.reduce)
         if view.fn:
-            sources[view.name] = source.view(view.name, reduce=reduce)(view.fn)
+            sources[view.name] = source.view(view.name, reduce=reduce, sources=view.sources)(view.fn)
         else:
             asked = {"value": view.value} if view.value else {}
             asked |= {"where": condition(view.where)} if view.where else {}
-            sources[view.name] = source.view(view.name, key=view.key, reduce=reduce, **asked)
+            sources[view.name] = source.view(view.name, key=view.key, reduce=reduce, sources=view.sources, **asked)
     return app
 
 
 def reducer(spec: Any) -> Any:
-    """The reducer of the package for this one of the oracle."""
+    """The reducer of the package for this one of the oracle; None for an index."""
     match spec:
+        case None:
+            return None
+        case ordered.Function():
+            return spec.call
+        case ordered.Monoid():
+            return ps.monoid(spec.user, spec.field)
+        case ordered.First() | ordered.Last():
+            return (ps.first if isinstance(spec, ordered.First) else ps.last)(spec.field, by=spec.by)
+        case ordered.Top() | ordered.Bottom() | ordered.Collect():
+            return getattr(ps, type(spec).__name__.lower())(spec.n, spec.field)
+        case ordered.Quantiles():
+            return ps.quantiles(spec.qs, spec.field)
+        case ordered.Max() | ordered.Min() | ordered.Distinct():
+            return getattr(ps, type(spec).__name__.lower())(spec.field)
         case model.Count():
             return ps.count(spec.field)
         case model.Sum():

@@ -105,7 +105,8 @@ def check_recompute(engine: Any, model: Model) -> None:
             chained = view.source in model.views
             reader = snap.view(view.source) if chained else snap.table(view.source)
             docs = {rank(key): (key, value) for key, value in reader.items()}
-            rows, held = recompute(view, docs, chained)
+            stamps = {} if chained else model.tables[view.source].stamps()
+            rows, held = recompute(view, docs, chained, stamps)
             if held or model.told[name].held:
                 continue
             wanted = [(shown.group, shown.result) for shown in rows.values()]

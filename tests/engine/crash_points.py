@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,9 +27,8 @@ from unittest import mock
 import lmdb
 
 import penstock as ps
-from penstock.cache import DocLog
+from penstock.cache import DocLog, Limits
 from penstock.cache.lmdb_txn import LmdbWriter
-from penstock.engine import catalog
 from tests.engine import crash_writer as writer
 from tests.engine.histories import small_buckets
 from tests.engine.worlds import SHOP, TINY
@@ -83,18 +84,34 @@ def unsynced() -> Iterator[None]:
         yield
 
 
-def run(path: Path, batches: int, size: int, at: Callable[[int, str, str], None]) -> Iterator[int]:
+@dataclass(frozen=True)
+class Writing:
+    """What is written: the app, its batches from one number to another, and what holds while they are."""
+
+    app: Callable[[], ps.App]
+    write: Callable[[Any, int, int, int], Iterator[int]]
+    limits: Limits
+    under: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+SHOPPING = Writing(SHOP.app, writer.write, TINY)
+
+
+def run(
+    path: Path, batches: int, size: int, at: Callable[[int, str, str], None], what: Writing = SHOPPING
+) -> Iterator[int]:
     """Write from an empty store on; gives the number of each batch that is acknowledged."""
     with (
+        what.under(),
         unsynced(),
-        mock.patch.object(catalog.secrets, "randbits", return_value=7),
+        mock.patch.object(secrets, "randbits", return_value=7),
         Counted(at).counting(),
-        ps.open(SHOP.app(), path, limits=TINY) as engine,
+        ps.open(what.app(), path, limits=what.limits) as engine,
     ):
-        yield from writer.write(engine, 0, batches, size)
+        yield from what.write(engine, 0, batches, size)
 
 
-def with_images(path: Path, batches: int, size: int) -> None:
+def with_images(path: Path, batches: int, size: int, what: Writing) -> None:
     """Write to the end; each image that differs from the last is left beside it, named by its first point."""
     done, last, name = 0, b"", ""
 
@@ -107,18 +124,18 @@ def with_images(path: Path, batches: int, size: int) -> None:
             (path.parent / name).write_bytes(now)
         print(json.dumps({"point": point, "side": side, "kind": kind, "done": done, "image": name}))
 
-    for number in run(path, batches, size, image):
+    for number in run(path, batches, size, image, what):
         done = number
 
 
-def with_kill(path: Path, batches: int, size: int, where: tuple[int, str]) -> None:
+def with_kill(path: Path, batches: int, size: int, where: tuple[int, str], what: Writing) -> None:
     """Write until this point, and be killed there."""
 
     def kill(point: int, side: str, _: str) -> None:
         if (point, side) == where:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    for _ in run(path, batches, size, kill):
+    for _ in run(path, batches, size, kill, what):
         pass
 
 
@@ -127,14 +144,14 @@ def killed_at(path: Path, point: int, side: str) -> Path:
     return path.with_name(f"{path.name}-killed-{point}-{side}")
 
 
-def main(path: Path, batches: int, size: int, points: list[int]) -> None:
+def main(path: Path, batches: int, size: int, points: list[int], what: Writing = SHOPPING) -> None:
     """Leave images, or be killed at points, each time in a fork."""
     if not points:
-        with_images(path, batches, size)
+        with_images(path, batches, size, what)
     for where in [(point, side) for point in points for side in (BEFORE, AFTER)]:
         child = os.fork()
         if not child:
-            with_kill(killed_at(path, *where), batches, size, where)
+            with_kill(killed_at(path, *where), batches, size, where, what)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status), f"commit {where} never came"

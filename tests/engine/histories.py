@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 from unittest import mock
@@ -30,6 +31,7 @@ VALUES: list[Any] = [1, -7, 0.1, 0.2, 0.3, 1e16, -1e16, 1 << 62, (1 << 63) - 1, 
 SOURCE = "file:a"
 # What is folded is compacted soon, and every other record is of a few keys; or it rests in an index that grows.
 LIMITS = (TINY, Limits(fold_least=4, fold_most=8, fold_buckets=1, space=2.5, entries=16))
+FEW = (16, 0, 4)  # batches up to which are taken as plain values
 
 
 class Failed(Exception):
@@ -59,7 +61,8 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.choose = Random(seed)
-        self.limits = LIMITS[seed % len(LIMITS)]
+        self.hot = LIMITS[seed % len(LIMITS)] is TINY
+        self.limits = replace(LIMITS[seed % len(LIMITS)], few=FEW[seed % len(FEW)])
         self.store = LastingStore()
         self.clock = 0
         self.log: list[Record] = []
@@ -103,7 +106,7 @@ class History:
 
     def key(self) -> int:
         """One of the keys."""
-        return self.choose.randrange(self.choose.choice([HOT, KEYS]) if self.limits is TINY else KEYS)
+        return self.choose.randrange(self.choose.choice([HOT, KEYS]) if self.hot else KEYS)
 
     def ts(self) -> int:
         """New, equal or late."""

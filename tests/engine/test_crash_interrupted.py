@@ -33,7 +33,9 @@ def interrupted(n: int, call: Callable[[], Any]) -> bool:
     def look(frame: FrameType, event: str, _: Any) -> None:
         nonlocal left
         generator = frame.f_code.co_flags & inspect.CO_GENERATOR
-        if event == "return" and not generator and frame.f_code.co_filename.startswith(PACKAGE):
+        # Nothing can be raised out of __del__, nor out of what it calls.
+        last = any(own is not None and own.f_code.co_name == "__del__" for own in (frame, frame.f_back))
+        if event == "return" and not generator and not last and frame.f_code.co_filename.startswith(PACKAGE):
             left -= 1
             if not left:
                 sys.setprofile(None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,11 +39,12 @@ class EngineMachine(RuleBasedStateMachine):
 
     store = "memory"
     durability = "sync"
-    limits: Limits | None = None
+    limits = Limits()
 
-    @initialize(ts=st.sampled_from([some.NUMBERS, some.INSTANTS]))
-    def open(self, ts: list[Any]) -> None:
+    @initialize(ts=st.sampled_from([some.NUMBERS, some.INSTANTS]), few=st.sampled_from([16, 0]))
+    def open(self, ts: list[Any], few: int) -> None:
         self.ts = ts
+        self.limits = replace(self.limits, few=few)
         self.path = None if self.store == "memory" else tempfile.mkdtemp(prefix="penstock-")
         self.model = RICH.model()
         self.log: dict[str, list[Record]] = {"a": [], "b": []}

@@ -8,45 +8,13 @@ one of the planting.
 
 from __future__ import annotations
 
-import inspect
-import textwrap
-from dataclasses import dataclass
-from pkgutil import resolve_name
-from types import CodeType
-
 import pytest
 
 import penstock as ps
 from tests.engine import histories
+from tests.engine.planting import Bug, Edit
 
 STEPS, SEEDS = 60, range(6)
-
-
-@dataclass(frozen=True)
-class Edit:
-    """In one function of the package: `old` became `new`."""
-
-    where: str
-    old: str
-    new: str
-
-    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Exchange the function's code."""
-        found = resolve_name(f"penstock.{self.where}")
-        function = getattr(found, "__func__", found)
-        source = textwrap.dedent(inspect.getsource(function))
-        assert source.count(self.old) == 1, f"{self.where} has no {self.old!r}: plant this bug anew"
-        module = compile(source.replace(self.old, self.new), inspect.getfile(function), "exec")
-        code = next(c for c in module.co_consts if isinstance(c, CodeType) and c.co_name == function.__name__)
-        monkeypatch.setattr(function, "__code__", code)
-
-
-class Bug:
-    """What is wrong, and how it got there."""
-
-    def __init__(self, name: str, where: str, old: str, new: str, *others: Edit) -> None:
-        self.name = name
-        self.edits = (Edit(where, old, new), *others)
 
 
 BUGS = [
@@ -81,8 +49,8 @@ BUGS = [
     Bug(
         "what a function yields now is taken back, not what it yielded then",
         "gateway.telling:Telling._by_function",
-        "return view.emitted(emissions), view.emitted(told), []",
-        "return view.emitted(emissions), view.emitted(emissions.take(sides.was)), []",
+        "view.emitted(told, whose(sides.was)), []",
+        "view.emitted(emissions.take(sides.was), whose(sides.was)), []",
     ),
     Bug(
         "a held document gives back what its newest line says, not what was told of it",
@@ -148,7 +116,7 @@ BUGS = [
     ),
     Bug(
         "compacting leaves a living line behind",
-        "cache.doclog:DocLog._living",
+        "cache.doclog:DocLog.living",
         "np.flatnonzero(living)",
         "np.flatnonzero(living)[1:]",
     ),

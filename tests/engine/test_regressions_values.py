@@ -13,7 +13,7 @@ import pytest
 import penstock as ps
 from tests.engine.beside import WORLD, Beside, user
 from tests.engine.checks import differences
-from tests.engine.worlds import World
+from tests.engine.worlds import Polynomial, World
 from tests.oracle.model import Counts
 from tests.oracle.reducers import Count
 from tests.oracle.tables import Table
@@ -164,6 +164,27 @@ def test_prefixes_of_true_and_1_are_two_and_those_of_nan_one(place: Path | None)
                     f"rollup({level})", snap.view("v").rollup(level=level), both.model.rollup("v", level)
                 )
             assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("size", [1, 20])
+def test_a_function_that_spoils_its_document_spoils_nothing_else(place: Path | None, size: int):
+    app = ps.App("spoilt")
+    docs = app.table("docs", key="id")
+
+    def spoiling(doc: dict[str, Any]) -> list[Any]:
+        tags = list(doc["tags"])
+        doc["tags"].append("spoilt")
+        return tags
+
+    docs.view("one", reduce=ps.count())(spoiling)
+    docs.view("other", reduce=ps.count())(spoiling)
+    docs.view("kept", key=(), reduce=ps.group(Polynomial(), "tags"))
+    with ps.open(app, place) as engine:
+        engine.put_many("docs", [{"id": i, "tags": ["red"]} for i in range(size)])
+        with engine.snapshot() as snap:
+            assert dict(snap.view("one").items()) == dict(snap.view("other").items()) == {"red": size}
+            length = len(str(["red"]))
+            assert snap.view("kept")[()] == {"n": size, "sizes": [size * length, size * length**3]}
 
 
 @pytest.mark.parametrize("literal", [1.0, math.nan, -math.inf])

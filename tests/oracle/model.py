@@ -18,7 +18,7 @@ from typing import Any
 
 from .tables import Documents, Outcome, Table
 from .values import identity
-from .views import Docs, Emission, Rows, View, as_seen, check_definition, documents_of, fold, rollup
+from .views import Docs, Rows, Said, Stamps, View, as_seen, check_definition, documents_of, fold, rollup
 
 
 @dataclass(frozen=True)
@@ -51,39 +51,42 @@ class Record:
 
 @dataclass
 class Told:
-    """What one view was last told: by the rank of a document's key, its emission, and the document it saw last."""
+    """What one view was last told: by the rank of a document's key, what was said, and the document it saw last."""
 
-    emissions: dict[Any, Emission] = field(default_factory=dict)
+    said: dict[Any, Said] = field(default_factory=dict)
     seen: dict[Any, Any] = field(default_factory=dict)
     held: set[Any] = field(default_factory=set)
 
     def copy(self) -> Told:
         """What was told up to now."""
-        return Told(dict(self.emissions), dict(self.seen), set(self.held))
+        return Told(dict(self.said), dict(self.seen), set(self.held))
 
-    def tell(self, view: View, docs: Docs, chained: bool) -> None:
-        """Tell the view what changed since it was last told."""
+    def tell(self, view: View, docs: Docs, chained: bool, stamps: Stamps) -> None:
+        """Tell the view what changed since it was last told; a document that it holds keeps the ts it had then."""
         for where in self.seen.keys() - docs.keys():
-            self.emissions.pop(where, None)
+            self.said.pop(where, None)
             self.held.discard(where)
             del self.seen[where]
         for where, (key, doc) in docs.items():
-            if self.seen.get(where) == identity(doc):
-                continue
-            self.seen[where] = identity(doc)
-            try:
-                self.emissions[where] = view.emission(as_seen(view, chained, key, doc))
-                self.held.discard(where)
-            except Exception:
-                self.held.add(where)
+            ts = stamps.get(where)
+            if self.seen.get(where) != identity(doc):
+                self.seen[where] = identity(doc)
+                try:
+                    self.said[where] = Said(key, view.emission(as_seen(view, chained, key, doc)), ts)
+                    self.held.discard(where)
+                except Exception:
+                    self.held.add(where)
+            elif where not in self.held:
+                self.said[where] = self.said[where]._replace(ts=ts)
 
 
 class Model:
     """Tables and views of one app, and all that was put."""
 
     def __init__(self, tables: Sequence[Table], views: Sequence[View]) -> None:
+        stamped = {table.name for table in tables if table.ts}
         for view in views:
-            check_definition(view)
+            check_definition(view, view.source in stamped)
         self.tables = {table.name: Documents(table) for table in tables}
         self.views = {view.name: view for view in views}
         self.told = {view.name: Told() for view in views}
@@ -151,14 +154,16 @@ class Model:
 
     def rollup(self, view: str, level: int) -> list[tuple[Any, Any]]:
         """The results over prefixes of tuple groups."""
-        return rollup(self.views[view], self.told[view].emissions.values(), level)
+        return rollup(self.views[view], self.told[view].said, level)
 
     def _settle(self) -> None:
         """Bring every view up to date, sources first."""
         for name, view in self.views.items():
             told = self.told[name] = self.told[name].copy()
-            told.tell(view, self.documents_for(view), view.source in self.views)
-            self.rows[name] = fold(view, told.emissions, self.rows[name], told.held)
+            chained = view.source in self.views
+            stamps = {} if chained else self.tables[view.source].stamps()
+            told.tell(view, self.documents_for(view), chained, stamps)
+            self.rows[name] = fold(view, told.said, self.rows[name], told.held)
 
     def _held(self, changed: dict[str, set[Any]]) -> int:
         """How many of the documents just changed are held by a view of their table."""

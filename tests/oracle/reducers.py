@@ -11,11 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from .values import Refused, at, normalise, rank
 
 _DIGITS = Context(prec=28, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
+
+
+class Given(NamedTuple):
+    """One contribution: its group and value; the document's key and its rank; which of its values there; its ts."""
+
+    group: Any
+    value: Any
+    key: Any = None
+    where: Any = ()
+    number: int = 0
+    ts: Any = None
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,10 @@ class Reducer:
 
     def check(self, seen: Any) -> None:
         """Refused where a value that is not null is of the wrong kind."""
+
+    def fold(self, told: Sequence[Given]) -> Any:
+        """The result over all contributions of a group."""
+        return self.result([self.read(one.value) for one in told])
 
     def result(self, values: Sequence[Any]) -> Any:
         """The result over what `read` gave for every contribution of a group."""

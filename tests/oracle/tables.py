@@ -33,12 +33,16 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Table:
-    """The definition of a table; `ts` is a path in the document, or BROKER where the ts comes beside it."""
+    """The definition of a table; `ts` is a path in the document, or BROKER where the ts comes beside it.
+
+    `tombstones` is how far a deletion may lie behind the greatest ts and still be remembered when others are forgotten.
+    """
 
     name: str
     key: Path
     ts: str | None = None
     merge: str = "replace"
+    tombstones: float | None = None
 
 
 @dataclass
@@ -91,9 +95,25 @@ class Documents:
         """The content of every key, dead ones with it."""
         return {where: entry.content for where, entry in self.entries.items()}
 
+    def forget(self) -> int:
+        """Forget the deletions that are too old to be remembered; how many."""
+        if self.table.tombstones is None:
+            return 0
+        greatest = max((entry.version[0] for entry in self.entries.values()), default=Fraction(0))
+        limit = greatest - Fraction(self.table.tombstones)
+        old = [where for where, e in self.entries.items() if e.doc is None and e.version[0] < limit]
+        for where in old:
+            del self.entries[where]
+        return len(old)
+
     def living(self) -> dict[Any, tuple[Any, Any]]:
         """Every document by the rank of its key, with its key."""
         return {where: (entry.key, entry.doc) for where, entry in self.entries.items() if entry.doc is not None}
+
+    def stamps(self) -> dict[Any, Fraction]:
+        """The ts of every document of a table that has them, by the rank of its key."""
+        living = {where: entry for where, entry in self.entries.items() if entry.doc is not None}
+        return {where: entry.version[0] for where, entry in living.items()} if self.table.ts else {}
 
     def put(self, doc: Any, ts: Any = None, key: Any = None) -> Outcome:
         """Take a document, or one JSON line."""

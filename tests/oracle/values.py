@@ -120,6 +120,62 @@ def _number_rank(value: int | float | Decimal) -> tuple[int, Fraction]:
     return 1, Fraction(value)
 
 
+def place(value: Any) -> tuple[Any, bytes]:
+    """Where a value stands among all values: by rank, and of equal ones by the bytes of its MessagePack."""
+    return rank(value), packed(value)
+
+
+def packed(value: Any) -> bytes:
+    """MessagePack: ints as short as can be, floats in 64 bits, maps by key; longer ints and Decimals as their text."""
+    if value is None or isinstance(value, bool):
+        return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
+    if isinstance(value, int):
+        return _packed_int(value)
+    if isinstance(value, float):
+        return b"\xcb" + struct.pack(">d", math.nan if math.isnan(value) else value)
+    if isinstance(value, Decimal):
+        return _extension(2, str(value))
+    if isinstance(value, str):
+        raw = value.encode()
+        return _sized(len(raw), (0xA0, 31), (0xD9, 0xDA, 0xDB)) + raw
+    if isinstance(value, bytes):
+        return _sized(len(value), (0, -1), (0xC4, 0xC5, 0xC6)) + value
+    if isinstance(value, dict):
+        items = b"".join(packed(key) + packed(item) for key, item in sorted(value.items()))
+        return _sized(len(value), (0x80, 15), (0, 0xDE, 0xDF)) + items
+    return _sized(len(value), (0x90, 15), (0, 0xDC, 0xDD)) + b"".join(map(packed, value))
+
+
+def _packed_int(value: int) -> bytes:
+    if -32 <= value < 128:
+        return struct.pack(">b" if value < 0 else ">B", value)
+    forms = ((0xCC, ">B"), (0xCD, ">H"), (0xCE, ">I"), (0xCF, ">Q"))
+    if value < 0:
+        forms = ((0xD0, ">b"), (0xD1, ">h"), (0xD2, ">i"), (0xD3, ">q"))
+    for tag, form in forms:
+        try:
+            return bytes([tag]) + struct.pack(form, value)
+        except struct.error:
+            pass
+    return _extension(1, str(value))
+
+
+def _extension(code: int, text: str) -> bytes:
+    fixed = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}.get(len(text))
+    head = _sized(len(text), (0, -1), (0xC7, 0xC8, 0xC9)) if fixed is None else bytes([fixed])
+    return head + bytes([code]) + text.encode()
+
+
+def _sized(size: int, short: tuple[int, int], tags: tuple[int, int, int]) -> bytes:
+    """The head of what has a size: in one byte with it where it is short, else in the least of 1, 2, 4 bytes."""
+    if size <= short[1]:
+        return bytes([short[0] | size])
+    for tag, form, most in zip(tags, (">B", ">H", ">I"), (1 << 8, 1 << 16, 1 << 32), strict=True):
+        if tag and size < most:
+            return bytes([tag]) + struct.pack(form, size)
+    raise ValueError(f"too long: {size}")
+
+
 def group_of(value: Any) -> Any:
     """The group that a value names: integral floats are ints, lists are tuples, −0.0 is 0."""
     if value is None or isinstance(value, (bool, int, bytes)):

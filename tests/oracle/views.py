@@ -1,21 +1,33 @@
 """What a view shows: the emission of a document, the rows over all emissions, and what a reader gets of them.
 
 An emission is a multiset of (group, value); a document that can't be mapped has none, it is *held*. Rows are folded
-from emissions anew each time; nothing here knows what they were before.
+from all that was told anew each time; nothing here knows what they were before.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, NamedTuple
 
-from .reducers import Count, Reducer
-from .values import Refused, at, group_of, identity, normalise, rank
+from .ordered import Last
+from .reducers import Count, Given, Reducer
+from .values import Refused, at, group_of, normalise, place, rank
 
 Emission = list[tuple[Any, Any]]
 Docs = Mapping[Any, tuple[Any, Any]]
+Stamps = Mapping[Any, Fraction]
+
+
+class Said(NamedTuple):
+    """What a view was told of one document: its key, its emission, and its ts."""
+
+    key: Any
+    emission: Emission
+    ts: Fraction | None = None
 
 
 class Row(NamedTuple):
@@ -75,19 +87,22 @@ class Where:
 
 @dataclass(frozen=True)
 class View:
-    """A view of a table or of a view: by fields (`key`), or by a function (`fn`)."""
+    """A view of a table or of a view: by fields (`key`), or by a function (`fn`). Without reducers it is an index."""
 
     name: str
     source: str
-    reduce: Reducer | dict[str, Reducer]
+    reduce: Reducer | dict[str, Reducer] | None
     key: str | tuple[str, ...] | None = None
     value: str | None = None
     where: Is | Where | None = None
     fn: Callable[[Any], Iterable[Any]] | None = None
+    sources: bool = False
 
     @property
     def reducers(self) -> list[Reducer]:
         """The reducers of a row, in order."""
+        if self.reduce is None:
+            return []
         return list(self.reduce.values()) if isinstance(self.reduce, dict) else [self.reduce]
 
     def emission(self, doc: Any) -> Emission:
@@ -114,9 +129,9 @@ class View:
             raise Refused("a tuple that is no (group, value)")
         return item[0], item[1]
 
-    def result(self, values: Sequence[Any]) -> Any:
-        """The result over the values of one group."""
-        results = [reducer.result([reducer.read(v) for v in values]) for reducer in self.reducers]
+    def result(self, told: Sequence[Given]) -> Any:
+        """The result over the contributions of one group."""
+        results = [reducer.fold(told) for reducer in self.reducers]
         return dict(zip(self.reduce, results, strict=True)) if isinstance(self.reduce, dict) else results[0]
 
 
@@ -132,31 +147,41 @@ class Shown:
 Rows = dict[Any, Shown]
 
 
-def fold(view: View, emissions: Mapping[Any, Emission], good: Rows, held: Set[Any] = frozenset()) -> Rows:
-    """The rows over all emissions, in group order; a group whose reducer raises keeps its last good result.
+def fold(view: View, told: Mapping[Any, Said], good: Rows, held: Set[Any] = frozenset()) -> Rows:
+    """The rows over all that was told, in group order; a group whose reducer raises keeps its last good result.
 
     A group is held also where it counts what a document of `held` (ranks of keys) said before.
     """
     rows: Rows = {}
-    old = {rank(group) for where in held for group, _ in emissions.get(where, ())}
-    for where, (group, values) in sorted(grouped(emissions.values()).items()):
+    old = {rank(group) for where in held & told.keys() for group, _ in told[where].emission}
+    for at_group, (group, given) in sorted(grouped(told).items()):
+        if view.reduce is None:
+            for one in given:
+                entry = (group, one.key, one.number) if one.number else (group, one.key)
+                shown = one.value if view.fn or view.value else None
+                rows[rank(entry)] = Shown(entry, shown, one.where in held)
+            continue
         try:
-            rows[where] = Shown(group, view.result(values), where in old)
+            rows[at_group] = Shown(group, view.result(given), at_group in old)
         except Exception:
-            last = good[where].result if where in good else None
-            rows[where] = Shown(group, last, held=True)
-    return rows
+            last = good[at_group].result if at_group in good else None
+            rows[at_group] = Shown(group, last, held=True)
+    return dict(sorted(rows.items()))
 
 
-def grouped(emissions: Iterable[Emission], level: int | None = None) -> dict[Any, tuple[Any, list[Any]]]:
-    """The values of each group, or of each prefix of `level` parts, sorted."""
-    groups: dict[Any, tuple[Any, list[Any]]] = {}
-    for emission in emissions:
-        for group, value in emission:
+def grouped(told: Mapping[Any, Said], level: int | None = None) -> dict[Any, tuple[Any, list[Given]]]:
+    """The contributions to each group, or to each prefix of `level` parts, in the order of their values."""
+    groups: dict[Any, tuple[Any, list[Given]]] = {}
+    for where, said in told.items():
+        pairs = sorted(said.emission, key=lambda pair: (rank(pair[0]), place(pair[1])))
+        seen: Counter[Any] = Counter()
+        for group, value in pairs:
             name = group if level is None else group[:level]
-            groups.setdefault(rank(name), (name, []))[1].append(value)
-    for _, values in groups.values():
-        values.sort(key=lambda value: (rank(value), repr(identity(value))))
+            one = Given(name, value, said.key, where, seen[rank(group)], said.ts)
+            seen[rank(group)] += 1
+            groups.setdefault(rank(name), (name, []))[1].append(one)
+    for _, given in groups.values():
+        given.sort(key=lambda one: (place(one.value), one.where, one.number))
     return groups
 
 
@@ -172,20 +197,20 @@ def as_seen(view: View, chained: bool, key: Any, doc: Any) -> Any:
     return Row(key, doc) if view.fn else {"key": key, "value": doc}
 
 
-def recompute(view: View, docs: Docs, chained: bool = False) -> tuple[Rows, set[Any]]:
+def recompute(view: View, docs: Docs, chained: bool = False, stamps: Stamps | None = None) -> tuple[Rows, set[Any]]:
     """The rows of a view from its source alone, and the keys that it can't map (their emission counts as none)."""
-    emissions, held = {}, set()
+    told, held = {}, set()
     for where, (key, doc) in docs.items():
         try:
-            emissions[where] = view.emission(as_seen(view, chained, key, doc))
+            told[where] = Said(key, view.emission(as_seen(view, chained, key, doc)), (stamps or {}).get(where))
         except Exception:
             held.add(where)
-    return fold(view, emissions, {}), held
+    return fold(view, told, {}), held
 
 
-def rollup(view: View, emissions: Iterable[Emission], level: int) -> list[tuple[Any, Any]]:
+def rollup(view: View, told: Mapping[Any, Said], level: int) -> list[tuple[Any, Any]]:
     """The results over every prefix of `level` parts of a tuple group."""
-    return [(prefix, view.result(values)) for _, (prefix, values) in sorted(grouped(emissions, level).items())]
+    return [(prefix, view.result(given)) for _, (prefix, given) in sorted(grouped(told, level).items())]
 
 
 def select(
@@ -215,8 +240,10 @@ def begins(group: Any, prefix: Any) -> bool:
     return isinstance(group, tuple) and rank(group[: len(parts)]) == rank(parts)
 
 
-def check_definition(view: View) -> None:
-    """A field view without `value=` needs a field in every reducer but `count()`."""
+def check_definition(view: View, stamped: bool = True) -> None:
+    """A field view without `value=` needs a field in every reducer but `count()`; going by ts needs one."""
     for reducer in view.reducers:
         if not view.fn and view.value is None and reducer.field is None and type(reducer) is not Count:
             raise Refused(f"{view.name}: {type(reducer).__name__} needs a field")
+        if isinstance(reducer, Last) and reducer.by is None and not stamped:
+            raise Refused(f"{view.name}: {type(reducer).__name__} goes by a ts that its documents don't have")

@@ -1,0 +1,33 @@
+"""The tables and views of page views.
+
+A view of a page is one document that never changes: {"id", "at", "page", "visitor", "ms"}, `at` in RFC 3339. A window
+is a group like any other, so it is never closed: whatever comes late counts where it belongs, and what comes twice is
+the same document.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import penstock as ps
+
+app = ps.App("pageviews")
+pageviews = app.table("pageviews", key="id", ts="at")
+
+
+@pageviews.view(reduce={"views": ps.count(), "ms": ps.mean("ms"), "visitors": ps.distinct("visitor")})
+def minutes(view: dict[str, Any]) -> Iterator[Any]:
+    """By hour and minute."""
+    yield (view["at"][:13], view["at"][14:16]), view
+
+
+@pageviews.view(reduce=ps.count())
+def pages(view: dict[str, Any]) -> Iterator[Any]:
+    """By minute and page."""
+    yield (view["at"][:16], view["page"]), None
+
+
+@minutes.view(reduce=ps.top(3))
+def busiest(row: ps.Row) -> Iterator[Any]:
+    """The three minutes of an hour that had the most views: a view of a view."""
+    hour, minute = row.key
+    yield hour, [row.value["views"], minute]

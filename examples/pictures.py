@@ -1,0 +1,129 @@
+"""The terminal pictures of the README, from the leaderboard: what its commands show, drawn as SVG.
+
+python -m examples.pictures [FOLDER]
+
+`explain` and `why` are run on a terminal. `watch` is the table that it draws, under a clock that stands still between
+two scores, so that the pictures are the same every time.
+"""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+import penstock as ps
+from examples.leaderboard.app import app
+from examples.leaderboard.data import scores
+from penstock.cli.board import Board
+from penstock.cli.steps import Steps
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs"
+_WIDTH = 96
+_BEFORE, _LIVE = 400, 90  # scores that are in when the pictures begin, and that come while one watches
+_BATCH = 50
+_WATCHED = ["best", "played"]
+_EVERY = 0.05  # seconds between these
+_PAGE = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: {char_height}px;
+line-height: {line_height}px }}
+.{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: arial, sans-serif }}
+{styles}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
+</clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+
+
+def main(folder: Path) -> None:
+    """Write all pictures into a folder."""
+    folder.mkdir(exist_ok=True)
+    with TemporaryDirectory() as place:
+        store = Path(place, "state")
+        with ps.open(app, store) as engine:
+            watched = _watch(engine)
+        best = ["why", "best", '["chess", "Ole"]']
+        pictures: dict[str, list[RenderableType]] = {
+            "watch": [_typed(["watch", *_WATCHED]), watched],
+            "explain": [*_shown(store, ["explain"]), Text(), *_shown(store, ["explain", "leaders"])],
+            "why": [*_shown(store, best), Text(), *_shown(store, [*best, "--history"])],
+        }
+    for name, parts in pictures.items():
+        (folder / f"{name}.svg").write_text(_drawn(f"penstock {name}", parts), "utf-8")
+
+
+def _watch(engine: ps.Engine) -> RenderableType:
+    """What `penstock watch` has drawn by the last score."""
+    now = 0.0
+    coming = scores(_BEFORE + _LIVE)
+    for _ in range(_BEFORE // _BATCH):
+        engine.put_many("matches", list(islice(coming, _BATCH)))
+    views = _WATCHED
+    board = Board(views, 14, lambda: now)
+    with engine.snapshot() as snap:
+        for name in views:
+            board.show(name, islice(snap.view(name), 7))
+        steps = Steps(engine, views, snap.position)
+    for score in coming:
+        now += _EVERY
+        engine.put("matches", score)
+        for changes, _ in steps.step():
+            board.take(changes)
+    return board.page(steps.position, _WIDTH)
+
+
+def _typed(words: list[str]) -> Text:
+    quoted = (f"'{word}'" if '"' in word else word for word in words)
+    return Text(f"$ penstock {' '.join(quoted)}", style="bold green")
+
+
+def _shown(store: Path, words: list[str]) -> list[RenderableType]:
+    """What is typed, and what a terminal shows then."""
+    around = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    own = {"PENSTOCK_APP": str(ROOT / "examples/leaderboard/app.py"), "PENSTOCK_STORE": str(store), "TERM": "xterm"}
+    mine, theirs = pty.openpty()
+    command = [sys.executable, "-m", "penstock", *words]
+    with subprocess.Popen(command, cwd=ROOT, env=around | own, stdin=theirs, stdout=theirs, stderr=theirs) as child:
+        os.close(theirs)
+        seen = bytearray()
+        try:
+            while data := os.read(mine, 1 << 16):
+                seen += data
+        except OSError:  # the other side is closed
+            pass
+        os.close(mine)
+    if child.returncode:
+        raise SystemExit(f"{' '.join(command)}: {seen.decode()}")
+    return [_typed(words), Text.from_ansi(seen.decode().replace("\r\n", "\n").rstrip("\n"))]
+
+
+def _drawn(title: str, parts: list[RenderableType]) -> str:
+    console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    for part in parts:
+        console.print(part)
+    drawn = console.export_svg(title=title, code_format=_PAGE, unique_id="penstock")
+    return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if sys.argv[1:] else FOLDER)

@@ -1,0 +1,1 @@
+"""A shop whose figures follow its orders: placed, changed, paid, cancelled, withdrawn."""

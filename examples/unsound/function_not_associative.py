@@ -1,0 +1,15 @@
+"""A function as CouchDB has them that counts its own results, which it is given too, instead of adding them."""
+
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+
+
+def number(values: list[Any], rereduce: bool) -> int:
+    return len(values)
+
+
+app = ps.App("function_not_associative")
+orders = app.table("orders", key="id", ts="ts", sample=Path(__file__).with_name("orders.jsonl"))
+orders.view("number", key="customer", value="amount", reduce=number)

@@ -1,0 +1,238 @@
+"""Copies of a store on disk: made from one snapshot while others write, read back first, then put in place whole.
+
+A copy is a folder with one file, `data.mdb`, and is a store itself. Invariants:
+
+- it is written beside its place, under a name that says that it is not done, and gets its name when every page and
+  every row of it was read back from the disk;
+- a store's file is replaced only while no process has it open, by a rename; whoever opens it meanwhile waits;
+- nothing that is there already is overwritten, unless that was asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import BinaryIO
+
+import lmdb
+
+from penstock.cache.checking import Tell, check_file
+from penstock.cache.errors import PenstockError, StoreMissing
+from penstock.cache.gate import gate, process_that_reads
+from penstock.cache.lmdb_env import is_open, translated
+from penstock.cache.lmdb_store import open_lmdb
+from penstock.cache.lmdb_txn import LmdbReader
+from penstock.cache.shown import shown_size
+
+__all__ = ["CopyFailed", "copy_snapshot", "put_in_place", "shrink_file"]
+
+DATA = "data.mdb"
+_BLOCK = 1 << 20
+
+
+class CopyFailed(PenstockError):
+    """A copy that could not be made, or not be put where it was to go.
+
+    >>> print(CopyFailed("backup", "it is not empty", "name a new folder"))
+    backup: it is not empty; name a new folder
+    """
+
+    def __init__(self, path: str, reason: str, remedy: str) -> None:
+        super().__init__(path, reason, remedy)
+        self.path = path
+        self.reason = reason
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; {self.remedy}"
+
+
+def copy_snapshot(snap: LmdbReader, target: str, tell: Tell) -> int:
+    """Copy what a snapshot sees into a new folder, and read the copy back; its bytes."""
+    target = os.path.abspath(target)
+    if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
+        raise CopyFailed(target, "it is there already and not empty", "name a new folder, a copy overwrites nothing")
+    with _beside(target, target) as folder:
+        counts = _write_copy(snap, folder, target, tell)
+        check_file(folder, counts, tell)
+        size = os.path.getsize(os.path.join(folder, DATA))
+        _sync_folder(folder)
+        os.rename(folder, target)
+    _sync_folder(os.path.dirname(target))
+    return size
+
+
+def put_in_place(copy: str, path: str, tell: Tell) -> int:
+    """Make a copy the file of the store at a path, whose owner the caller is; its bytes.
+
+    It is read back where it is put, before it replaces anything.
+    """
+    source = os.path.join(copy, DATA)
+    if not os.path.isfile(source):
+        raise StoreMissing(copy)
+    with _beside(os.path.join(path, "restored"), path) as folder:
+        file = os.path.join(folder, DATA)
+        _copy_file(source, file, path, tell)
+        check_file(folder, None, tell)
+        size = os.path.getsize(file)
+        other = _replace(path, file)
+        if other is not None:
+            raise CopyFailed(path, f"process {other} reads it", "end that one, and restore again")
+    return size
+
+
+def shrink_file(path: str, tell: Tell) -> int | None:
+    """Write the file of a store anew without its free pages, where no process has it open; its bytes.
+
+    The caller is the store's owner. None where another process has it open, or where it would not become smaller by a
+    tenth.
+    """
+    if is_open(path) or process_that_reads(path) is not None:
+        return None
+    with _beside(os.path.join(path, "smaller"), path) as folder:
+        store = open_lmdb(path, readonly=True)
+        try:
+            info = store.info()
+            if 10 * info["used"] > 9 * info["bytes"]:
+                return None
+            with store.read() as snap:
+                counts = _write_copy(snap, folder, path, tell)
+        finally:
+            store.close()
+        check_file(folder, counts, tell)
+        file = os.path.join(folder, DATA)
+        size = os.path.getsize(file)
+        return size if _replace(path, file) is None else None
+
+
+def _replace(path: str, file: str) -> int | None:
+    """Put a file in the place of a store's, unless a process has that open: then nothing is done, and it is told."""
+    with gate(path, alone=True):
+        other = os.getpid() if is_open(path) else process_that_reads(path)
+        if other is None:
+            os.rename(file, os.path.join(path, DATA))
+            _sync_folder(path)
+        return other
+
+
+def _write_copy(snap: LmdbReader, folder: str, named: str, tell: Tell) -> dict[str, int]:
+    """Write the data file of a snapshot; how many rows each of its databases has."""
+    total = snap.used()
+    _must_have_room(folder, named, total)
+    counts = {name: snap.count(name) for name in snap.names()}
+    out, into = os.pipe()
+    failed: list[lmdb.Error] = []
+
+    def give() -> None:
+        try:
+            snap.copy_to(into)
+        except lmdb.Error as error:
+            failed.append(error)
+        finally:
+            os.close(into)
+
+    giver = threading.Thread(target=give, name="penstock-copy", daemon=True)
+    giver.start()
+    try:
+        with _new_file(os.path.join(folder, DATA)) as file:
+            _pass_on(partial(os.read, out, _BLOCK), file, total, tell)
+    except OSError as error:
+        raise _failed(named, error) from error
+    finally:
+        os.close(out)  # which ends the giver, where nobody takes any more
+        giver.join()
+    if failed:
+        raise translated(named, failed[0]) from failed[0]
+    return counts
+
+
+def _copy_file(source: str, target: str, named: str, tell: Tell) -> None:
+    total = os.path.getsize(source)
+    _must_have_room(os.path.dirname(target), named, total)
+    try:
+        with open(source, "rb", buffering=0) as read, _new_file(target) as file:
+            _pass_on(partial(read.read, _BLOCK), file, total, tell)
+    except OSError as error:
+        raise _failed(named, error) from error
+
+
+def _pass_on(read: Callable[[], bytes], file: BinaryIO, total: int, tell: Tell) -> None:
+    """Write all that is read; onto the disk, and out of the system's cache, so that what is read back is from there."""
+    done = 0
+    while block := read():
+        file.write(block)
+        done += len(block)
+        tell("copying", min(done, total), total)
+    file.flush()
+    os.fsync(file.fileno())
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _new_file(name: str) -> BinaryIO:
+    return os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb")
+
+
+def _must_have_room(folder: str, named: str, size: int) -> None:
+    about = os.statvfs(folder)
+    free = about.f_bavail * about.f_frsize
+    if size > free:
+        reason = f"the copy takes {shown_size(size)} and {shown_size(free)} are free on that disk"
+        raise CopyFailed(named, reason, "free some room, or use another disk")
+
+
+def _failed(named: str, error: OSError) -> CopyFailed:
+    why = os.strerror(error.errno or 0).lower()
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return CopyFailed(named, why, "free some room, or use another disk")
+    return CopyFailed(named, why, "see that this user may write there, or name another folder")
+
+
+@contextmanager
+def _beside(target: str, named: str) -> Iterator[str]:
+    """A folder of one's own beside a path, for what is to get that name; it is gone at the end.
+
+    It is inside one that is locked, since opening what is in it locks it as any store is.
+    """
+    outer = f"{target}.partial"
+    folder = os.path.join(outer, "copy")
+    try:
+        os.makedirs(outer, exist_ok=True)
+        lock = os.open(outer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _failed(named, error) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CopyFailed(named, "another process is copying to it", "let that one finish") from None
+        _remove(folder)
+        os.mkdir(folder)
+        try:
+            yield folder
+        finally:
+            _remove(folder)
+            os.rmdir(outer)
+    finally:
+        os.close(lock)
+
+
+def _remove(folder: str) -> None:
+    """Remove a copy that is not done, if it is there."""
+    for name in (DATA, "lock.mdb"):
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, name))
+    with suppress(FileNotFoundError):
+        os.rmdir(folder)
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

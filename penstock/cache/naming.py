@@ -1,0 +1,76 @@
+"""Damage in the words of a user: instead of a database and the bytes of a key, the view and group that they are of.
+
+Rows say where they were read by the name of their database, which is all that is known there. Whoever knows what the
+databases are for names damage on its way out, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.cache.errors import PenstockError, StoreDamaged
+from penstock.cache.keys import decode_key, is_long
+from penstock.cache.shown import shown_key
+
+__all__ = ["Place", "key_shown", "named", "naming", "number_shown"]
+
+_HEAD = 24  # bytes that are shown of a key that is not stored whole
+COPY = "restore the store from a copy, or load its documents into a new path"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a database is for, how its keys are shown, and what to do about damage in it."""
+
+    words: str
+    key: Callable[[bytes], str]
+    step: str = COPY
+
+
+def named(damage: StoreDamaged, places: Mapping[str, Place]) -> StoreDamaged:
+    """The same damage, its place by name.
+
+    >>> from penstock.cache import encode_key
+    >>> place = Place("view 'names'", key_shown("group"), "restate it")
+    >>> print(named(StoreDamaged("view:3", encode_key("Joe")), {"view:3": place}))
+    damaged row: view 'names', group 'Joe'; restate it
+    """
+    if damage.step is not None:
+        return damage
+    where, _, more = damage.where.partition(", ")
+    place = places.get(where)
+    if place is None:
+        return damage
+    parts = [place.words, more, "" if damage.key is None else place.key(damage.key)]
+    return StoreDamaged(", ".join(part for part in parts if part), None, place.step)
+
+
+@contextmanager
+def naming(places: Callable[[], Mapping[str, Place]]) -> Iterator[None]:
+    """Name the damage that is found within."""
+    try:
+        yield
+    except StoreDamaged as damage:
+        own = named(damage, places())
+        if own is damage:
+            raise
+        raise own from damage
+
+
+def key_shown(what: str) -> Callable[[bytes], str]:
+    """How a stored key of a document or group is shown."""
+
+    def show(key: bytes) -> str:
+        try:
+            return f"{what} {shown_key(decode_key(key))}" if not is_long(key) else f"{what} {key[:_HEAD].hex()}…"
+        except PenstockError:
+            return f"key {key.hex()}"
+
+    return show
+
+
+def number_shown(what: str) -> Callable[[bytes], str]:
+    """How a key that is a number is shown."""
+    return lambda key: f"{what} {int.from_bytes(key, 'big')}"

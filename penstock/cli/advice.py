@@ -1,0 +1,53 @@
+"""Errors of the package as a person at a command line is told of them: the advice is what to type, not what to call."""
+
+from __future__ import annotations
+
+from penstock.cache import (
+    DefinitionError,
+    KeyKind,
+    KeyTooLong,
+    PenstockError,
+    RecordError,
+    StoreInUse,
+    StoreMissing,
+    UnknownName,
+    ValueKind,
+)
+from penstock.cli.context import FAILED, WRONG
+from penstock.cli.faults import Fault
+from penstock.sink import SinkTaken
+from penstock.spout import SourceMissing, UnknownScheme, UriError
+from penstock.views import PositionAhead, PositionExpired
+
+
+def of_package(error: PenstockError) -> Fault:
+    """What an error of the package is on the command line, where advice is what to type."""
+    if isinstance(error, UnknownName):
+        near = f"did you mean {error.nearest!r}?" if error.nearest else "`penstock explain` shows those there are"
+        return Fault(f"there is no {error.kind} named {error.name!r}; {near}", WRONG)
+    if isinstance(error, StoreMissing):
+        return Fault(
+            f"there is no store at {error.path}; `penstock load TABLE FILE` makes one, --store names another", WRONG
+        )
+    if isinstance(error, StoreInUse):
+        return Fault(f"the store at {error.path} is being written by {error.holder}; end that one and run this again")
+    if isinstance(error, PositionExpired):
+        return Fault(
+            f"the feed no longer has all changes since position {error.asked}; --since {error.oldest} goes back as far "
+            "as it does, and `penstock query VIEW` shows what there is now"
+        )
+    if isinstance(error, PositionAhead):
+        return Fault(f"{error}; `penstock status` shows where the store is", WRONG)
+    argument = isinstance(
+        error,
+        DefinitionError
+        | KeyKind
+        | KeyTooLong
+        | RecordError
+        | SinkTaken
+        | SourceMissing
+        | UnknownScheme
+        | UriError
+        | ValueKind,
+    )
+    return Fault(str(error), WRONG if argument else FAILED)

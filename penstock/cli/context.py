@@ -1,0 +1,54 @@
+"""What every command is told: the global options, settled, and what the terminal is like.
+
+Invariant: it is settled once, before a command runs, so that no command reads an environment variable or asks again
+whether it writes to a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+import click
+
+APP, STORE = "app.py", "penstock-state"
+DONE, NO, WRONG, FAILED, INTERRUPTED = 0, 1, 2, 3, 130  # exit codes; NO: the answer is no
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The global options of one run.
+
+    `app` is FILE or FILE:NAME, `store` a folder. `terminal` says whether standard output is one, and `color` whether
+    colors may be used there.
+    """
+
+    app: str = APP
+    store: str = STORE
+    quiet: bool = False
+    verbose: bool = False
+    terminal: bool = False
+    color: bool = False
+
+    def say(self, text: str) -> None:
+        """A line that tells what was done, on standard output; nothing under -q."""
+        if not self.quiet:
+            click.echo(text)
+
+    def note(self, text: str) -> None:
+        """A line beside the output, on standard error; nothing under -q."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def detail(self, text: str) -> None:
+        """A line on standard error for those who asked for more with -v."""
+        if self.verbose:
+            click.echo(text, err=True)
+
+
+def settle(app: str | None, store: str | None, quiet: bool, verbose: bool) -> Context:
+    """The context of a run that was given these."""
+    terminal = sys.stdout.isatty()
+    color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Context(app or APP, store or STORE, quiet, verbose, terminal, color)

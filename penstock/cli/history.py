@@ -1,0 +1,48 @@
+"""The changes that led to a result, out of the feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from penstock.cache import decode_key, encode_key
+from penstock.cli.context import NO, Context
+from penstock.cli.faults import Fault
+from penstock.cli.frame import shown_view
+from penstock.cli.output import emit
+from penstock.cli.values import dumps
+from penstock.engine import Engine
+from penstock.views import ABSENT, Change
+
+_COLUMNS = ("position", "change", "old", "new")
+
+
+def show_history(ctx: Context, engine: Engine, view: str, group: Any, format: str | None) -> None:
+    """A row for each change of a group, the oldest first; a line beside them tells where the feed begins."""
+    with engine.snapshot() as snap:
+        shown_view(snap, view)
+        first, there = snap.state.followed, group in snap.view(view)
+    changes = _changes(engine, view, group)
+    reach = f"the feed has all changes since position {first:,}" + ("" if first else ", which is the beginning")
+    known = next(changes, None)
+    if known is None:
+        what = "has not changed since then" if there else "neither is there nor was since then"
+        raise Fault(f"{reach}, and group {dumps(group)} of view {view!r} {what}", NO)
+    emit(ctx, map(_row, chain([known], changes)), _COLUMNS, format)
+    ctx.note(reach)
+
+
+def _changes(engine: Engine, view: str, group: Any) -> Iterator[Change]:
+    whole = encode_key(group)
+    known = decode_key(whole)
+    unequal = known != known or known != decode_key(whole)  # it has a NaN in it
+    for change in engine.changes(view):
+        # 1 and true are equal, and are two groups.
+        if (unequal or change.group == known) and encode_key(change.group) == whole:
+            yield change
+
+
+def _row(change: Change) -> tuple[Any, ...]:
+    what = "added" if change.old is ABSENT else "removed" if change.new is ABSENT else "changed"
+    return change.position, what, *(None if value is ABSENT else value for value in (change.old, change.new))

@@ -1,0 +1,83 @@
+"""The table of commands, and the program.
+
+Invariant: what `penstock --help` prints stands here, so that it imports no command, no engine and no NumPy.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import click
+
+from penstock.cli.frame import Entry, Frame, Given, global_options
+
+_BEGIN, _WRITE, _READ, _LOOK, _COPY = "To begin", "Write", "Read", "Look inside", "Copies"
+_REPAIR = "Repair"
+
+ENTRIES: dict[str, Entry] = {
+    "init": Entry(_BEGIN, "penstock.cli.init:init", "Write an app and a sample that run at once."),
+    "completion": Entry(_BEGIN, "penstock.cli.completion:completion", "Print what makes a shell complete commands."),
+    "load": Entry(_WRITE, "penstock.cli.load:load", "Load files: JSON lines, CSV, Parquet."),
+    "put": Entry(_WRITE, "penstock.cli.single:put", "Put documents."),
+    "delete": Entry(_WRITE, "penstock.cli.single:delete", "Delete documents by key."),
+    "post": Entry(_WRITE, "penstock.cli.single:post", "Put records that name their table."),
+    "run": Entry(_WRITE, "penstock.cli.run:run", "Take records from sources as they come."),
+    "migrate": Entry(_WRITE, "penstock.cli.migrate:migrate", "Build views whose definitions changed."),
+    "get": Entry(_READ, "penstock.cli.read:get", "The result of one group of a view."),
+    "query": Entry(_READ, "penstock.cli.read:query", "The rows of a view, in order."),
+    "why": Entry(_READ, "penstock.cli.read:why", "The documents behind a result, and what each contributes."),
+    "watch": Entry(_READ, "penstock.cli.watch:watch", "The changes of views, as they are committed."),
+    "doc": Entry(_READ, "penstock.cli.read:doc", "A document, and what each view was told of it."),
+    "status": Entry(_LOOK, "penstock.cli.status:status", "Tables, views, sizes, and who writes."),
+    "explain": Entry(_LOOK, "penstock.cli.explain:explain", "How tables and views hang together."),
+    "crashtest": Entry(
+        _LOOK, "penstock.cli.crashtest:crashtest_", "Crash the app wherever it can, and check its views."
+    ),
+    "repost": Entry(_REPAIR, "penstock.cli.repair:repost", "Post old values again, so that nothing is left of them."),
+    "restate": Entry(_REPAIR, "penstock.cli.repair:restate", "Make right what views say."),
+    "check": Entry(_REPAIR, "penstock.cli.repair:check", "Read all of the store, and hold views against documents."),
+    "quarantine": Entry(
+        _REPAIR, "penstock.cli.quarantine:quarantine", "What could not be taken: list, show, retry, drop."
+    ),
+    "snapshot": Entry(_COPY, "penstock.cli.copies:snapshot", "Copy the store while it is written."),
+    "restore": Entry(_COPY, "penstock.cli.copies:restore", "Make a store of a copy."),
+    "compact": Entry(_COPY, "penstock.cli.copies:compact", "Give back the space of old versions."),
+    "export": Entry(_COPY, "penstock.cli.transfer:export", "Write a table or view to a file."),
+    "import": Entry(_COPY, "penstock.cli.transfer:import_", "Read what export wrote."),
+}
+
+
+@click.command(
+    "penstock",
+    cls=Frame,
+    entries=ENTRIES,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    params=global_options(app=True, store=True, env=True),
+    examples=[
+        "penstock init",
+        "penstock load users sample.jsonl",
+        "penstock query namecount",
+        "penstock get --help",
+    ],
+)
+@click.version_option(package_name="penstock", message="%(prog)s %(version)s")
+@click.pass_context
+def group(ctx: click.Context, app: str | None, store: str | None, quiet: bool, verbose: bool) -> None:
+    """Keep aggregate views true while their documents change.
+
+    On a terminal results are tables; in a pipe they are JSON, a line for each row, unless --format says otherwise.
+    Exit codes: 0 done, 1 the answer is no, 2 used wrongly, 3 failed, 130 interrupted.
+    """
+    ctx.obj = Given(app, store, quiet, verbose)
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    group.main(prog_name="penstock")

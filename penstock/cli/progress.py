@@ -1,0 +1,118 @@
+"""How far a long piece of work has come: a bar on a terminal, lines under -v elsewhere, else nothing.
+
+It is drawn on standard error, so that standard output stays the command's. Time comes in through `clock`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from penstock.cli.context import Context
+
+if TYPE_CHECKING:
+    from penstock.cache import Tell
+
+_EVERY = 2.0  # seconds between two lines
+
+
+class Bar(Protocol):
+    """What a piece of work tells."""
+
+    def advance(self, amount: int, records: int = 0) -> None:
+        """So much more of the total is done, in which there were so many records."""
+        ...
+
+    def total(self, total: int | None) -> None:
+        """How much there is, as far as is known."""
+        ...
+
+
+@contextmanager
+def progress(ctx: Context, what: str, total: int | None, clock: Callable[[], float] = time.monotonic) -> Iterator[Bar]:
+    """The bar of a piece of work; `total` in whatever unit `advance` counts, None where nobody knows it."""
+    if ctx.quiet:
+        yield _Nothing()
+    elif sys.stderr.isatty():
+        from penstock.cli.drawn import drawn
+
+        with drawn(what, total, ctx.color) as bar:
+            yield bar
+    elif ctx.verbose:
+        yield _Lines(what, total, clock)
+    else:
+        yield _Nothing()
+
+
+@contextmanager
+def parts(ctx: Context) -> Iterator[Tell]:
+    """Bars one after the other, for a piece of work that says by itself which part it does and how far it is."""
+    with ExitStack() as stack:
+        part, before = "", 0
+        bar: Bar | None = None
+
+        def tell(what: str, done: int, total: int) -> None:
+            nonlocal part, before, bar
+            if bar is None or what != part or done < before:
+                stack.close()
+                part, before = what, 0
+                bar = stack.enter_context(progress(ctx, what, total))
+            bar.advance(done - before)
+            before = done
+
+        yield tell
+
+
+class _Nothing:
+    """Tells nobody."""
+
+    def advance(self, amount: int, records: int = 0) -> None:
+        """Nothing."""
+
+    def total(self, total: int | None) -> None:
+        """Nothing."""
+
+
+class _Lines:
+    """A line now and then."""
+
+    def __init__(self, what: str, total: int | None, clock: Callable[[], float]) -> None:
+        self._what = what
+        self._total = total
+        self._clock = clock
+        self._start = self._said = clock()
+        self._done = self._records = 0
+
+    def advance(self, amount: int, records: int = 0) -> None:
+        self._done += amount
+        self._records += records
+        now = self._clock()
+        if now - self._said >= _EVERY:
+            self._said = now
+            click.echo(told(self._what, self._done, self._total, self._records, now - self._start), err=True)
+
+    def total(self, total: int | None) -> None:
+        self._total = total
+
+
+def told(what: str, done: int, total: int | None, records: int, seconds: float) -> str:
+    """How far it is, in a line.
+
+    >>> told("users.jsonl", 50, 200, 1_000, 2.0)
+    'users.jsonl: 25 %, 1,000 records, 500/s, 6 s left'
+    """
+    parts: list[str] = []
+    if total:
+        parts.append(f"{min(100, 100 * done // total)} %")
+    if records or not total:
+        parts.append(f"{records:,} records")
+        if seconds > 0:
+            parts.append(f"{records / seconds:,.0f}/s")
+    if seconds > 0 and total and done:
+        parts.append(f"{max(0, total - done) * seconds / done:,.0f} s left")
+    return f"{what}: {', '.join(parts)}"

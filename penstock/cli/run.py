@@ -1,0 +1,286 @@
+"""Sources into tables for as long as they give: what a store lives on.
+
+Each source has a thread of its own, which reads a batch, has it committed, and reads the next: what has come meanwhile,
+so that batches are small while little comes and large under load. Invariants:
+
+- the first signal lets every batch that was begun be committed, and ends with 0; a second Ctrl-C ends at once, which
+  costs nothing that was committed;
+- the first source or sink that fails stops all of them; its error is what the command ends with;
+- only the main thread writes to the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import click
+
+from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
+from penstock.cli.delivery import SINKS, Delivery, asked_of
+from penstock.cli.faults import Fault
+from penstock.cli.frame import command, load_app, open_reader, open_writer, table_of
+from penstock.cli.load import LIMIT, check_columns
+from penstock.cli.names import table_names, view_names
+from penstock.cli.output import shown_cell
+from penstock.cli.stopping import Stop
+from penstock.engine import Writing
+from penstock.sink import STDOUT, Sink
+from penstock.spout import SPOUTS, STDIN, FileSpout, ParquetSpout, Spout, SpoutBatch
+from penstock.views import App, Counts, Table
+
+_WAIT = 0.2  # seconds until a source that gives nothing is asked whether it has ended
+_LOOK = 0.1  # seconds between two looks of the main thread
+_EVERY = 10.0  # seconds between two lines of how it goes, where nobody watches
+_SHOWN = 5  # rejections of a source
+_WINDOW = 3.0  # seconds over which a rate is taken
+
+
+@command(
+    "run",
+    app=True,
+    store=True,
+    examples=[
+        "penstock run --from users=file:users.jsonl?follow=1",
+        "penstock run --from users=users.jsonl --from orders=orders.csv",
+        "producer | penstock run --from events=-",
+        "penstock run --from users=users.jsonl --to namecount=namecount.jsonl",
+        "penstock run --from users=users.jsonl --to 'namecount=file:changes.jsonl?envelope=change'",
+    ],
+)
+@click.option(
+    "--from",
+    "sources",
+    metavar="TABLE=URI",
+    multiple=True,
+    required=True,
+    shell_complete=table_names,
+    help="A source, and the table that it goes into; several times for several.",
+)
+@click.option(
+    "--to",
+    "sinks",
+    metavar="VIEW=URI",
+    multiple=True,
+    shell_complete=view_names,
+    help="A view, and where its changes go; several times for several.",
+)
+def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
+    """Take records from sources as they come, and keep the views up to date, until Ctrl-C or SIGTERM.
+
+    A URI is a path, file:PATH?follow=1 for a file that grows, - for standard input, or what an installed package
+    brings. The store remembers how far each source was read, and goes on there. While it runs, other commands read the
+    store, and those that write hand their work over to it. It ends by itself when all its sources have ended.
+
+    With --to the rows of a view and then its changes go into a file, to standard output (-), or where an installed
+    package takes them: the latest value of each group, with {"deleted": true} for one that is gone, or under
+    ?envelope=change what it was before as well. A file goes on behind the last position in it.
+
+    On a terminal a line shows how it goes; elsewhere there is a line now and then on standard error.
+    """
+    app = load_app(ctx)
+    asked = [_asked(app, text) for text in sources]
+    _check(asked)
+    wanted = [asked_of(app, text) for text in sinks]
+    with Stop() as stop, ExitStack() as stack:
+        opened: list[tuple[str, Table, Spout]] = []
+        for text, table, uri in asked:
+            spout = SPOUTS.open(uri, table.name)
+            stack.callback(spout.close)
+            opened.append((text, table, spout))
+        sinking = [(text, view, *_begun(stack, view, uri)) for text, view, uri in wanted]
+        writer = stack.enter_context(open_writer(ctx, app, migrate=True))
+        if writer.holder is not None:
+            ctx.note(f"the store is held by {writer.holder}, which all of this is handed over to")
+        reader = stack.enter_context(open_reader(ctx, app)) if sinking else None
+        pumps = [Pump(writer, *one, lambda: stop.asked or failed()) for one in opened]
+        deliveries = [Delivery(reader, *one) for one in sinking if reader is not None]
+        workers: list[Pump | Delivery] = [*pumps, *deliveries]
+
+        def failed() -> bool:
+            return any(one.error is not None for one in workers)
+
+        try:
+            say = ctx.note if any(uri == STDOUT for _, _, uri in wanted) else ctx.say
+            _watch(ctx, pumps, deliveries, stop, say)
+        except KeyboardInterrupt:
+            _end_at_once()
+    for one in workers:
+        if one.error is not None:
+            raise one.error
+    return DONE
+
+
+def _begun(stack: ExitStack, view: str, uri: str) -> tuple[Sink, int | None]:
+    """A sink, and where it stands."""
+    sink = SINKS.open(uri, view)
+    stack.callback(sink.close)
+    return sink, sink.begin()
+
+
+def _asked(app: App, text: str) -> tuple[str, Table, str]:
+    name, sign, uri = text.partition("=")
+    if not sign or not uri:
+        raise Fault(f"--from {text} names no table; write --from TABLE={text.strip('=') or 'URI'}", WRONG)
+    return text, table_of(app, name), uri
+
+
+def _check(asked: list[tuple[str, Table, str]]) -> None:
+    """Each source once: two readers of one would be in each other's way."""
+    seen: set[str] = set()
+    for text, _, uri in asked:
+        key = STDIN if uri == STDIN else text
+        if key in seen:
+            what = "standard input" if uri == STDIN else text
+            raise Fault(f"{what} is given twice; a source goes into one table, once", WRONG)
+        seen.add(key)
+
+
+def _end_at_once() -> None:
+    """A batch that is being committed is lost with this process, or it is in: nothing in between is possible."""
+    click.echo("penstock: interrupted; what was not committed is read again by the next run", err=True)
+    sys.stdout.flush()
+    os._exit(INTERRUPTED)
+
+
+class Pump(threading.Thread):
+    """One source on its way into a table."""
+
+    def __init__(self, writer: Writing, text: str, table: Table, spout: Spout, stopped: Callable[[], bool]) -> None:
+        super().__init__(name=f"penstock-{text}", daemon=True)
+        self.text = text
+        self.counts = Counts()
+        self.lag: int | None = None
+        self.error: BaseException | None = None
+        self.notes: deque[str] = deque()
+        self._writer = writer
+        self._table = table
+        self._spout = spout
+        self._stopped = stopped
+
+    def run(self) -> None:
+        """Until the source ends, or somebody stops it."""
+        try:
+            self._spout.begin(self._writer.remembered)
+            while not self._stopped() and not self._spout.ended:
+                first = self._spout.next_batch(LIMIT, _WAIT)
+                self.lag = self._spout.lag()
+                if first is not None:
+                    if isinstance(self._spout, FileSpout | ParquetSpout):
+                        check_columns(self._spout, self._spout.name, self._table)
+                    self._take(chain([first], self._more()))
+        except BaseException as error:
+            self.error = error
+
+    def _more(self) -> Iterator[SpoutBatch]:
+        """What has come meanwhile."""
+        while not self._stopped() and (batch := self._spout.next_batch(LIMIT)) is not None:
+            yield batch
+
+    def _take(self, batches: Iterator[SpoutBatch]) -> None:
+        with closing(self._writer.load(self._table.name, batches)) as loaded:
+            for batch, counts in loaded:
+                self._spout.committed(batch)
+                self.lag = self._spout.lag()
+                for rejection in counts.rejections[: max(0, _SHOWN - self.counts.rejected)]:
+                    self.notes.append(f"rejected: {shown_cell(f'{rejection.where}: {rejection.reason}')}")
+                self.counts += replace(counts, rejections=())
+
+    def said(self) -> str:
+        """How far it is, in words."""
+        behind = f", {self.lag:,} bytes behind" if self.lag else ""
+        return f"{self.text}: {self.counts}{behind}"
+
+
+@dataclass(slots=True)
+class _Rate:
+    """Records a second over the last few seconds."""
+
+    clock: Callable[[], float] = time.monotonic
+    seen: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def of(self, records: int) -> float:
+        """The rate, now that there are so many."""
+        now = self.clock()
+        self.seen.append((now, records))
+        while len(self.seen) > 2 and self.seen[0][0] < now - _WINDOW:
+            self.seen.popleft()
+        then, before = self.seen[0]
+        return (records - before) / (now - then) if now > then else 0.0
+
+
+def _watch(ctx: Context, pumps: list[Pump], deliveries: list[Delivery], stop: Stop, say: Callable[[str], None]) -> None:
+    """Let them work, and tell how it goes, until all have ended."""
+    workers: list[Pump | Delivery] = [*pumps, *deliveries]
+    for worker in workers:
+        worker.start()
+    lines = _lines(pumps, deliveries, stop)
+    if sys.stderr.isatty() and not ctx.quiet:
+        _watch_live(ctx, pumps, workers, lines)
+    else:
+        _watch_lines(ctx, pumps, workers, lines)
+    for worker in workers:
+        say(worker.said())
+    for pump in pumps:
+        if pump.counts.rejected > _SHOWN:
+            click.echo(f"rejected: {pump.counts.rejected - _SHOWN:,} more from {pump.text}", err=True)
+
+
+def _watch_lines(ctx: Context, pumps: list[Pump], workers: list[Pump | Delivery], lines: Iterator[list[str]]) -> None:
+    rate, said, before = _Rate(), time.monotonic(), 0
+    for noted in lines:
+        for line in noted:
+            click.echo(line, err=True)
+        now, records = time.monotonic(), sum(pump.counts.records for pump in pumps)
+        per_second = rate.of(records)
+        if now - said >= _EVERY and records != before:
+            said, before = now, records
+            for worker in workers:
+                ctx.note(worker.said())
+            ctx.note(f"{records:,} records, {per_second:,.0f}/s")
+
+
+def _watch_live(ctx: Context, pumps: list[Pump], workers: list[Pump | Delivery], lines: Iterator[list[str]]) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    rate = _Rate()
+    console = Console(file=sys.stderr, no_color=not ctx.color)
+    with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+        for noted in lines:
+            for line in noted:
+                console.print(Text(line))
+            records = sum(pump.counts.records for pump in pumps)
+            page = [
+                *(worker.said() for worker in workers),
+                f"{records:,} records, {rate.of(records):,.0f}/s; Ctrl-C ends it",
+            ]
+            live.update(Text("\n".join(page), no_wrap=True, overflow="ellipsis"), refresh=True)
+
+
+def _lines(pumps: list[Pump], deliveries: list[Delivery], stop: Stop) -> Iterator[list[str]]:
+    """Again and again, until all have ended, the lines that are to be shown."""
+    told = False
+    workers: list[Pump | Delivery] = [*pumps, *deliveries]
+    while True:
+        if not any(pump.is_alive() for pump in pumps):
+            for delivery in deliveries:
+                delivery.finish()
+        working = next((worker for worker in workers if worker.is_alive()), None)
+        if working is not None:
+            working.join(_LOOK)
+        lines = [worker.notes.popleft() for worker in workers for _ in range(len(worker.notes))]
+        if stop.asked and working is not None and not told:
+            told = True
+            lines.append("ending: what is under way is committed first; Ctrl-C again ends at once")
+        yield lines
+        if working is None:
+            return

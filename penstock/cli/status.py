@@ -1,0 +1,156 @@
+"""How a store stands: its tables and views, where it is, and who writes it.
+
+On a terminal it is a page, which --watch draws again every second; elsewhere one JSON object, with --watch one a line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from io import StringIO
+from typing import Any
+
+import click
+
+from penstock.cache import owner_of
+from penstock.cli.context import WRONG, Context
+from penstock.cli.faults import Fault
+from penstock.cli.frame import command, load_app, open_reader
+from penstock.cli.output import emit, shown_cell
+from penstock.cli.values import dumps
+from penstock.engine import Engine, memory_of_holder
+
+_EVERY = 1.0  # seconds
+_DATA = "data.mdb"
+
+
+@command(
+    "status",
+    app=True,
+    store=True,
+    examples=[
+        "penstock status",
+        "penstock status --watch",
+        "penstock status --digest",
+        "penstock status | jq .position",
+    ],
+)
+@click.option("--watch", is_flag=True, help="Draw it again every second, until Ctrl-C.")
+@click.option("--digest", is_flag=True, help="Add the digest of all content, which equal content shares.")
+def status(ctx: Context, watch: bool, digest: bool) -> None:
+    """Tables, views, position, sources, what is held, sizes, the last commit, and who writes.
+
+    In a pipe it is one JSON object; with --watch one each second.
+    """
+    if watch and digest:
+        raise Fault("--digest reads all content, which is too much for each second of --watch; leave one out", WRONG)
+    with open_reader(ctx, load_app(ctx)) as engine:
+        if watch:
+            with suppress(KeyboardInterrupt):
+                _watch(ctx, lambda: read(engine, ctx.store, False))
+        else:
+            data = read(engine, ctx.store, digest)
+            click.echo(_page(ctx, data) if ctx.terminal else dumps(data))
+
+
+def _watch(ctx: Context, look: Callable[[], dict[str, Any]]) -> None:
+    if not ctx.terminal:
+        while True:
+            click.echo(dumps(look()))
+            time.sleep(_EVERY)
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(no_color=not ctx.color), auto_refresh=False, vertical_overflow="crop") as live:
+        while True:
+            live.update(Text.from_ansi(_page(ctx, look())), refresh=True)
+            time.sleep(_EVERY)
+
+
+def read(engine: Engine, store: str, digest: bool) -> dict[str, Any]:
+    """The status of a store, with what only its files and its writer tell."""
+    data = engine.status()
+    del data["readonly"]
+    try:
+        last = datetime.fromtimestamp(os.stat(os.path.join(store, _DATA)).st_mtime).astimezone()
+        data["committed"] = last.isoformat(timespec="seconds")
+    except OSError:
+        data["committed"] = None
+    data["owner"] = owner_of(store)
+    memory = None if data["owner"] is None else memory_of_holder(store)
+    data["memory"] = None if memory is None else memory["memory"]
+    for kind in ("tables", "views"):
+        for name, about in data[kind].items():
+            about["memory"] = None if memory is None else memory[kind].get(name)
+    if digest:
+        data["digest"] = engine.digest()
+    return data
+
+
+def _page(ctx: Context, data: dict[str, Any]) -> str:
+    """The page for people."""
+    sizes = data["store"]
+    memory = "" if data["memory"] is None else f", {_size(data['memory'])} of memory"
+    lines = [
+        f"app       {data['app']}",
+        f"store     {shown_cell(data['path'])}, {_size(sizes['bytes'])}",
+        f"position  {data['position']:,}, epoch {data['epoch']:,}, last commit {data['committed'] or 'unknown'}",
+        f"writer    {data['owner'] or 'nobody'}{memory}",
+    ]
+    building = data["building"]
+    if building is not None:
+        share = 100 * building["done"] // max(building["total"], 1)
+        lines.append(f"building  {', '.join(building['views'])}, {share} %; `penstock migrate` does the rest now")
+        if building["trouble"] is not None:
+            lines.append(f"          it stopped, and is tried again: {shown_cell(building['trouble'])}")
+    if "digest" in data:
+        lines.append(f"digest    {data['digest']}")
+    out = "\n".join(lines) + "\n\n" + "\n".join(_tables(ctx, data))
+    held = list(_held(data))
+    return out + ("\n" + "\n".join(held) if held else "").rstrip()
+
+
+def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:
+    tables = [
+        [name, t["documents"], t["tombstones"], t["rejected"], t["log"]["segments"], t["log"]["unfolded"]]
+        for name, t in data["tables"].items()
+    ]
+    yield _drawn(ctx, tables, ["table", "documents", "deleted", "rejected", "log segments", "unfolded"])
+    views = [[name, v["source"], v["groups"], v["held"], v["held_groups"]] for name, v in data["views"].items()]
+    if views:
+        yield _drawn(ctx, views, ["view", "of", "groups", "held documents", "held groups"])
+    if data["sources"]:
+        yield _drawn(ctx, [[name, offset] for name, offset in data["sources"].items()], ["source", "offset"])
+
+
+def _held(data: dict[str, Any]) -> Iterator[str]:
+    for name, view in data["views"].items():
+        for hold in view["holds"]:
+            yield f"held: {name} can't take {dumps(hold['key'])}: {shown_cell(hold['reason'])}"
+        if view["held"] > len(view["holds"]):
+            yield f"held: {name} can't take {view['held'] - len(view['holds']):,} more"
+    kept = sum(table["quarantined"] for table in data["tables"].values())
+    if kept:
+        yield f"rejected: {kept:,} record{'s are' if kept > 1 else ' is'} kept; `penstock quarantine` lists them"
+
+
+def _drawn(ctx: Context, rows: list[list[Any]], columns: list[str]) -> str:
+    out = StringIO()
+    emit(ctx, rows, columns, "table", out)
+    return out.getvalue()
+
+
+def _size(size: int) -> str:
+    """Bytes for people.
+
+    >>> _size(512), _size(1_500_000)
+    ('512 B', '1.4 MiB')
+    """
+    if size < 1024:
+        return f"{size} B"
+    power = min(3, (size.bit_length() - 1) // 10)
+    return f"{size / 1024**power:.1f} {('', 'KiB', 'MiB', 'GiB')[power]}"

@@ -1,0 +1,117 @@
+"""Watching views: what changes in them, as it is committed, by whichever process.
+
+On a terminal it is a table that stands in its place; elsewhere each change is a JSON object on a line of its own, which
+is written out before the next look. It ends in good order with the first signal, and with whoever reads it.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+import click
+
+from penstock.cli.context import Context
+from penstock.cli.frame import command, load_app, open_reader, shown_view
+from penstock.cli.names import view_names
+from penstock.cli.steps import Steps
+from penstock.cli.stopping import Stop
+from penstock.cli.values import dumps
+from penstock.engine import Engine
+
+_LOOK = 0.02  # seconds between two looks
+_DRAW = 0.1  # seconds between two pages
+
+
+@command(
+    "watch",
+    app=True,
+    store=True,
+    examples=[
+        "penstock watch namecount",
+        "penstock watch namecount revenue",
+        "penstock watch namecount --since 1200 | jq .group",
+    ],
+)
+@click.argument("views", nargs=-1, required=True, metavar="VIEW...", shell_complete=view_names)
+@click.option(
+    "--since", type=click.IntRange(min=0), metavar="P", help="All changes after this position, not from now on."
+)
+def watch(ctx: Context, views: tuple[str, ...], since: int | None) -> None:
+    """The changes of each VIEW as they are committed, until Ctrl-C.
+
+    On a terminal it is a table of groups with their values, what these were before, and how often they change. In a
+    pipe each change is a JSON object on a line: view, group, old, new, position; `old` is left out where a group came
+    to be, `new` where it is gone. The position of the last one is what --since takes. The feed keeps the last 1,000,000
+    changes; where it no longer reaches back to P, that is an error.
+    """
+    app = load_app(ctx)
+    names = list(dict.fromkeys(views))
+    with Stop() as stop, open_reader(ctx, app) as engine:
+        with engine.snapshot() as snap:
+            for name in names:
+                shown_view(snap, name)
+        if ctx.terminal:
+            _on_terminal(ctx, engine, names, since, lambda: stop.asked)
+        else:
+            _in_pipe(ctx, engine, names, since, lambda: stop.asked)
+
+
+def _now(engine: Engine) -> int:
+    with engine.snapshot() as snap:
+        return snap.position
+
+
+def _in_pipe(
+    ctx: Context, engine: Engine, names: Sequence[str], since: int | None, stopped: Callable[[], bool]
+) -> None:
+    steps = Steps(engine, names, _now(engine) if since is None else since)
+    ctx.detail(f"from position {steps.position} on")
+    gone = _gone()
+    while not stopped() and not gone():
+        for changes, _ in steps.step():
+            sys.stdout.write("".join(dumps(change.data()) + "\n" for change in changes))
+            sys.stdout.flush()
+            if stopped():
+                return
+        time.sleep(_LOOK)
+
+
+def _gone() -> Callable[[], bool]:
+    """Whether nobody reads standard output any more, which a write would only tell at the next change."""
+    try:
+        file = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return lambda: False
+    poll = select.poll()
+    poll.register(file, 0)  # errors are always told
+    return lambda: bool(poll.poll(0))
+
+
+def _on_terminal(
+    ctx: Context, engine: Engine, names: Sequence[str], since: int | None, stopped: Callable[[], bool]
+) -> None:
+    from penstock.cli.board import Board, drawing
+
+    live, room = drawing(ctx.color)
+    board = Board(names, room)
+    if since is None:
+        with engine.snapshot() as snap:
+            since = snap.position
+            for name in names:
+                board.show(name, islice(snap.view(name), board.room // len(names)))
+    steps = Steps(engine, names, since)
+    with live:
+        drawn = 0.0
+        while not stopped():
+            for changes, _ in steps.step():
+                board.take(changes)
+                if stopped():
+                    break
+            if time.monotonic() - drawn >= _DRAW:
+                drawn = time.monotonic()
+                live.update(board.page(steps.position, live.console.width), refresh=True)
+            time.sleep(_LOOK)

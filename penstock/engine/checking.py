@@ -1,0 +1,233 @@
+"""A store checked as a whole, while it is written: every row read, and every view held against what documents say.
+
+Of each table the log is read line by line, and the index is held against it; of each view a shadow is built from what
+is remembered of the documents, and all rows and nodes are compared with it, byte by byte. What functions would yield
+now is held against what is remembered, and counted apart, as are documents and groups that views can't take. Memory is
+bounded; each table and each view is read in a snapshot of its own, so that no page is held back for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.cache import (
+    META,
+    Reader,
+    Segment,
+    StoreDamaged,
+    decode_key,
+    index_db,
+    log_db,
+    named,
+    read_mark,
+    record_key,
+    unseal,
+)
+from penstock.engine.judging import judged
+from penstock.engine.naming import places_of
+from penstock.engine.repairing import Repair
+from penstock.engine.snapshot import Snapshot
+from penstock.gateway import TableReader, Tails, document_of, moved_db, unwrap
+from penstock.mapreduce import FEED, FunctionMapper, Groups, ViewNode, held_db, read_emissions, resting_db, told_db
+from penstock.recovery import QUARANTINE, Checked, Mapping, same_pairs
+from penstock.views import Progress, Row, Table
+
+if TYPE_CHECKING:
+    from penstock.engine.core import Core
+
+_BLOCK = 1 << 10
+
+
+class Check:
+    """One check; `repair` repairs, or only compares."""
+
+    def __init__(self, core: Core, repair: Repair, progress: Progress | None) -> None:
+        self._core = core
+        self._repair = repair
+        self._progress = progress
+        self._rows = self._documents = 0
+        self._damaged: list[str] = []
+        self._told: dict[str, int] = {}
+        self._held: dict[str, int] = {}
+
+    def run(self) -> Checked:
+        """All of it."""
+        for table in self._core.app.tables():
+            self._step(f"table {table.name!r}", partial(self._table, table))
+        self._step("the store", partial(self._rows_of, META, FEED, QUARANTINE))
+        for name in [view.name for view in self._core.app.views()]:
+            self._step(f"view {name!r}", partial(self._repair.view, name, None))
+            self._step(f"view {name!r}", partial(self._counted, self._core.views[name]))
+        self._damaged += self._repair.left
+        found = tuple(self._repair.found())
+        return Checked(
+            self._rows,
+            self._documents,
+            found,
+            tuple(dict.fromkeys(self._damaged)),
+            self._held,
+            self._told,
+            self._repair.fix,
+        )
+
+    def _step(self, what: str, step: Callable[[], None]) -> None:
+        """A part whose damage is named, and does not end the check."""
+        try:
+            step()
+        except StoreDamaged as damage:
+            self._damaged.append(f"{what}: {self._named(damage)}")
+
+    def _named(self, damage: StoreDamaged) -> str:
+        return str(named(damage, places_of(self._core.catalog)))
+
+    # -- rows
+
+    def _rows_of(self, *dbs: str) -> None:
+        """Read rows by their checksums, in their order."""
+        with Snapshot(self._core) as snap:
+            for db in dbs:
+                for _ in self._checked(snap.reader(), db):
+                    pass
+
+    def _checked(self, reader: Reader, db: str) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of a database that are whole; those that are not are named."""
+        before = b""
+        for key, row in reader.scan(db):
+            self._rows += 1
+            if key <= before:
+                self._damaged.append(f"{db}: key {key.hex()} stands after {before.hex()}")
+            before = key
+            try:
+                unseal(key, row, db)
+            except StoreDamaged as damage:
+                self._damaged.append(self._named(damage))
+                continue
+            yield key, row
+
+    # -- a table
+
+    def _table(self, table: Table) -> None:
+        number = self._core.tables[table.name].number
+        with Snapshot(self._core) as snap:
+            reader, mark = snap.reader(), read_mark(snap.reader(), number)
+            for db in (index_db(number), moved_db(number)):
+                for _ in self._checked(reader, db):
+                    pass
+            # What other snapshots learnt of the log is not believed here.
+            documents = TableReader(table, number, self._core.catalog.seed, snap.reader, Tails(), frozenset)
+            present = tombstones = 0
+            following: int | None = None
+            for key, row in reader.scan(log_db(number)):
+                self._rows += 1
+                base = int.from_bytes(key, "big")
+                if following is not None and base != following:
+                    self._damaged.append(
+                        f"table {table.name!r}: log entry {base} stands where {following} should follow"
+                    )
+                segment = Segment.parse(base, row, f"table {table.name!r}")
+                following = base + len(segment)
+                lines = segment.lines(np.arange(len(segment)))
+                newest = documents.newest(segment.k0, segment.k1, base + np.arange(len(segment)))
+                gone = np.fromiter((unwrap(line).absent for line in lines), bool, len(lines))
+                present += int((newest & ~gone).sum())
+                tombstones += int((newest & gone).sum())
+                self._tell(following, mark.tail)
+            self._documents += present
+            for what, there, said in (("documents", present, mark.present), ("deletions", tombstones, mark.tombstones)):
+                if there != said and (what == "documents" or table.has_ts):
+                    self._damaged.append(
+                        f"table {table.name!r}: its index names {there} {what} and {said} were counted; load its "
+                        "documents into a new path"
+                    )
+
+    def _tell(self, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(min(done, total), total)
+
+    # -- what is counted apart
+
+    def _counted(self, view: ViewNode) -> None:
+        """Count what a view holds, and what its function would yield otherwise now."""
+        with Snapshot(self._core) as snap:
+            reader = snap.reader()
+            self._rows += reader.count(view.reduce.db)
+            held = sum(1 for _ in self._checked(reader, held_db(view.number)))
+            for _ in self._checked(reader, resting_db(view.number)):
+                pass
+            held += snap.state.held_groups.get(view.name, 0)
+            if held:
+                self._held[view.name] = held
+            unsure = set[bytes]()
+            if isinstance(view.mapper, FunctionMapper):
+                tell = self._told_of_rows if view.chained else self._told_of_table
+                told = tell(snap, view, unsure)
+                if told:
+                    self._told[view.name] = told
+            wrong = not self._repair.fix and any(one.view == view.name for one in self._repair.found())
+            if not (wrong or view.stamped or view.building):
+                self._judge(snap, view, unsure)
+
+    def _judge(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> None:
+        """Hold results against a recompute that shares no code with what keeps them."""
+        source = view.view.source.name
+        documents = snap.view(source).items() if view.chained else snap.table(source).items()
+        with self._repair.scratch(view.view) as store:
+            self._damaged += judged(snap, view, documents, unsure, store)
+
+    def _told_of_table(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
+        """The documents of a table whose emissions are others now."""
+        db, mapping, n = told_db(view.number), Mapping(view.view), 0
+        documents = snap.table(view.view.source.name)
+        base, told, groups = -1, None, Groups()
+        places = documents.places()
+        while block := list(islice(places, _BLOCK)):
+            docs: list[Any] = []
+            remembered: list[Any] = []
+            for segment, at, line in block:
+                if segment != base:
+                    base, key = segment, record_key(segment)
+                    groups = Groups()
+                    row = snap.reader().get_many(db, [key])[0]
+                    told = None if row is None else read_emissions(key, row, groups, db)
+                if not unwrap(line).absent:
+                    docs.append(document_of(line))
+                    remembered.append([] if told is None else told.pairs(at, groups))
+            n += _differing(mapping, docs, remembered, unsure)
+        return n
+
+    def _told_of_rows(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
+        """The rows of a view whose emissions are others now."""
+        db, mapping, n = told_db(view.number), Mapping(view.view), 0
+        source = self._core.views[view.view.source.name].reduce
+        rows = self._checked(snap.reader(), db)
+        while block := list(islice(rows, _BLOCK)):
+            docs: list[Any] = []
+            remembered: list[Any] = []
+            found = snap.reader().get_many(source.db, [key for key, _ in block])
+            for (key, row), own in zip(block, found, strict=True):
+                if own is None:
+                    self._damaged.append(
+                        f"view {view.name!r} remembers a row of its source that is not there, {key.hex()}"
+                    )
+                    continue
+                state = source.codec.decode(key, own, f"view {view.view.source.name!r}")
+                groups = Groups()
+                remembered.append(read_emissions(key, row, groups, db).pairs(0, groups))
+                docs.append(Row(decode_key(state.whole or key), source.codec.result(state)))
+            n += _differing(mapping, docs, remembered, unsure)
+        return n
+
+
+def _differing(mapping: Mapping, docs: list[Any], remembered: list[Any], unsure: set[bytes]) -> int:
+    """How many documents would yield something else now, and the groups of that; those that fail are held instead."""
+    n = 0
+    for own, told in zip(mapping.pairs(docs), remembered, strict=True):
+        if own is None or not same_pairs(own, told):
+            unsure.update(group for group, _ in (*(own or ()), *told))
+            n += own is not None
+    return n

@@ -1,0 +1,109 @@
+"""Copies of a store, and a store from a copy: what needs no app, for the copy says itself what it is.
+
+A copy is made by any process, beside the writer, from one read transaction; so it needs nothing of the holder, and one
+that is stopped can be copied too. Invariant: a store that has content is not replaced unless that was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from penstock.cache import (
+    CopyFailed,
+    Owner,
+    PenstockError,
+    Reader,
+    StoreDamaged,
+    StoreFormat,
+    StoreMissing,
+    Tell,
+    copy_snapshot,
+    open_lmdb,
+    put_in_place,
+    shrink_file,
+)
+from penstock.engine.catalog import read_catalog, read_state
+
+__all__ = ["Copied", "copy_of", "restore", "shrink"]
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A copy: where it is, its bytes, and what it is of."""
+
+    path: str
+    bytes: int
+    app: str
+    position: int
+
+
+def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
+    """Copy the store at a path into a new folder, checked; others may write it meanwhile."""
+    store = open_lmdb(path, readonly=True)
+    try:
+        with store.read() as snap:
+            app, position = _about(snap, path)
+            return Copied(target, copy_snapshot(snap, target, tell or _nobody), app, position)
+    finally:
+        store.close()
+
+
+def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None) -> Copied:
+    """Make the store at a path what a copy is, all at once; `force` is for a path where there is content already."""
+    if not os.path.isdir(copy):
+        raise StoreMissing(copy)
+    if os.path.realpath(copy) == os.path.realpath(path):
+        raise CopyFailed(path, "it is the copy itself", "name the folder of the store that it is for")
+    with Owner(path):
+        if not force and _has_content(path):
+            raise CopyFailed(path, "there is a store with content", "name another folder, or replace it with --force")
+        if os.path.exists(os.path.join(copy, "owner")):  # no copy but a store, which may be written meanwhile
+            with Owner(copy):
+                size = put_in_place(copy, path, tell or _nobody)
+        else:
+            size = put_in_place(copy, path, tell or _nobody)
+        store = open_lmdb(path, readonly=True)
+        try:
+            with store.read() as snap:
+                return Copied(path, size, *_about(snap, path))
+        finally:
+            store.close()
+
+
+def shrink(path: str, tell: Tell | None = None) -> int | None:
+    """Write the file of a store anew without the space that is free in it; its bytes.
+
+    None where another process has it open, and where there is little to gain.
+    """
+    with Owner(path):
+        return shrink_file(path, tell or _nobody)
+
+
+def _about(reader: Reader, path: str) -> tuple[str, int]:
+    """The app and the position of a store; an error by name where it is none, or one of another format."""
+    catalog = read_catalog(reader, path)
+    if catalog is None:
+        raise StoreMissing(path)
+    return catalog.app, read_state(reader).position
+
+
+def _has_content(path: str) -> bool:
+    """Whether there is anything at a path that somebody may miss; what can't be read may be just that."""
+    if not os.path.exists(os.path.join(path, "data.mdb")):
+        return False
+    try:
+        store = open_lmdb(path, readonly=True)
+    except PenstockError:
+        return True
+    try:
+        with store.read() as reader:
+            return read_catalog(reader, path) is not None and read_state(reader).position > 0
+    except (StoreFormat, StoreDamaged):
+        return True
+    finally:
+        store.close()
+
+
+def _nobody(what: str, done: int, total: int) -> None:
+    """Tells nobody how far it is."""

@@ -1,0 +1,104 @@
+"""What the holder of a store does for other processes: a table of names and functions.
+
+An operation gets the open engine, its request as plain data, and a function to tell how far it is; what it returns is
+plain data again. Whatever it raises goes back as the error it is. Another operation is another line of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.cache import decode_key
+from penstock.engine.handed import batch_of, checked_data, counts_data, record_of, repaired_data, spout_batch_of
+from penstock.views import Counts, Progress
+
+if TYPE_CHECKING:
+    from penstock.engine.engine import Engine
+
+__all__ = ["OPERATIONS", "Tell"]
+
+Tell = Callable[[dict[str, Any]], None]
+"""Tells whoever asked how far it is; an operation that takes long calls it between its steps."""
+Operation = Callable[["Engine", dict[str, Any], Tell], Any]
+
+
+def _write(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    """One transaction of batches of several tables."""
+    tables = {name: [batch_of(data) for data in parts] for name, parts in asked["tables"].items()}
+    return counts_data(engine.take(tables, asked["strict"]))
+
+
+def _ingest(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    return counts_data(engine.ingest(map(record_of, asked["records"]), asked["source"], asked["resume"]))
+
+
+def _load(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    total = Counts()
+    for _, counts in engine.load(asked["table"], [spout_batch_of(asked["batch"])], long=False):
+        total += counts
+    return counts_data(total)
+
+
+def _remembered(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any] | None:
+    with engine.snapshot() as snap:
+        found = snap.remembered(asked["source"])
+    return None if found is None else [found.offset, found.note]
+
+
+def _compact(engine: Engine, asked: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    return engine.compact(lambda done, total: tell({"done": done, "total": total})).data()
+
+
+def _repost(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    return repaired_data(engine.repost_many(asked["values"], progress=_passed(tell)))
+
+
+def _restate(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    wanted = asked["asked"]
+    return repaired_data(
+        engine.restate(asked["name"], None if wanted is None else decode_key(wanted), progress=_passed(tell))
+    )
+
+
+def _retry(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    return engine.retry(**asked["wanted"], progress=_passed(tell)).data()
+
+
+def _drop(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    return engine.drop(**asked["wanted"], progress=_passed(tell)).data()
+
+
+def _check(engine: Engine, asked: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    return checked_data(engine.check(asked["fix"], progress=_passed(tell)))
+
+
+def _migrate(engine: Engine, asked: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    return engine.migrate_as(asked["wanted"], _passed(tell)).data()
+
+
+def _passed(tell: Tell) -> Progress:
+    return lambda done, total: tell({"done": done, "total": total})
+
+
+def _memory(engine: Engine, asked: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Bytes in use by table and view, about, and in all."""
+    status = engine.status()
+    named = {kind: {name: about["memory"] for name, about in status[kind].items()} for kind in ("tables", "views")}
+    return {"memory": status["memory"], **named}
+
+
+OPERATIONS: dict[str, Operation] = {
+    "write": _write,
+    "ingest": _ingest,
+    "load": _load,
+    "remembered": _remembered,
+    "compact": _compact,
+    "repost": _repost,
+    "restate": _restate,
+    "check": _check,
+    "retry": _retry,
+    "drop": _drop,
+    "migrate": _migrate,
+    "memory": _memory,
+}

@@ -1,0 +1,110 @@
+"""What each view of a table was told of one document: the contributions that count for it now.
+
+Of a function view it is what the function yielded then, as it was remembered; of a field view it follows from the
+document by the definition. A view that holds the document was told what the held row says, and nothing since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cache import Reader, decode_key, encode_key, normal_key, record_key, stored_key
+from penstock.gateway import TableReader, document_of, unwrap
+from penstock.mapreduce import (
+    FunctionMapper,
+    Groups,
+    Pairs,
+    ViewNode,
+    held_db,
+    read_emissions,
+    read_held,
+    told_db,
+)
+from penstock.views import FieldMap, Path, reach
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one view counts for a document: (group, value) pairs; `held` is why it takes no later version."""
+
+    view: str
+    pairs: tuple[tuple[Any, Any], ...]
+    held: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A key as the store has it: the line itself, the document (None: deleted), its ts beside it, what views were told.
+
+    `ts` is the ts of a deletion, or of a document whose ts is not one of its fields.
+    """
+
+    key: Any
+    line: bytes
+    document: dict[str, Any] | None
+    ts: Any
+    told: tuple[Told, ...]
+
+
+def stored_of(views: Sequence[ViewNode], reader: Reader, table: TableReader, key: Any) -> Stored | None:
+    """What the store has of a key, and what these views were told of it; None if it never was there."""
+    place = table.place(key)
+    if place is None:
+        return None
+    base, at, line = place
+    found = unwrap(line)
+    document = None if found.absent else document_of(line)
+    told: list[Told] = []
+    for view in views:
+        own = _held(reader, view, key)
+        if own is None and document is not None:
+            own = Told(view.name, _pairs(reader, view, document, base, at))
+        if own is not None:
+            told.append(own)
+    ts = found.patched.floor if found.absent and found.patched is not None else found.ts
+    return Stored(normal_key(key), line, document, ts, tuple(told))
+
+
+def _held(reader: Reader, view: ViewNode, key: Any) -> Told | None:
+    db, stored = held_db(view.number), stored_key(encode_key(key))
+    row = reader.get_many(db, [stored])[0]
+    if row is None:
+        return None
+    _, hold, pairs = read_held(stored, row, db)
+    return Told(view.name, shown_told(view, pairs), hold.reason)
+
+
+def shown_told(view: ViewNode, pairs: Pairs) -> tuple[tuple[Any, Any], ...]:
+    """What a held row says that a view was told, as people read it."""
+    fields = isinstance(view.view.map, FieldMap)
+    return tuple((decode_key(group), _shaped(_paths(view), value) if fields else value) for group, value in pairs)
+
+
+def _pairs(reader: Reader, view: ViewNode, document: dict[str, Any], base: int, at: int) -> tuple[tuple[Any, Any], ...]:
+    if isinstance(view.mapper, FunctionMapper):
+        db, key, groups = told_db(view.number), record_key(base), Groups()
+        row = reader.get_many(db, [key])[0]
+        pairs = [] if row is None else read_emissions(key, row, groups, db).pairs(at, groups)
+        return tuple((decode_key(group), value) for group, value in pairs)
+    fields = view.mapper.fields
+    if fields.where is not None and not fields.where.evaluate(lambda path: reach(document, path)):
+        return ()
+    parts = tuple(reach(document, path) for path in fields.key.paths)
+    group = normal_key(parts[0] if fields.key.single else parts)
+    paths = _paths(view)
+    return ((group, _shaped(paths, [reach(document, path) for path in paths])),)
+
+
+def _paths(view: ViewNode) -> list[Path]:
+    """The document paths that a field view's cells read, in the order in which held rows keep their values."""
+    assert isinstance(view.view.map, FieldMap), "asked of field views"
+    return [view.view.map.path_of(field) or () for field in view.reduce.fields]
+
+
+def _shaped(paths: Sequence[Path], values: Sequence[Any]) -> Any:
+    """The values that cells read: none, the one, or each by its path."""
+    if len(values) < 2:
+        return values[0] if values else None
+    return {".".join(path): value for path, value in zip(paths, values, strict=True)}

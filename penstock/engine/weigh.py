@@ -1,0 +1,36 @@
+"""How heavy the groups of a view are: one scan of its rows, which keeps the heaviest and nothing else."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cache import Reader, decode_key
+from penstock.mapreduce import ViewNode
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What the rows of a view take, and its groups with the most contributions, the heaviest first."""
+
+    rows: int
+    bytes: int
+    contributions: int
+    hot: tuple[tuple[Any, int], ...]
+
+
+def weight_of(reader: Reader, view: ViewNode, most: int) -> Weight:
+    """The weight of a view, with so many of its hot groups."""
+    rows = size = total = 0
+    hot: list[tuple[int, int, bytes]] = []  # a heap; of equal ones the first row stays
+    codec, db = view.reduce.codec, view.reduce.db
+    for key, row in reader.scan(db):
+        state = codec.decode(key, row, db)
+        rows += 1
+        size += len(key) + len(row)
+        total += state.n
+        if len(hot) < most or state.n > hot[0][0]:
+            (heapq.heappush if len(hot) < most else heapq.heapreplace)(hot, (state.n, -rows, state.whole or key))
+    named = tuple((decode_key(group), n) for n, _, group in sorted(hot, reverse=True))
+    return Weight(rows, size, total, named)

@@ -1,0 +1,164 @@
+"""How two processes of one user talk over a socket in a store's folder: whole messages, and silence that is noticed.
+
+A message is its length, four bytes big-endian, and so many bytes of MessagePack. Invariants:
+
+- a path of any length can be bound and connected to: the socket is named through the folder's descriptor, since a
+  socket's own name is limited to some 107 bytes;
+- only the same user is talked to, whatever the mode of the file says;
+- nothing is waited for without a bound: who says nothing for that long is `Silent`, who is gone is `Gone`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from penstock.cache import PenstockError, StoreDamaged, pack, unpack
+
+__all__ = ["PROTOCOL", "Gone", "Silent", "Wire", "connect", "end", "listen", "remove"]
+
+PROTOCOL = 1
+"""The version of what is said; the first message of each side has it."""
+_MOST = 256 << 20  # bytes of the largest message
+_FILE = "socket"
+_LENGTH = struct.Struct(">I")
+_CREDENTIALS = struct.Struct("3i")
+_WAITING = 64  # connections that may wait to be taken
+
+
+class Silent(Exception):
+    """Nothing came for as long as one waits."""
+
+
+class Gone(Exception):
+    """The other side ended, or was never there."""
+
+
+class Wire:
+    """One connection, from either side."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.pid, self.uid = _peer(sock)
+
+    def send(self, message: Any) -> None:
+        """Say something; Gone where nobody hears it."""
+        data = pack(message)
+        if len(data) > _MOST:
+            raise PenstockError(f"a batch of {len(data)} bytes is too large to hand over; put it in smaller parts")
+        try:
+            self._sock.sendall(_LENGTH.pack(len(data)) + data)
+        except TimeoutError:
+            raise Silent from None
+        except OSError as error:
+            raise Gone from error
+
+    def receive(self, patience: float | None) -> Any:
+        """The next message, waited for so many seconds (None: as long as it takes)."""
+        self._sock.settimeout(patience)
+        size = _LENGTH.unpack(self._bytes(_LENGTH.size))[0]
+        if size > _MOST:
+            raise Gone
+        try:
+            return unpack(self._bytes(size))
+        except StoreDamaged:  # no message: who is there speaks otherwise
+            raise Gone from None
+
+    def _bytes(self, size: int) -> bytes:
+        data = bytearray(size)
+        view, at = memoryview(data), 0
+        while at < size:
+            try:
+                got = self._sock.recv_into(view[at:])
+            except TimeoutError:
+                raise Silent from None
+            except OSError as error:
+                raise Gone from error
+            if not got:
+                raise Gone
+            at += got
+        return bytes(data)
+
+    def hang_up(self) -> None:
+        """Hear nothing more, and wake who waits for it; what is being said can still be said."""
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RD)
+
+    def drop(self) -> None:
+        """Let go of it, and leave it to the process that it was inherited from."""
+        self._sock.close()
+
+    def close(self) -> None:
+        """End it, also where another thread waits in it. Closing twice is nothing."""
+        end(self._sock)
+
+
+def end(sock: socket.socket) -> None:
+    """Close a socket, and wake who waits in it."""
+    with suppress(OSError):  # the other side, or this one, has closed it already
+        sock.shutdown(socket.SHUT_RDWR)
+    sock.close()
+
+
+def _peer(sock: socket.socket) -> tuple[int, int]:
+    """The process and the user on the other side, by the kernel's word."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    return pid, uid
+
+
+@contextmanager
+def _short(path: str) -> Iterator[str]:
+    """A short name of the socket in this folder, good inside the block."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{_FILE}"
+    finally:
+        os.close(folder)
+
+
+def listen(path: str) -> socket.socket:
+    """Listen in this folder; only the store's one writer may, so that whatever lies there is of a dead one."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        remove(path)
+        os.fchmod(sock.fileno(), 0o600)  # before it has a name: nobody else can connect in between
+        with _short(path) as name:
+            sock.bind(name)
+        sock.listen(_WAITING)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def remove(path: str) -> None:
+    """Take the socket's name away."""
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(path, _FILE))
+
+
+def connect(path: str, patience: float) -> Wire:
+    """A connection to who listens in this folder; Gone where nobody does."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(patience)
+    try:
+        with _short(path) as name:
+            sock.connect(name)
+        return Wire(sock)
+    except TimeoutError:
+        sock.close()
+        raise Silent from None
+    except PermissionError as error:
+        sock.close()
+        raise PenstockError(
+            f"no permission for the socket of the store at {path}: only the user whose process writes it can hand work "
+            "over; run this as that user"
+        ) from error
+    except OSError as error:
+        sock.close()
+        raise Gone from error

@@ -1,0 +1,22 @@
+"""How damage in the databases of a table is named."""
+
+from __future__ import annotations
+
+from penstock.cache import META, Place, index_db, log_db, number_shown
+from penstock.gateway.moved import moved_db
+
+__all__ = ["META_PLACE", "table_places"]
+
+META_PLACE = Place("what the store says of itself", lambda key: f"key {key.decode(errors='replace')}")
+
+
+def table_places(name: str, number: int) -> dict[str, Place]:
+    """By database, and of what the store says of itself."""
+    words = f"table {name!r}"
+    return {
+        META: META_PLACE,
+        words: Place(words, number_shown("log entry")),
+        log_db(number): Place(words, number_shown("log entry")),
+        index_db(number): Place(f"{words}, its index", lambda key: f"key {key.hex()}"),
+        moved_db(number): Place(f"{words}, the order of its records", number_shown("log entry")),
+    }

@@ -1,0 +1,93 @@
+"""What was received of a record that can't be taken, as quarantine keeps it.
+
+Of bytes it is the bytes, of a dict the MessagePack that it would have been stored as, of anything else what can be told
+of it. Of more than 16 MiB the first one is kept, and the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from penstock.cache import PenstockError, normalise, pack, pack_document, shown_whole
+
+__all__ = ["MOST_RECEIVED", "Form", "Received"]
+
+MOST_RECEIVED = 16 << 20
+_HEAD = 1 << 20
+
+
+class Form(Enum):
+    """What the bytes are."""
+
+    JSON = "json"
+    """A document as it came."""
+    PACKED = "packed"
+    """A document in MessagePack."""
+    KEY = "key"
+    """The key of a deletion, packed."""
+    TEXT = "text"
+    """No document in itself: a row of a file with a head, or the text of what can't be stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What was received of one record; `size` is that of all of it, of which `data` may be the beginning.
+
+    >>> Received.of(b'{"name": "Sue"}').data, Received.of({"name": "Sue"}).form
+    (b'{"name": "Sue"}', <Form.PACKED: 'packed'>)
+    """
+
+    form: Form
+    data: bytes
+    size: int
+    ts: Any = None  # what came beside it
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is kept."""
+        return len(self.data) == self.size
+
+    @classmethod
+    def made(cls, form: Form, data: bytes, ts: Any = None, size: int | None = None) -> Received:
+        """What was received, or of more than 16 MiB its beginning."""
+        size = len(data) if size is None else size
+        return cls(form, data if size <= MOST_RECEIVED else data[:_HEAD], size, ts)
+
+    @classmethod
+    def of(cls, doc: Any, ts: Any = None) -> Received:
+        """What was handed over as a document."""
+        ts = _ts(ts)
+        if isinstance(doc, str):
+            return cls.made(Form.JSON, doc.encode("utf-8", "surrogatepass"), ts)
+        if isinstance(doc, bytes | bytearray | memoryview):
+            return cls.made(Form.JSON, bytes(doc), ts)
+        if isinstance(doc, Mapping):
+            try:
+                return cls.made(Form.PACKED, pack_document(doc), ts)
+            except PenstockError:
+                pass  # its text is what can be kept of it
+        return cls.made(Form.TEXT, shown_whole(doc).encode(), ts)
+
+    @classmethod
+    def of_line(cls, line: bytes, ts: Any = None) -> Received:
+        """A document in stored form: JSON as it came, or MessagePack."""
+        return cls.made(Form.JSON if line[:1] == b"{" else Form.PACKED, line, ts)
+
+    @classmethod
+    def of_key(cls, key: Any, ts: Any = None) -> Received:
+        """The key of a deletion."""
+        try:
+            return cls.made(Form.KEY, pack(normalise(key)), _ts(ts))
+        except PenstockError:
+            return cls.made(Form.TEXT, shown_whole(key).encode(), _ts(ts))
+
+
+def _ts(ts: Any) -> Any:
+    """A ts as it can be kept: what can't be one is told in words."""
+    try:
+        return normalise(ts)
+    except PenstockError:
+        return shown_whole(ts)

@@ -1,0 +1,189 @@
+"""Rows of tree nodes, in MessagePack: a leaf holds its contributions, an inner node what it knows of its children.
+
+    leaf   [0, keys, ranks, columns]    inner  [1, prefixes, columns]
+
+`keys` are int64s as bytes where all are ints, else [hashes as u64s, [int or encoded key, …]]; `ranks` are u32s, or nil
+where all are 0; `prefixes` are u64s. A column is nil where all is null, int64s where all are ints, and else [int64s,
+kinds as bytes], with a third part [[i, value], …] where values don't fit 64 bits. All arrays are little-endian, all
+values in their canonical bytes: a row is a function of the items of its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import canonical, mix, unpack
+from penstock.mapreduce.column import Column, Kind
+from penstock.mapreduce.items import Ints, Items, Texts, source_hash
+
+LEAF, INNER = 0, 1
+_INNER_TAG = 1
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def is_inner(payload: bytes) -> bool:
+    """Whether a node has children."""
+    return payload[1] == _INNER_TAG
+
+
+class Cut:
+    """Cuts rows of nodes out of items: their columns as bytes once, then slices."""
+
+    def __init__(self, items: Items, inner: bool) -> None:
+        self._items = items
+        self._inner = inner
+        self._at = items.at.astype("<u8", copy=False).tobytes() if inner or items.text is not None else b""
+        self._lane = b"" if inner else items.lane.astype("<i8", copy=False).tobytes()
+        self._columns = [_CutColumn(column) for column in items.columns]
+        self._row = canonical if any(column.objs for column in items.columns) else _encode
+        self._plain = all(column.plain for column in self._columns) and items.text is None and items.rank is None
+
+    def payload(self, a: int, b: int) -> bytes:
+        """The row of items a to b."""
+        if self._inner:
+            return self._row([INNER, self._at[8 * a : 8 * b], [c.part(a, b) for c in self._columns]])
+        return self._row([LEAF, *self.parts(a, b)])
+
+    def payloads(self, starts: Ints, stops: Ints) -> list[bytes]:
+        """The rows of the items from each start to its stop."""
+        spans = zip((8 * starts).tolist(), (8 * stops).tolist())
+        if self._plain and self._inner:
+            at, lanes = self._at, [column.lane for column in self._columns]
+            return [_encode([INNER, at[x:y], [lane[x:y] for lane in lanes]]) for x, y in spans]
+        if self._plain and len(self._columns) == 1:
+            keys, own = self._lane, self._columns[0].lane
+            return [_encode([LEAF, keys[x:y], None, [own[x:y]]]) for x, y in spans]
+        return [self.payload(x >> 3, y >> 3) for x, y in spans]
+
+    def parts(self, a: int, b: int) -> list[Any]:
+        """The row of a leaf as data, to be part of another row."""
+        return [self._keys(a, b), self._ranks(a, b), [c.part(a, b) for c in self._columns]]
+
+    def _keys(self, a: int, b: int) -> Any:
+        text = self._items.text
+        if text is not None:
+            own = text[a:b].tolist()
+            if any(t is not None for t in own):
+                lanes = self._items.lane[a:b].tolist()
+                return [self._at[8 * a : 8 * b], [lane if t is None else t for lane, t in zip(lanes, own)]]
+        return self._lane[8 * a : 8 * b]
+
+    def _ranks(self, a: int, b: int) -> bytes | None:
+        rank = self._items.rank
+        if rank is None or not rank[a:b].any():
+            return None
+        return rank[a:b].astype("<u4").tobytes()
+
+
+class _CutColumn:
+    """One column of them."""
+
+    __slots__ = ("_kind", "_objs", "lane", "plain")
+
+    def __init__(self, column: Column) -> None:
+        self.lane = column.lane.astype("<i8", copy=False).tobytes()
+        self.plain = column.kind is None or bool((column.kind == Kind.INT).all())
+        self._kind = b"" if self.plain or column.kind is None else column.kind.tobytes()
+        self._objs = column.objs
+
+    def part(self, a: int, b: int) -> Any:
+        """Items a to b."""
+        lane = self.lane[8 * a : 8 * b]
+        if self.plain:
+            return lane
+        kind = self._kind[a:b]
+        first = kind[:1]
+        if kind == first * (b - a):
+            if first == b"\1":
+                return lane
+            if first == b"\0":
+                return None
+        objs = [[i - a, self._objs[i]] for i in range(a, b) if i in self._objs] if self._objs else []
+        return [lane, kind, objs] if objs else [lane, kind]
+
+
+def read_nodes(payloads: Sequence[bytes] | Sequence[list[Any]], columns: int) -> Items:
+    """The items of nodes, node 0 those of the first payload, and so on; all leaves, or all inner nodes."""
+    rows = [unpack(p) if isinstance(p, bytes) else [LEAF, *p] for p in payloads]
+    if not rows:
+        return Items.none(columns)
+    if rows[0][0] == INNER:
+        at = np.frombuffer(b"".join([row[1] for row in rows]), "<u8")
+        counts = [len(row[1]) >> 3 for row in rows]
+        zeros = np.zeros(at.size, np.int64)
+        own = _read_columns([row[2] for row in rows], counts, columns)
+        return Items(_nodes(counts), at, zeros, None, None, own)
+    keys = [row[1] for row in rows]
+    if set(map(type, keys)) == {bytes}:
+        counts = [len(key) >> 3 for key in keys]
+        lane = np.frombuffer(b"".join(keys), "<i8")
+        text: Texts | None = None
+        at = mix(lane.view(np.uint64))
+    else:
+        counts = [len(key) >> 3 if isinstance(key, bytes) else len(key[1]) for key in keys]
+        lane, text, at = _read_keys(keys, [row[2] for row in rows], sum(counts))
+    rank: NDArray[np.int64] | None = None
+    if any(row[2] is not None for row in rows):
+        ranks = [bytes(4 * n) if row[2] is None else row[2] for row, n in zip(rows, counts)]
+        rank = np.frombuffer(b"".join(ranks), "<u4").astype(np.int64)
+        if text is None:
+            at = source_hash(at, rank)
+    return Items(_nodes(counts), at, lane, text, rank, _read_columns([row[3] for row in rows], counts, columns))
+
+
+def _nodes(counts: list[int]) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def _read_keys(
+    keys: list[Any], ranks: list[bytes | None], n: int
+) -> tuple[NDArray[np.int64], Texts, NDArray[np.uint64]]:
+    lanes: list[int] = []
+    texts: list[bytes | None] = []
+    hashes: list[bytes] = []
+    for key, rank in zip(keys, ranks):
+        if isinstance(key, bytes):
+            own = np.frombuffer(key, "<i8")
+            lanes += own.tolist()
+            texts += [None] * own.size
+            ranked = None if rank is None else np.frombuffer(rank, "<u4").astype(np.int64)
+            hashes.append(source_hash(mix(own.view(np.uint64)), ranked).astype("<u8").tobytes())
+        else:
+            hashes.append(key[0])
+            lanes += [k if type(k) is int else 0 for k in key[1]]
+            texts += [None if type(k) is int else k for k in key[1]]
+    text: Texts = np.empty(n, object)
+    text[:] = texts
+    return np.fromiter(lanes, np.int64, n), text, np.frombuffer(b"".join(hashes), "<u8")
+
+
+def _read_columns(rows: list[list[Any]], counts: list[int], columns: int) -> tuple[Column, ...]:
+    return tuple(_read_column([row[i] for row in rows], counts) for i in range(columns))
+
+
+def _read_column(parts: list[Any], counts: list[int]) -> Column:
+    if set(map(type, parts)) == {bytes}:
+        return Column(np.frombuffer(b"".join(parts), "<i8"))
+    lanes: list[bytes] = []
+    kinds: list[bytes] = []
+    objs: dict[int, Any] = {}
+    at = 0
+    for part, n in zip(parts, counts):
+        if part is None:
+            lanes.append(bytes(8 * n))
+            kinds.append(bytes(n))
+        elif isinstance(part, bytes):
+            lanes.append(part)
+            kinds.append(bytes([Kind.INT]) * n)
+        else:
+            lanes.append(part[0])
+            kinds.append(part[1])
+            if len(part) > 2:
+                objs.update((at + i, value) for i, value in part[2])
+        at += n
+    return Column(np.frombuffer(b"".join(lanes), "<i8"), np.frombuffer(b"".join(kinds), np.uint8), objs)

@@ -1,0 +1,124 @@
+"""Nodes of tries: their addresses, how they fold, and what is known of those of one depth as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.mapreduce.column import Column
+from penstock.mapreduce.items import Codes64, Ints, Items, Mask
+
+CAPACITY = 32
+BITS = 4
+DEEPEST = 64 // BITS
+MASKS: Codes64 = np.array([((1 << 64) - 1) ^ ((1 << (64 - BITS * d)) - 1) for d in range(DEEPEST + 1)], np.uint64)
+MASKS.flags.writeable = False
+SUFFIX = 10  # bytes of an address after the group's key: the trie, the prefix, the depth
+
+Fetch = Callable[[list[bytes]], list[bytes | None]]
+
+
+class Folding(Protocol):
+    """How items fold to the partials of their nodes, a column each."""
+
+    @property
+    def partials(self) -> int:
+        """How many partials a node has."""
+        ...
+
+    def fold(self, items: Items, starts: Ints, places: Ints) -> tuple[Column, ...]:
+        """The partials of leaves, whose items begin at `starts`; `places` are those of their groups."""
+        ...
+
+    def join(self, columns: Sequence[Column], starts: Ints, places: Ints) -> tuple[Column, ...]:
+        """The partials of inner nodes, from those of their children."""
+        ...
+
+
+@dataclass(slots=True)
+class Group:
+    """A group whose trie changes: its key in the store, how many items it had, and how deep its trie is known to be."""
+
+    key: bytes
+    items: int
+    depth: int = 0
+
+
+@dataclass(slots=True)
+class Grown:
+    """What becomes of the tries: new node rows by address (None: no node), and each group's root."""
+
+    nodes: dict[bytes, bytes | None]
+    items: Ints  # how many, by group
+    inline: Items  # of groups whose root is a leaf; `node` is the group
+    partials: tuple[Column, ...]  # of each group's root; null where it has no items
+    before: Items  # the items of all leaves that the change touched, as they were
+    was: Ints  # for each new item its place in `before`, or -1
+    depth: dict[int, int]  # of groups where it was deeper than known
+
+
+def address(key: bytes, trie: int, prefix: int, depth: int) -> bytes:
+    """The address of a node: the group's key, which trie of the group, prefix and depth."""
+    return key + bytes([trie]) + prefix.to_bytes(8, "big") + bytes([depth])
+
+
+def group_of(node: bytes) -> bytes:
+    """The key of the group that a node is of."""
+    return node[:-SUFFIX]
+
+
+def depth_for(items: int) -> int:
+    """How deep the trie of so many items is, about."""
+    depth = 0
+    while items > CAPACITY:
+        items >>= BITS
+        depth += 1
+    return depth
+
+
+@dataclass(slots=True)
+class Level:
+    """Nodes of one depth that changed: their groups and prefixes in order, how many items they have, and partials."""
+
+    place: Ints
+    prefix: Codes64
+    items: Ints
+    partials: tuple[Column, ...]
+
+    @property
+    def where(self) -> tuple[Ints, Codes64]:
+        """Their groups and prefixes."""
+        return self.place, self.prefix
+
+    @staticmethod
+    def join(parts: Sequence[Level]) -> Level:
+        """The nodes of all parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = range(len(parts[0].partials))
+        both = Level(
+            np.concatenate([p.place for p in parts]),
+            np.concatenate([p.prefix for p in parts]),
+            np.concatenate([p.items for p in parts]),
+            tuple(Column.join([p.partials[i] for p in parts]) for i in columns),
+        )
+        return both.take(np.lexsort((both.prefix, both.place)))
+
+    def take(self, index: NDArray[np.int64]) -> Level:
+        """Some of them."""
+        partials = tuple(c.take(index) for c in self.partials)
+        return Level(self.place[index], self.prefix[index], self.items[index], partials)
+
+
+def run_starts(*columns: NDArray[np.int64] | Codes64) -> Mask:
+    """Where a run of equal rows begins."""
+    n = int(columns[0].size)
+    first = np.zeros(n, bool)
+    first[:1] = True
+    for column in columns:
+        first[1:] |= column[1:] != column[:-1]
+    return first

@@ -1,0 +1,366 @@
+"""The reduce node of views that keep contributions: trees of them, and what is folded along these.
+
+Each group's row holds its accumulators, what its tree cells and value cells answer, and, while it has few
+contributions, these too: such a group costs one read and one write. The contributions of a larger group stand in a trie
+of nodes, which are written behind. Invariants:
+
+- memory holds nodes that are not written yet, and how deep tries are; all else is read with each batch;
+- what a batch takes back is found in the tree, or the store is damaged: the number of items is checked each time;
+- a group that a user's reducer fails on shows its last good result until its partials can be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import Reader, StoreDamaged, Writer
+from penstock.mapreduce import nodes as trees
+from penstock.mapreduce.behind import Behind, log_row
+from penstock.mapreduce.column import Column
+from penstock.mapreduce.emission import Contributions
+from penstock.mapreduce.feed import Fed
+from penstock.mapreduce.groups import Groups
+from penstock.mapreduce.items import Items, Mask, merge, same_items, sort_order, source_hash
+from penstock.mapreduce.noderow import read_nodes
+from penstock.mapreduce.nodes import Fetch, Group, Grown
+from penstock.mapreduce.reduce import local_codes
+from penstock.mapreduce.rowcodec import RowCodec
+from penstock.mapreduce.treenodes import CONTRIBUTIONS, TreeNodes, behind_db
+from penstock.mapreduce.treerows import ChangedRows, TreeBatch, TreeRows
+from penstock.mapreduce.valuetree import Moved, Settled, ValueTree
+from penstock.views import TS, Path, Totals, is_accumulator, is_tree_cell, is_value_cell
+
+Field = Path | None
+Ints = NDArray[np.int64]
+Nodes = dict[bytes, bytes | None]
+Depths = dict[tuple[bytes, int], int]  # by group and trie how deep it is known to be
+_MOST_DEPTHS = 1 << 16
+
+
+@dataclass(slots=True)
+class TreeChange:
+    """What a batch makes of a view's groups and trees."""
+
+    node: TreeReduce
+    groups: Groups
+    changed: ChangedRows
+    nodes: Nodes = field(default_factory=dict)
+    log: tuple[list[bytes], Items, Mask] | None = None
+    depths: Depths = field(default_factory=dict)
+
+    @property
+    def m(self) -> int:
+        """How many rows change."""
+        return len(self.changed.old)
+
+    def group(self, place: int) -> tuple[bytes, Any]:
+        """The key of a row that changes, as it is stored and as a value."""
+        code = int(self.changed.codes[place])
+        return self.groups.stored[code], self.groups.value(code)
+
+    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
+        """Whether a changed group has a row, and its result."""
+        state = (self.changed.old if before else self.changed.new)[place]
+        return (False, None) if state is None else (True, self.node.codec.result(state))
+
+    def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+        """The rows to put and the keys to delete."""
+        return self.changed.puts, self.changed.deletes
+
+    def newly_held(self) -> int:
+        """How many more groups are held than before."""
+        return self.changed.held
+
+    def fed(self, view: int) -> Fed:
+        """The change as the feed keeps it: rows without their contributions, of groups that show something else."""
+        whole: list[bytes] = []
+        odd: list[list[Any]] = []
+        codec = self.node.codec
+        for code, old, new in zip(self.changed.codes.tolist(), self.changed.old, self.changed.new, strict=True):
+            if old is None or new is None or not codec.surely_shows(old, new):
+                odd.append([len(whole), *(None if s is None else codec.payload(s, bare=True) for s in (old, new))])
+                whole.append(self.groups.whole(code))
+        return Fed(view, whole, None, odd)
+
+    def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
+        """Leave what is to be written of trees, and what memory does after the commit."""
+        self.node.stage(self, during, after)
+
+
+class TreeReduce:
+    """One view's reducer, where contributions are kept."""
+
+    def __init__(self, name: str, number: int, db: str, codec: RowCodec, fields: Sequence[Field]) -> None:
+        self.name = name
+        self.db = db
+        self.codec = codec
+        self.number = number
+        spans = zip(codec.cells, codec.spans)
+        self._totals = tuple((c, span, i) for i, (c, span) in enumerate(spans) if is_accumulator(c))
+        self.tree_cells = tuple(c for c in codec.cells if is_tree_cell(c))
+        self._rows = TreeRows(codec)
+        self.stamped = any(TS in c.beside for c in self.tree_cells)
+        self.kept: tuple[Field, ...] = tuple([*fields, TS] if self.stamped else fields)
+        wanted = [f for c in codec.cells if is_accumulator(c) for f in (c.field,)]
+        self.fields: tuple[Field, ...] = tuple(dict.fromkeys([*fields, *wanted]))
+        by_value = [c for c in codec.cells if is_value_cell(c)]
+        self.value_trees = [ValueTree(c, self.kept, CONTRIBUTIONS + i) for i, c in enumerate(by_value, 1)]
+        self._nodes = TreeNodes(number, self.tree_cells, self.kept, self.value_trees)
+        self._behind: Behind | None = None
+        self._depths: Depths = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use, about."""
+        return (0 if self._behind is None else self._behind.nbytes) + 200 * len(self._depths)
+
+    def forget(self) -> None:
+        """Drop what memory holds."""
+        self._behind = None
+        self._depths = {}
+
+    # -- a batch
+
+    def folded(self, reader: Reader, groups: Groups, plus: Contributions, minus: Contributions) -> TreeChange:
+        """The change that these contributions make."""
+        codes, loc = local_codes(np.concatenate((plus.code, minus.code)), groups.size)
+        here, gone = loc[: plus.n], loc[plus.n :]
+        new, removed = self._items(plus, minus, here, gone)
+        stirred = np.zeros(codes.size, bool)
+        stirred[new.node] = True
+        if not stirred.all():  # in some groups everything comes as it goes
+            place = np.cumsum(stirred) - 1
+            plus, minus = plus.take(stirred[here]), minus.take(stirred[gone])
+            codes, here, gone = codes[stirred], place[here[stirred[here]]], place[gone[stirred[gone]]]
+            new = new.moved(place[new.node])
+        if not codes.size:
+            return TreeChange(self, groups, ChangedRows(codes, [], [], [], [], 0))
+        keys = [groups.stored[c] for c in codes.tolist()]
+        raw = reader.get_many(self.db, keys)
+        where = f"view {self.name!r}"
+        old = [None if row is None else self.codec.decode(key, row, where) for key, row in zip(keys, raw)]
+        m = len(keys)
+        old_n = np.fromiter((0 if state is None else state.n for state in old), np.int64, m)
+        n = old_n + np.bincount(here, minlength=m) - np.bincount(gone, minlength=m)
+        batch = TreeBatch(codes, keys, raw, old, old_n, n, groups)
+        totals = self._accumulated(batch, plus, minus, here, gone)
+        behind = self._ready(reader)
+
+        def fetch(nodes: list[bytes]) -> list[bytes | None]:
+            return behind.get_many(reader, nodes)
+
+        inline = self._inline(batch)
+        known = self._known(CONTRIBUTIONS, keys, old_n.tolist())
+        grown = self._nodes.trie(batch.value).change(fetch, known, inline, new, removed)
+        self._check(batch, grown)
+        moved, log = self._moved(batch, grown, new, removed)
+        change = TreeChange(self, groups, ChangedRows(codes, [], [], [], [], 0), grown.nodes)
+        self._deeper(change, CONTRIBUTIONS, known, grown)
+        values = self._value_states(fetch, batch, grown, moved, change)
+        change.changed = self._rows.changed(batch, totals, grown, values)
+        if log is not None and len(log[0]):
+            change.log = self._named(batch, *log)
+        return change
+
+    def _accumulated(
+        self, batch: TreeBatch, plus: Contributions, minus: Contributions, here: Ints, gone: Ints
+    ) -> list[Totals]:
+        m = len(batch.keys)
+        out: list[Totals] = []
+        for cell, (a, b), i in self._totals:
+            lanes = np.zeros((b - a, m), np.int64)
+            spill: dict[int, list[Any]] = {}
+            for place, state in enumerate(batch.old):
+                if state is not None:
+                    lanes[:, place] = state.lanes[a:b]
+                    if state.spills is not None and (own := state.spills[i]) is not None:
+                        spill[place] = own
+            added = cell.batch(here, m, plus.inputs[cell.field])
+            out.append(cell.update(Totals(lanes, spill), added, cell.batch(gone, m, minus.inputs[cell.field])))
+        return out
+
+    def _items(self, plus: Contributions, minus: Contributions, here: Ints, gone: Ints) -> tuple[Items, Mask]:
+        """What comes to trees and what goes, each source once, without what stays as it is."""
+        both = Items.join([self._items_of(minus, gone), self._items_of(plus, here)])
+        removed = np.zeros(len(both), bool)
+        removed[: minus.n] = True
+        order = sort_order(both)
+        both, removed = both.take(order), removed[order]
+        n = len(both)
+        pair = np.zeros(n, bool)  # the first of two of one source: it goes, and it comes again
+        if n > 1:
+            a, b = np.arange(n - 1), np.arange(1, n)
+            near = (both.node[a] == both.node[b]) & (both.at[a] == both.at[b])
+            at = np.flatnonzero(near)
+            pair[at] = same_items(both, at, both, at + 1)
+        same = pair.copy()
+        at = np.flatnonzero(pair)
+        if self.stamped:
+            same[:] = False
+        elif at.size:
+            same[at] = _equal_rows(both, at)
+        keep = ~pair & ~np.concatenate((np.zeros(1, bool), same[:-1])) if n else pair
+        return both.take(keep), removed[keep]
+
+    def _items_of(self, side: Contributions, place: Ints) -> Items:
+        sources = side.sources
+        assert sources is not None, "a view that keeps contributions is told whose they are"
+        at = source_hash(sources.keys.hashes()[sources.index], sources.rank)
+        text = None if sources.keys.text is None else sources.keys.text[sources.index]
+        none = Column(np.zeros(side.n, np.int64))
+        columns = tuple(side.inputs.get(f, none) for f in self.kept)
+        return Items(place.astype(np.int64), at, sources.keys.lane[sources.index], text, sources.rank, columns)
+
+    def _inline(self, batch: TreeBatch) -> Items:
+        own = [(i, s.items) for i, s in enumerate(batch.old) if s is not None and s.items is not None]
+        if not own:
+            return Items.none(len(self.kept))
+        items = read_nodes([leaf for _, leaf in own], len(self.kept))
+        return items.moved(np.array([i for i, _ in own], np.int64)[items.node])
+
+    def _check(self, batch: TreeBatch, grown: Grown) -> None:
+        wrong = np.flatnonzero(grown.items != batch.n)
+        if wrong.size:
+            i = int(wrong[0])
+            raise StoreDamaged(
+                f"view {self.name!r}, group {batch.value(i)!r}: its tree would have {grown.items[i]} contributions "
+                f"and its row {batch.n[i]}; run penstock check --fix"
+            )
+
+    def _moved(
+        self, batch: TreeBatch, grown: Grown, new: Items, removed: Mask
+    ) -> tuple[Moved, tuple[Items, Mask] | None]:
+        """What comes to and goes from trees with nodes, a group's whole tree where it gets nodes or loses them."""
+        deep, was_deep = batch.n > trees.CAPACITY, batch.old_n > trees.CAPACITY
+        if not (deep | was_deep).any():
+            return Moved(new.take(np.zeros(0, np.int64)), new.take(np.zeros(0, np.int64))), None
+        before, was = grown.before, grown.was
+        place = new.node
+        hit = np.flatnonzero((was >= 0) & was_deep[place])
+        minus = [before.take(was[hit]).moved(place[hit])]
+        plus = [new.take(~removed & deep[place])]
+        logged = [(new.take(deep[place] & was_deep[place]), removed[deep[place] & was_deep[place]])]
+        rises = np.flatnonzero(deep & ~was_deep)
+        if rises.size:
+            # What was in the row, and stays, comes to the tree.
+            inline = self._inline(batch)
+            stay = inline.take(np.isin(inline.node, rises))
+            own = np.isin(place, rises)
+            stay, _ = merge(stay, new.take(own), np.ones(int(own.sum()), bool))
+            plus.append(stay)
+            risen = Items.join([stay, new.take(own & ~removed)])
+            logged.append((risen, np.zeros(len(risen), bool)))
+        falls = np.flatnonzero(was_deep & ~deep)
+        if falls.size:
+            own = np.isin(place, falls)
+            left = grown.inline.take(np.isin(grown.inline.node, falls))
+            left, _ = merge(left, new.take(own), np.ones(int(own.sum()), bool))
+            minus.append(left)
+            fallen = Items.join([left, new.take(own)])
+            logged.append((fallen, np.ones(len(fallen), bool)))
+        items = Items.join([items for items, _ in logged])
+        return Moved(Items.join(minus), Items.join(plus)), (items, np.concatenate([gone for _, gone in logged]))
+
+    def _known(self, trie: int, keys: Sequence[bytes], items: Sequence[int]) -> list[Group]:
+        """Groups, so many items in one of their tries, and how deep that is known to be."""
+        depths = self._depths
+        return [Group(key, n, depths.get((key, trie), 0) if n > trees.CAPACITY else 0) for key, n in zip(keys, items)]
+
+    def _deeper(self, change: TreeChange, trie: int, known: Sequence[Group], grown: Grown) -> None:
+        """What is then known of depths: hints are held only for tries with more than one node."""
+        items = grown.items.tolist()
+        for i, group in enumerate(known):
+            if items[i] <= trees.CAPACITY:
+                if group.depth:
+                    change.depths[group.key, trie] = 0
+            elif i in grown.depth:
+                change.depths[group.key, trie] = grown.depth[i]
+
+    def _value_states(
+        self, fetch: Fetch, batch: TreeBatch, grown: Grown, moved: Moved, change: TreeChange
+    ) -> list[dict[int, Settled]]:
+        """By value cell: what groups answer where any of their values moved."""
+        out: list[dict[int, Settled]] = []
+        if not self.value_trees:
+            return out
+        small = np.flatnonzero((batch.n > 0) & (batch.n <= trees.CAPACITY)).tolist()
+        starts = np.searchsorted(grown.inline.node, np.arange(len(batch.keys) + 1)).tolist()
+        for j, tree in enumerate(self.value_trees):
+            distinct = [0 if s is None or s.values is None else s.values[j] or 0 for s in batch.old]
+            known = self._known(tree.number, batch.keys, distinct)
+            changed = tree.change(fetch, known, moved)
+            change.nodes.update(changed.grown.nodes)
+            self._deeper(change, tree.number, changed.known, changed.grown)
+            out.append({**tree.settled(fetch, changed), **tree.small(grown.inline, starts, small)})
+        return out
+
+    def stage(
+        self, change: TreeChange, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]
+    ) -> None:
+        """Leave what is to be written of trees, and what memory does after the commit."""
+        behind, log = self._behind, change.log
+        depths = self._depths
+        if change.depths:
+            after.append(lambda: _learnt(depths, change.depths))
+        if not change.nodes and log is None:
+            return
+        assert behind is not None, "a change was folded"
+        items = 0 if log is None else len(log[1])
+        if behind.due(change.nodes, items):
+            during.append(lambda writer: behind.write_all(writer, change.nodes))
+            after.append(lambda: behind.wrote_all(change.nodes))
+            return
+        if log is not None:
+            key = behind.log_key()
+            row = log_row(key, *log)
+            during.append(lambda writer: writer.put_many(behind_db(self.number), [(key, row)], append=True))
+        after.append(lambda: behind.logged(change.nodes, items))
+
+    # -- what is written behind
+
+    def _ready(self, reader: Reader) -> Behind:
+        if self._behind is None:
+            self._behind = self.read_behind(reader)
+        return self._behind
+
+    def read_behind(self, reader: Reader) -> Behind:
+        """The nodes of a snapshot that are not written yet."""
+        return self._nodes.read_behind(reader)
+
+    def nodes(self, reader: Reader) -> Iterator[tuple[bytes, bytes]]:
+        """All nodes of a snapshot, addresses and payloads, in the order of the addresses."""
+        return self._nodes.all(reader)
+
+    def _named(self, batch: TreeBatch, items: Items, gone: Mask) -> tuple[list[bytes], Items, Mask] | None:
+        """A batch's part of the log, with the encodings of its groups."""
+        if not len(items):
+            return None
+        used, node = np.unique(items.node, return_inverse=True)
+        names = [batch.groups.whole(int(code)) for code in batch.codes[used].tolist()]
+        return names, items.moved(node.ravel().astype(np.int64)), gone
+
+
+def _learnt(depths: Depths, news: Depths) -> None:
+    """Remember how deep tries are; which are no deeper than one node is not worth it."""
+    if len(depths) + len(news) > _MOST_DEPTHS:
+        depths.clear()
+    for which, depth in news.items():
+        if depth:
+            depths[which] = depth
+        else:
+            depths.pop(which, None)
+
+
+def _equal_rows(items: Items, at: Ints) -> Mask:
+    """Whether items `at` and those after them have equal values, as far as lanes tell."""
+    same = np.ones(at.size, bool)
+    for column in items.columns:
+        same &= column.lane[at] == column.lane[at + 1]
+        if column.kind is not None:
+            same &= (column.kind[at] == column.kind[at + 1]) & (column.kind[at] < 3)
+    return same

@@ -1,0 +1,69 @@
+"""Recovery: a view made right again, from what is remembered of the documents."""
+
+from penstock.recovery.checked import Checked
+from penstock.recovery.entries import (
+    Left,
+    Quarantined,
+    QuarantineKind,
+    Settled,
+    Wanted,
+    document_id,
+    group_id,
+    record_id,
+)
+from penstock.recovery.mapping import Mapping, same_pairs, shown_pairs
+from penstock.recovery.mending import Mender, Replaced
+from penstock.recovery.oracle import Recomputed, Reducing, Shown, emission, read_by, recomputed, user_of
+from penstock.recovery.plain import Rank, Refused, at, group_of, identity, key_of, moment_of, place, rank, value_of
+from penstock.recovery.quarantine import QUARANTINE, Reject, quarantine, read_rejects, rejects_from, release
+from penstock.recovery.recompute import RECIPES
+from penstock.recovery.repaired import Mended, Repaired
+from penstock.recovery.scan import Scan
+from penstock.recovery.shadow import Heard, Shadow, hearing
+
+__all__ = [
+    "QUARANTINE",
+    "RECIPES",
+    "Checked",
+    "Heard",
+    "Left",
+    "Mapping",
+    "Mended",
+    "Mender",
+    "QuarantineKind",
+    "Quarantined",
+    "Rank",
+    "Recomputed",
+    "Reducing",
+    "Refused",
+    "Reject",
+    "Repaired",
+    "Replaced",
+    "Scan",
+    "Settled",
+    "Shadow",
+    "Shown",
+    "Wanted",
+    "at",
+    "document_id",
+    "emission",
+    "group_id",
+    "group_of",
+    "hearing",
+    "identity",
+    "key_of",
+    "moment_of",
+    "place",
+    "quarantine",
+    "rank",
+    "read_by",
+    "read_rejects",
+    "recomputed",
+    "record_id",
+    "rejects_from",
+    "release",
+    "same_pairs",
+    "shown_pairs",
+    "user_of",
+    "value_of",
+]

@@ -1,0 +1,81 @@
+"""Quarantine: records that could not be taken, as they were received, until they are retried or dropped.
+
+A row each, by their numbers, which are given once and grow:
+
+    [table, source, offset, where, reason, form, data, size, ts, tail]
+        offset: of a record that has one of its own   where: its place in the source, as people call it
+        form, data, size, ts: what was received       tail: the table's next record number then
+
+Invariant: a row is written in the transaction of the batch that the record was in, and goes in that of the one in which
+it is taken after all, or is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cache import Reader, pack, seal, unpack, unseal
+from penstock.gateway import Form, Received
+from penstock.mapreduce import Writes
+
+__all__ = ["QUARANTINE", "Reject", "quarantine", "read_rejects", "rejects_from", "release"]
+
+QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A record that could not be taken."""
+
+    table: str
+    source: str
+    offset: int | None
+    where: str
+    reason: str
+    received: Received
+    tail: int = 0
+
+
+def _key(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+def quarantine(rejects: Iterable[Reject], first: int, tails: Mapping[str, int], writes: Writes) -> None:
+    """Leave rows of these records, numbered from `first` on; `tails` are the tables' next record numbers."""
+    rows: list[tuple[bytes, bytes]] = []
+    for number, own in enumerate(rejects, first):
+        got, key = own.received, _key(number)
+        said = [own.table, own.source, own.offset, own.where, own.reason]
+        row = [*said, got.form.value, got.data, got.size, got.ts, tails[own.table]]
+        rows.append((key, seal(key, pack(row))))
+        writes.kept[own.table] = writes.kept.get(own.table, 0) + 1
+    writes.puts.append((QUARANTINE, rows))
+    writes.numbered += len(rows)
+
+
+def release(numbers: Mapping[int, str], writes: Writes) -> None:
+    """These are in quarantine no more; by number, the table."""
+    writes.deletes.append((QUARANTINE, [_key(number) for number in numbers]))
+    for table in numbers.values():
+        writes.kept[table] = writes.kept.get(table, 0) - 1
+
+
+def read_rejects(reader: Reader, numbers: Sequence[int]) -> dict[int, Reject]:
+    """Those of these records that are in quarantine."""
+    rows = reader.get_many(QUARANTINE, [_key(number) for number in numbers])
+    found = zip(numbers, rows, strict=True)
+    return {number: _read(_key(number), row) for number, row in found if row is not None}
+
+
+def rejects_from(reader: Reader, first: int = 0) -> Iterator[tuple[int, Reject]]:
+    """All records in quarantine from a number on, in order."""
+    for key, row in reader.scan(QUARANTINE, _key(first)):
+        yield int.from_bytes(key, "big"), _read(key, row)
+
+
+def _read(key: bytes, row: bytes) -> Reject:
+    said: list[Any] = unpack(unseal(key, row, QUARANTINE))
+    table, source, offset, where, reason, form, data, size, ts, tail = said
+    return Reject(table, source, offset, where, reason, Received(Form(form), data, size, ts), tail)

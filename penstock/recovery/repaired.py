@@ -1,0 +1,68 @@
+"""What a repair says it did: which group of which view, and from which result to which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from penstock.views import ABSENT
+
+
+class Mended(Enum):
+    """What was wrong with a group.
+
+    >>> Mended("tree").why
+    'its result stayed; nodes of its tree were not what its contributions make'
+    """
+
+    RESULT = "result"
+    CONTENT = "content"
+    TREE = "tree"
+    UNREADABLE = "unreadable"
+
+    @property
+    def why(self) -> str:
+        """In words."""
+        return _WHY[self]
+
+
+_WHY = {
+    Mended.RESULT: "its result was not what its contributions make",
+    Mended.CONTENT: "its result stayed; what its row keeps was not what its contributions make",
+    Mended.TREE: "its result stayed; nodes of its tree were not what its contributions make",
+    Mended.UNREADABLE: "its row was damaged and could not be read",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """One group that was repaired: its result before and after, ABSENT where there was no row, and what was wrong.
+
+    A row that could not be read counts as ABSENT before.
+
+    >>> Repaired("namecount", "Sam", 1, ABSENT).data()
+    {'view': 'namecount', 'group': 'Sam', 'old': 1, 'what': 'result'}
+    """
+
+    view: str
+    group: Any
+    old: Any
+    new: Any
+    what: Mended = Mended.RESULT
+
+    def data(self) -> dict[str, Any]:
+        """As a map; what is absent is left out."""
+        out = {"view": self.view, "group": self.group, "old": self.old, "new": self.new, "what": self.what.value}
+        return {name: value for name, value in out.items() if value is not ABSENT}
+
+    def after(self, earlier: Repaired | None) -> Repaired:
+        """This repair and an earlier one of the same group as one."""
+        if earlier is None:
+            return self
+        kinds = {self.what, earlier.what}
+        what = next(kind for kind in _FIRST if kind in kinds)
+        return Repaired(self.view, self.group, earlier.old, self.new, what)
+
+
+_FIRST = (Mended.UNREADABLE, Mended.RESULT, Mended.CONTENT, Mended.TREE)

@@ -1,0 +1,185 @@
+"""A view built once more from nothing, in a store of its own: what a view should have, row by row and node by node.
+
+It is built by the reducers of the engine, from what documents contribute, and stands beside the view until the two have
+been held against each other. `Heard` is what the view was told meanwhile, so that the shadow can follow it: a spool of
+contributions, in memory as long as they are few. Invariants:
+
+- the shadow of a view that is right has the same rows and nodes, byte for byte;
+- what memory holds of a shadow is bounded: its dictionaries begin anew once they are large.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any
+
+import numpy as np
+
+from penstock.cache import Store, pack, unpack
+from penstock.mapreduce import (
+    Column,
+    Contributions,
+    Cut,
+    Groups,
+    Items,
+    SourceKeys,
+    Sources,
+    Spaces,
+    TreeReduce,
+    ViewNode,
+    Writes,
+    read_nodes,
+)
+from penstock.views import TS, FieldMap, Path, View
+
+_MOST = 64 << 20  # bytes of dictionaries and rows that are remembered
+_SPOOL = 16 << 20
+Told = tuple[list[bytes], list[Any], list[Any]]  # groups; what came and what went, as (codes, leaf)
+
+
+class Shadow:
+    """One view, or with `asked` those of its groups; `number` names its databases in the store of its own."""
+
+    def __init__(self, view: View, number: int, store: Store, asked: Sequence[bytes] | None) -> None:
+        self.view = view
+        self.asked = None if asked is None else list(asked)
+        self.store = store
+        self.spaces = Spaces()
+        self.node = ViewNode(view, number, self.spaces if isinstance(view.map, FieldMap) else None, True)
+        self._ask()
+
+    @property
+    def most(self) -> int | None:
+        """The codes below this are those of the groups asked for."""
+        return None if self.asked is None else len(self.asked)
+
+    def _ask(self) -> None:
+        for place, group in enumerate(self.asked or ()):
+            code = self.node.groups.code_of_encoded(group)
+            assert code == place, "groups are asked for once each, and first"
+
+    @property
+    def fields(self) -> tuple[Path | None, ...]:
+        """The columns of its contributions."""
+        return (*self.node.reduce.fields, *((TS,) if self.node.stamped else ()))
+
+    def add(self, plus: Contributions, minus: Contributions | None = None) -> None:
+        """Add contributions, and take some back."""
+        if not plus.n and (minus is None or not minus.n):
+            return
+        writes = Writes()
+        none = plus.take(np.zeros(0, np.int64))
+        with self.store.write() as writer:
+            self.node.advance(writer, plus, none if minus is None else minus, writes)
+            writes.write(writer)
+        writes.committed()
+        if self.node.nbytes(spaces=True) > _MOST:
+            self.spaces = Spaces()
+            self.node.forget(self.spaces if isinstance(self.view.map, FieldMap) else None)
+            self._ask()
+
+    def hear(self, told: Told, wanted: frozenset[bytes] | None) -> None:
+        """Take what the view was told, as far as it is of groups that are wanted."""
+        groups, came, went = told
+        if wanted is not None and wanted.isdisjoint(groups):
+            return
+        known = self.node.groups
+        listed = [known.code_of_encoded(g) if wanted is None or g in wanted else -1 for g in groups]
+        codes = np.array(listed, np.int32)
+        plus, minus = (_contributions(side, codes, self.fields) for side in (came, went))
+        self.add(plus, minus)
+
+    def flush(self) -> None:
+        """Write the nodes that are behind."""
+        reduce = self.node.reduce
+        if isinstance(reduce, TreeReduce):
+            with self.store.write() as writer:
+                reduce.read_behind(writer).write_all(writer, {})
+            reduce.forget()
+
+
+class Heard:
+    """What a view is told while its shadow is made: of all groups, or of those `asked` for.
+
+    Once `lost` is set something may be missing, and the shadow has to be made again.
+    """
+
+    def __init__(self, fields: Sequence[Path | None], asked: Sequence[bytes] | None, spool: IO[bytes]) -> None:
+        self._fields = tuple(fields)
+        self._asked = None if asked is None else frozenset(asked)
+        self._turn = threading.Lock()
+        self._spool = spool
+        self._read = 0
+        self.lost = False
+
+    def told(self, groups: Groups, plus: Contributions, minus: Contributions) -> None:
+        """These contributions came and these went."""
+        known: dict[int, int] = {}
+        names: list[bytes] = []
+        sides = [self._side(groups, side, known, names) for side in (plus, minus)]
+        if not names:
+            return
+        data = pack([names, *sides])
+        with self._turn:
+            self._spool.seek(0, 2)
+            self._spool.write(len(data).to_bytes(8, "big") + data)
+
+    def _side(self, groups: Groups, side: Contributions, known: dict[int, int], names: list[bytes]) -> list[Any]:
+        codes = np.full(side.n, -1, np.int64)
+        for i, code in enumerate(side.code.tolist()):
+            place = known.get(code)
+            if place is None:
+                whole = groups.whole(code)
+                place = -1
+                if self._asked is None or whole in self._asked:
+                    place = len(names)
+                    names.append(whole)
+                known[code] = place
+            codes[i] = place
+        own = side.take(np.flatnonzero(codes >= 0))
+        codes = codes[codes >= 0]
+        none = Column(np.zeros(own.n, np.int64))
+        columns = tuple(own.inputs.get(f, none) for f in self._fields)
+        lane, text, rank = np.zeros(own.n, np.int64), None, None
+        if own.sources is not None:
+            keys = own.sources.keys
+            lane, rank = keys.lane[own.sources.index], own.sources.rank
+            text = None if keys.text is None else keys.text[own.sources.index]
+        items = Items(codes, np.zeros(own.n, np.uint64), lane, text, rank, columns)
+        return [codes.astype("<u4").tobytes(), Cut(items, inner=False).parts(0, own.n)]
+
+    def drain(self) -> Iterator[Told]:
+        """What was told and not given yet."""
+        while True:
+            with self._turn:
+                self._spool.seek(self._read)
+                size = int.from_bytes(self._spool.read(8), "big")
+                if not size:
+                    self._spool.seek(0)
+                    self._spool.truncate()
+                    self._read = 0
+                    return
+                data = self._spool.read(size)
+                self._read += 8 + size
+            names, came, went = unpack(data)
+            yield names, came, went
+
+
+@contextmanager
+def hearing(fields: Sequence[Path | None], asked: Sequence[bytes] | None) -> Iterator[Heard]:
+    """Who hears what a view with these columns is told, of all groups or of those asked for."""
+    with SpooledTemporaryFile(max_size=_SPOOL) as spool:
+        yield Heard(fields, asked, spool)
+
+
+def _contributions(side: list[Any], codes: np.ndarray[Any, Any], fields: Sequence[Path | None]) -> Contributions:
+    places, leaf = side
+    own = codes[np.frombuffer(places, "<u4")] if len(places) else np.zeros(0, np.int32)
+    items = read_nodes([leaf], len(fields))
+    keys = SourceKeys(items.lane, items.text)
+    sources = Sources(keys, np.arange(len(items)), items.rank)
+    out = Contributions(own, dict(zip(fields, items.columns, strict=True)), sources)
+    return out.take(np.flatnonzero(own >= 0))

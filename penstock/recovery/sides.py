@@ -1,0 +1,98 @@
+"""The rows and nodes of one view in one snapshot, as they are stored: what is held against each other, byte by byte.
+
+Nodes that are written behind stand here as they would once they are written, so that when they are written makes no
+difference. Nothing is decoded but what is behind: a row that is damaged is a row like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+
+from penstock.cache import PenstockError, Reader, encode_entry, is_long, seal
+from penstock.mapreduce import IndexReduce, ReduceNode, RowState, TreeReduce, group_of_node, nodes_db
+
+Reduce = ReduceNode | TreeReduce | IndexReduce
+Item = tuple[bytes, int, bytes]
+"""The key, 1 for a node and 0 for a row, and what is stored."""
+UNREADABLE = (PenstockError, AssertionError, ValueError, KeyError, IndexError, TypeError)
+"""What reading damaged rows may raise."""
+_HEAD = 368  # bytes with which what is stored of a long key begins
+_PAST = b"\xff" * 40
+
+
+class Side:
+    """One of the two; `reduce` says how its rows are read, and where they are."""
+
+    def __init__(self, reduce: Reduce, number: int, reader: Reader) -> None:
+        self.reader = reader
+        self._reduce = reduce
+        self._number = number
+        self._behind: dict[bytes, bytes | None] = {}
+        self.void = False  # what is behind can't be read
+        if isinstance(reduce, TreeReduce):
+            try:
+                self._behind = reduce.read_behind(reader).nodes
+            except UNREADABLE:
+                self.void = True
+        self._late: dict[bytes, list[bytes]] = {}
+        for node in sorted(self._behind):
+            self._late.setdefault(group_of_node(node), []).append(node)
+
+    def row(self, key: bytes) -> bytes | None:
+        """The row of a group."""
+        return self.reader.get_many(self._reduce.db, [key])[0]
+
+    def state(self, key: bytes) -> RowState | None:
+        """What the row of a group says; None without one, or where it can't be read."""
+        row = self.row(key)
+        return None if row is None else self.read(key, row)
+
+    def read(self, key: bytes, row: bytes) -> RowState | None:
+        """What a row says; None where it can't be read."""
+        try:
+            return self._reduce.codec.decode(key, row, f"key {key.hex()}")
+        except UNREADABLE:
+            return None
+
+    def items(self) -> Iterator[Item]:
+        """All rows and nodes, in order."""
+        rows = ((key, 0, row) for key, row in self.reader.scan(self._reduce.db))
+        if not isinstance(self._reduce, TreeReduce):
+            return rows
+        late = ((key, 1, seal(key, row)) for key, row in sorted(self._behind.items()) if row is not None)
+        early = ((key, 1, row) for key, row in self.reader.scan(nodes_db(self._number)) if key not in self._behind)
+        return merge(rows, early, late)
+
+    def group(self, key: bytes) -> Iterator[Item]:
+        """The row and the nodes of one group, in order."""
+        row = self.row(key)
+        if row is not None:
+            yield key, 0, row
+        yield from self.nodes(key)
+
+    def nodes(self, key: bytes) -> Iterator[Item]:
+        """The nodes of one group, in order."""
+        if not isinstance(self._reduce, TreeReduce):
+            return
+        own = self._late.get(key, ())
+        late = ((n, 1, seal(n, row)) for n in own if (row := self._behind[n]) is not None)
+        yield from merge(self._written(key, self._reduce), late)
+
+    def _written(self, key: bytes, reduce: TreeReduce) -> Iterator[Item]:
+        db = nodes_db(self._number)
+        for trie in range(1 + len(reduce.value_trees)):
+            for node, row in self.reader.scan(db, key + bytes([trie]), key + bytes([trie + 1])):
+                if node not in self._behind and group_of_node(node) == key:
+                    yield node, 1, row
+
+    def entries(self, group: tuple[object]) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of a group of a plain index."""
+        begin = encode_entry(group)
+        for key, row in self.reader.scan(self._reduce.db, begin[:_HEAD], begin[:_HEAD] + _PAST):
+            whole: bytes | None = key
+            if is_long(key):
+                state = self.read(key, row)
+                whole = None if state is None else state.whole
+            if whole is not None and whole.startswith(begin):
+                yield key, row

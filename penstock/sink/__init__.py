@@ -1,0 +1,15 @@
+"""Sinks: where the changes of views go."""
+
+from penstock.sink.errors import SinkBehind, SinkTaken
+from penstock.sink.files import ENVELOPES, STDOUT, FileSink, open_file
+from penstock.sink.protocols import Sink
+
+__all__ = [
+    "ENVELOPES",
+    "STDOUT",
+    "FileSink",
+    "Sink",
+    "SinkBehind",
+    "SinkTaken",
+    "open_file",
+]

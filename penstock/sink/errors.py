@@ -1,0 +1,44 @@
+"""What can be wrong with a sink: each error names it, says what is wrong, and what to do next."""
+
+from __future__ import annotations
+
+from penstock.cache import PenstockError
+
+__all__ = ["SinkBehind", "SinkTaken"]
+
+
+class SinkTaken(PenstockError):
+    """A sink that holds something else, or that another process writes.
+
+    >>> print(SinkTaken("out.jsonl", "it holds something else than changes of view 'namecount'"))
+    out.jsonl: it holds something else than changes of view 'namecount'; name another file, or move this one away
+    """
+
+    def __init__(self, sink: str, reason: str) -> None:
+        super().__init__(sink, reason)
+        self.sink = sink
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.sink}: {self.reason}; name another file, or move this one away"
+
+
+class SinkBehind(PenstockError):
+    """A sink that stands at a position which the feed no longer reaches back to, or which the store has not come to.
+
+    >>> print(SinkBehind("namecount=out.jsonl", 3, "the feed reaches back to position 17 only"))
+    namecount=out.jsonl has all changes up to position 3, and the feed reaches back to position 17 only; name an empty \
+sink, which is given all rows first
+    """
+
+    def __init__(self, sink: str, position: int, reason: str) -> None:
+        super().__init__(sink, position, reason)
+        self.sink = sink
+        self.position = position
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.sink} has all changes up to position {self.position}, and {self.reason}; name an empty sink, which "
+            "is given all rows first"
+        )

@@ -1,0 +1,59 @@
+"""The wire form of a record, which names its own table: {"topic": "users(id)", "ts": 3, "id": 7, "name": "Sue"}.
+
+`topic` is the table, with its key in parentheses if one likes; `ts` is the record's. All other fields are the document.
+The ts stays a field of the document where the table reads it there, and is the broker's where the table wants that. A
+ts of 0 makes it a repost, whose value has no ts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.cache import RecordError
+from penstock.spout.record import Record
+from penstock.views import App, Table
+
+_TOPIC = re.compile(r"([^()]*)(?:\(([^()]*)\))?")
+_TS = ("ts",)
+
+
+def opened(app: App, wire: Mapping[str, Any]) -> Record:
+    """The record of a wire form; RecordError where it has none, UnknownName where there is no such table.
+
+    >>> app = App("shop")
+    >>> users = app.table("users", key="id", ts="ts")
+    >>> opened(app, {"topic": "users(id)", "ts": 3, "id": 7, "name": "Sue"}).doc
+    {'ts': 3, 'id': 7, 'name': 'Sue'}
+    >>> opened(app, {"topic": "users(id)", "ts": 0, "id": 7, "name": "Sam"}).repost
+    True
+    """
+    topic = wire.get("topic")
+    if not isinstance(topic, str):
+        raise RecordError(
+            """it names no table; write it as {"topic": "users(id)", "ts": 3, "id": 7}, where the table is users"""
+        )
+    matched = _TOPIC.fullmatch(topic)
+    if matched is None:
+        raise RecordError(f"its topic {topic!r} is no table; write it as 'users' or 'users(id)'")
+    table = app.table_of(matched[1])
+    key = key_text(table)
+    if matched[2] is not None and matched[2].replace(" ", "") != key:
+        raise RecordError(
+            f"its topic {topic!r} names another key than table {table.name!r} has: write '{table.name}({key})'"
+        )
+    ts = wire.get("ts")
+    repost = type(ts) in (int, float) and ts == 0
+    left_out = {"topic"} if table.ts == _TS and not repost else {"topic", "ts"}
+    doc = {name: value for name, value in wire.items() if name not in left_out}
+    return Record(table.name, None, doc, ts=ts if table.broker_ts and not repost else None, repost=repost)
+
+
+def key_text(table: Table) -> str:
+    """The key of a table as a topic has it: its paths, with commas.
+
+    >>> key_text(App("shop").table("orders", key=("shop", "number")))
+    'shop,number'
+    """
+    return ",".join(".".join(path) for path in table.key.paths)

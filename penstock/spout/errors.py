@@ -1,0 +1,90 @@
+"""What can be wrong with a source of records: each error names the source, says what is wrong, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.cache import PenstockError
+
+__all__ = ["SourceMissing", "SourceMoved", "SourceUnreadable", "UnknownScheme", "UriError"]
+
+
+class SourceUnreadable(PenstockError):
+    """A source that can't be read, or not any further.
+
+    >>> print(SourceUnreadable("users.jsonl", "there is no such file", "check the path"))
+    users.jsonl: there is no such file; check the path
+    """
+
+    def __init__(self, source: str, reason: str, remedy: str) -> None:
+        super().__init__(source, reason, remedy)
+        self.source = source
+        self.reason = reason
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.reason}; {self.remedy}"
+
+
+class SourceMissing(SourceUnreadable):
+    """A source that isn't there, or is no file."""
+
+
+class SourceMoved(PenstockError):
+    """A batch that does not begin where the store stands in its source: somebody else reads the same source into it.
+
+    >>> print(SourceMoved("users=file:users.jsonl", 100, 250))
+    users=file:users.jsonl stands at 250 in the store and not at 100: another process has loaded from it meanwhile; \
+let that one end, then run this again
+    """
+
+    def __init__(self, source: str, expected: int, found: int) -> None:
+        super().__init__(source, expected, found)
+        self.source = source
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        return (
+            f"{self.source} stands at {self.found} in the store and not at {self.expected}: another process has "
+            "loaded from it meanwhile; let that one end, then run this again"
+        )
+
+
+class UriError(PenstockError):
+    """Text that is no URI of a source, or asks it for something that it doesn't know.
+
+    >>> print(UriError("file:users.jsonl?folow=1", "there is no option 'folow'", "the options are follow, format"))
+    file:users.jsonl?folow=1: there is no option 'folow'; the options are follow, format
+    """
+
+    def __init__(self, uri: str, reason: str, remedy: str) -> None:
+        super().__init__(uri, reason, remedy)
+        self.uri = uri
+        self.reason = reason
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.uri}: {self.reason}; {self.remedy}"
+
+
+class UnknownScheme(PenstockError):
+    """A URI whose scheme nobody registered.
+
+    >>> print(UnknownScheme("kafka", "spout", ("-", "file")))
+    there is no spout for kafka: URIs; there are -, file; install the package that brings it, or write \
+file:PATH for a file of such a name
+    """
+
+    def __init__(self, scheme: str, kind: str, known: Sequence[str]) -> None:
+        super().__init__(scheme, kind, known)
+        self.scheme = scheme
+        self.kind = kind
+        self.known = tuple(known)
+
+    def __str__(self) -> str:
+        there = f"there are {', '.join(self.known)}" if self.known else "none is installed"
+        return (
+            f"there is no {self.kind} for {self.scheme}: URIs; {there}; install the package that brings it, "
+            "or write file:PATH for a file of such a name"
+        )

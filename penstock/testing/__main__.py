@@ -1,0 +1,67 @@
+"""The engine's own crash test: `python -m penstock.testing` goes through seeds, with `--seed N` through that one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from itertools import product
+
+from penstock.testing.apps import trial_of, trials
+from penstock.testing.campaign import Campaign
+from penstock.testing.checks import Wrong
+from penstock.testing.explain import explained
+from penstock.testing.hunt import Remembered, Seeds, attempt, seconds_of, smallest
+from penstock.testing.named import FAULTS, PLACES, SIDES, renamed
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Go through seeds until one fails; 1 if one did."""
+    parser = argparse.ArgumentParser("python -m penstock.testing", description=__doc__)
+    parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("--first", type=int, default=0, help="the first one")
+    parser.add_argument("--seeds", type=int, help="how many")
+    parser.add_argument("--budget", type=seconds_of, help="how long: 60s, 30m")
+    parser.add_argument("--remembered", metavar="FILE", help="seeds that failed before, run first")
+    parser.add_argument("--named", action="store_true", help=f"faults at {', '.join(PLACES)}: before, at, after")
+    parser.add_argument("--totals", metavar="FILE", help="only show what campaigns went through")
+    given = parser.parse_args(args)
+    if given.totals is not None:
+        print(Campaign.read(given.totals))
+        return 0
+    if given.named:
+        return _named()
+    kept = None if given.remembered is None else Remembered(given.remembered)
+    most = given.seeds if given.seeds is not None or given.budget is not None else 1_000
+    seeds = Seeds(given.first, most, given.budget, kept)
+    if given.seed is not None:
+        seeds = Seeds(given.seed, 1)
+    every = trials()
+    for seed in seeds:
+        trial, plan = trial_of(seed, every)
+        failure = attempt(trial.app, plan, seeds.totals)
+        if failure is not None:
+            if kept is not None:
+                kept.add(seed, f"{trial.name}: {failure.wrong.first}")
+            print(f"seed {seed} fails in {trial.name!r}; replay with: python -m penstock.testing --seed {seed}")
+            print(explained(trial.app, smallest(trial.app, failure)))
+            return 1
+    print(seeds.totals)
+    return 0
+
+
+def _named() -> int:
+    """Every fault at every named place; 1 if one was not survived."""
+    wrong = 0
+    for place, side, fault in product(PLACES, SIDES, FAULTS):
+        try:
+            renamed(place, side, fault)
+        except Wrong as found:
+            wrong += 1
+            print(f"{fault.value}, {side} {place}: {found}")
+    print(f"{len(PLACES) * len(SIDES) * len(FAULTS)} places and faults, {wrong} wrong")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

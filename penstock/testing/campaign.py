@@ -1,0 +1,102 @@
+"""A long crash test of the engine, in parts: `python -m penstock.testing.campaign --budget 30m`.
+
+It goes on with the seed after the last one of all runs before, and adds up what it went through in a file that is kept
+with the code, by kind of production. A seed that fails is written down there too, explained, and not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from time import monotonic
+
+import msgspec
+
+from penstock.testing.apps import trial_of, trials
+from penstock.testing.explain import explained
+from penstock.testing.hunt import Totals, attempt, seconds_of, smallest
+
+FILE = "campaign.json"
+KINDS = ("fused",)
+"""Kinds of production: fused, all nodes of one partition in one transaction."""
+_SAVED_EVERY = 500
+
+
+@dataclass(slots=True)
+class Kind:
+    """What was gone through of one kind."""
+
+    next: int = 0
+    totals: Totals = field(default_factory=Totals)
+    failed: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Campaign:
+    """All of them."""
+
+    kinds: dict[str, Kind] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: str) -> Campaign:
+        """What the file says; nothing yet if there is none."""
+        if not os.path.exists(path):
+            return cls()
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=cls)
+
+    def write(self, path: str) -> None:
+        """Write the file, whole or not at all."""
+        beside = f"{path}.{os.getpid()}"
+        with open(beside, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(asdict(self)), indent=1) + b"\n")
+        os.replace(beside, path)
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {kind.totals}; {len(kind.failed)} failed" for name, kind in self.kinds.items()]
+        return "\n".join(lines) or "nothing yet"
+
+
+def run(path: str, kind: str, budget: float, most: int | None = None) -> int:
+    """Go on for so long, or for so many seeds; how many failed."""
+    campaign, every = Campaign.read(path), trials()
+    own = campaign.kinds.setdefault(kind, Kind())
+    start, before, failures = monotonic(), own.totals.seconds, 0
+    for done in count():
+        spent = monotonic() - start
+        own.totals.seconds = round(before + spent, 1)
+        if spent >= budget or done == most:
+            break
+        trial, plan = trial_of(own.next, every)
+        failure = attempt(trial.app, plan, own.totals)
+        if failure is not None:
+            failures += 1
+            own.failed.append(own.next)
+            print(f"seed {own.next} fails; replay with: python -m penstock.testing --seed {own.next}")
+            print(explained(trial.app, smallest(trial.app, failure)), flush=True)
+        own.next += 1
+        if done % _SAVED_EVERY == _SAVED_EVERY - 1:
+            campaign.write(path)
+            print(f"{kind}: {own.totals}", flush=True)
+    campaign.write(path)
+    print(campaign)
+    return failures
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """1 if a seed failed."""
+    parser = argparse.ArgumentParser("python -m penstock.testing.campaign", description=__doc__)
+    parser.add_argument("--budget", type=seconds_of, default=60.0, help="how long: 60s, 30m")
+    parser.add_argument("--seeds", type=int, help="at most so many")
+    parser.add_argument("--kind", choices=KINDS, default=KINDS[0])
+    parser.add_argument("--totals", metavar="FILE", default=FILE, help=f"where it adds up, else {FILE}")
+    given = parser.parse_args(args)
+    return int(run(given.totals, given.kind, given.budget, given.seeds) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""What must hold, each check with a name, and what is found where it does not.
+
+check        what must hold
+documents    every table holds the winning versions of what was committed
+views        every view is what a recompute from its source gives
+held         a document is held by exactly those views whose map refuses it
+lost         nothing that was acknowledged is missing
+strict       a strict batch with a record that can't be taken is not taken
+position     the store stands where the commits that returned put it; epochs only grow
+snapshot     an open snapshot shows later what it showed first
+content      the digest is that of a fresh store with the same winning versions
+published    what was published last of each group is what its view shows
+pending      nothing is pending at rest
+progress     in the healing phase everything is delivered and published
+raised       the engine raises nothing but what the fault explains
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.cache import Limits, MemoryStore, decode_key, encode_key, is_long, shown, stored_key
+from penstock.engine import Core, Engine, Snapshot, open_on
+from penstock.mapreduce import rows_db
+from penstock.recovery import Recomputed, Shown, identity, rank
+from penstock.testing.oracle import Oracle
+from penstock.views import App, Row, View
+
+ABSENT = "no row"
+HASH_SEED = 7
+"""Of the hashes of keys, the same in all simulated stores."""
+
+_SEVERAL = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What does not hold: where, and what is shown instead of what."""
+
+    check: str
+    where: str
+    text: str
+    view: str = ""
+    group: Any = None  # or the key of a document
+    by: tuple[tuple[Any, Any], ...] = field(default=(), repr=False)  # the documents that should count there
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.where}: {self.text}"
+
+
+class Wrong(Exception):
+    """A check found something."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(map(str, self.findings[:_SEVERAL])))
+
+    @property
+    def first(self) -> Finding:
+        """What was found first."""
+        return self.findings[0]
+
+
+def demand(findings: Iterable[Finding]) -> None:
+    """Raise `Wrong` if there are any."""
+    found = list(findings)
+    if found:
+        raise Wrong(found)
+
+
+def differences(snap: Snapshot, oracle: Oracle, exempt: Collection[str] = ()) -> Iterator[Finding]:
+    """What a snapshot shows otherwise than the oracle; `exempt` views are not looked at."""
+    for name, documents in oracle.tables.items():
+        yield from _documents(name, documents.living(), snap)
+    rows: dict[str, list[Any]] = {}
+    for view in oracle.app.views():
+        if view.name in exempt:
+            continue
+        rows[view.name] = list(snap.view(view.name).items())
+        source: list[Any] = []
+        if isinstance(view.source, View):
+            name = view.source.name
+            source = rows[name] if name in rows else list(snap.view(name).items())
+        yield from _view(view, rows[view.name], oracle.over(view, source), snap)
+
+
+def _documents(name: str, wanted: list[tuple[Any, Any]], snap: Snapshot) -> Iterator[Finding]:
+    got = {rank(key): (key, doc) for key, doc in snap.table(name).items()}
+    for key, doc in wanted:
+        found = got.pop(rank(key), None)
+        if found is None or identity(found[1]) != identity(doc):
+            shown = "nothing" if found is None else repr(found[1])
+            yield Finding("documents", f"table {name!r}, key {key!r}", f"holds {shown}, should hold {doc!r}", group=key)
+    for key, doc in got.values():
+        yield Finding("documents", f"table {name!r}, key {key!r}", f"holds {doc!r}, should hold nothing", group=key)
+
+
+def _view(view: View, got: list[Any], should: Recomputed, snap: Snapshot) -> Iterator[Finding]:
+    held = {rank(hold["key"]): hold["key"] for hold in snap.holds(view.name)}
+    name, where = view.name, f"view {view.name!r}"
+    for at in sorted(held.keys() ^ should.held.keys()):
+        if at in held:
+            yield Finding("held", where, f"{held[at]!r} is held, and its map takes it", name, held[at])
+        else:
+            key, why = should.held[at]
+            yield Finding("held", where, f"{key!r} is not held, and its map refuses it: {why}", name, key)
+    rows = {rank(row.key): row for row in got}
+    if sorted(rows) != list(rows):
+        yield Finding("views", where, f"groups are out of order: {[row.key for row in got]!r}", name)
+    for at in sorted(rows.keys() | should.rows.keys()):
+        finding = _row(name, rows.get(at), should.rows.get(at))
+        if finding is not None:
+            yield finding
+
+
+def _row(name: str, got: Row | None, should: Shown | None) -> Finding | None:
+    if got is not None and got.held:
+        return None  # counts what a held document was last told, or shows its last good result
+    if should is None:
+        assert got is not None, "asked where there is one of the two"
+        where = f"view {name!r}, group {got.key!r}"
+        return Finding("views", where, f"shows {got.value!r}, should have no row", name, got.key)
+    group, by = should.group, tuple(should.by)
+    where = f"view {name!r}, group {group!r}"
+    if should.refused:
+        return Finding("held", where, f"is not held, and its reducer refuses it: {should.refused}", name, group, by)
+    if got is None:
+        return Finding("views", where, f"has no row, should show {should.result!r}", name, group, by)
+    if identity(got.value) == identity(should.result) and identity(got.key) == identity(group):
+        return None
+    return Finding("views", where, f"shows {got.value!r}, should show {should.result!r}", name, group, by)
+
+
+def shown_of(snap: Snapshot, app: App) -> dict[str, Any]:
+    """All that a snapshot shows, to be compared with itself later."""
+    tables = {f"table {table.name!r}": snap.table(table.name) for table in app.tables()}
+    views = {f"view {view.name!r}": snap.view(view.name) for view in app.views()}
+    return {name: [identity(tuple(row)) for row in reader.items()] for name, reader in (tables | views).items()}
+
+
+def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Finding]:
+    """What a snapshot shows otherwise than before."""
+    for name, rows in before.items():
+        if rows != after[name]:
+            gone = [row for row in rows if row not in after[name]]
+            come = [row for row in after[name] if row not in rows]
+            yield Finding("snapshot", name, f"an open snapshot changed: {gone[:3]!r} became {come[:3]!r}")
+
+
+def published(
+    got: Mapping[bytes, tuple[Any, Any]], view: str, rows: Mapping[bytes, tuple[Any, Any]]
+) -> Iterator[Finding]:
+    """What downstream holds of a view otherwise than the view."""
+    for key in sorted(got.keys() | rows.keys()):
+        group = (rows.get(key) or got[key])[0]
+        said, shows = (repr(r[key][1]) if key in r else ABSENT for r in (got, rows))
+        if key not in got or key not in rows or identity(got[key][1]) != identity(rows[key][1]):
+            text = f"last published {said}, shows {shows}"
+            yield Finding("published", f"view {view!r}, group {group!r}", text, view, group)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An engine, and its core."""
+
+    engine: Engine
+    core: Core
+
+    def raw(self, view: str) -> dict[bytes, bytes]:
+        """The rows of a view as they are stored."""
+        with self.core.store.read() as reader:
+            return dict(reader.scan(rows_db(self.core.views[view].number)))
+
+
+def content(one: Opened, twin: Opened) -> Iterator[Finding]:
+    """Whether two engines hold the same content, by digest; if not, where the rows of views differ."""
+    if one.engine.digest() == twin.engine.digest():
+        return
+    what = "differs in its bytes from that of a fresh store with the same winning versions"
+    for view in one.core.app.views():
+        rows, others = one.raw(view.name), twin.raw(view.name)
+        for key in sorted(rows.keys() | others.keys()):
+            if rows.get(key) != others.get(key):
+                group = shown(key) if is_long(key) else decode_key(key)
+                yield Finding("content", f"view {view.name!r}, group {group!r}", f"its row {what}", view.name, group)
+    yield Finding("content", "store", f"what it holds {what}")
+
+
+def at_rest(
+    opened: Opened,
+    oracle: Oracle,
+    downstream: Callable[[str], Mapping[bytes, tuple[Any, Any]]],
+    exempt: Collection[str],
+) -> Iterator[Finding]:
+    """What must hold when all is delivered and published: what downstream holds, and content, where nothing is held."""
+    exact = not exempt
+    with opened.engine.snapshot() as snap:
+        for view in oracle.app.views():
+            rows = list(snap.view(view.name).items())
+            yield from published(
+                downstream(view.name), view.name, {stored_group(r.key): (r.key, r.value) for r in rows}
+            )
+            exact = exact and not any(row.held for row in rows) and not snap.holds(view.name)
+    if exact:
+        engine, core = open_on(oracle.app, MemoryStore(), Limits(few=0), HASH_SEED)
+        for documents in oracle.tables.values():
+            for wave in documents.again():
+                engine.ingest([replace(record, offset=None) for record in wave], "again", 0)
+        yield from content(opened, Opened(engine, core))
+
+
+def stored_group(group: Any) -> bytes:
+    """The key of a group's row."""
+    return stored_key(encode_key(group))

@@ -1,0 +1,170 @@
+"""What a function keeps from one call to the next: variables around it, its defaults and attributes, its object.
+
+They are found by the names that its code mentions, and those of the functions that it calls in its own module. What is
+found can be compared with how it was, and put back. Modules, classes of others and plain values that never change are
+passed over: a memo or a counter that has no part in what the function yields is no fault, and who asks decides that.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Self
+
+_DEEPEST = 4
+_FIXED = (type(None), bool, int, float, str, bytes)
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A place that holds something: how to read it and to put something there. Of `many`, a map of names to things."""
+
+    name: str
+    get: Callable[[], Any]
+    put: Callable[[Any], None]
+    many: bool = False
+
+    def prints(self) -> dict[str, bytes]:
+        """By name, something that differs where what is held differs."""
+        held = self.get()
+        return {name: _print(value) for name, value in held.items()} if self.many else {self.name: _print(held)}
+
+
+@dataclass(slots=True)
+class _Kept:
+    slot: _Slot
+    original: Any
+    saved: Any
+    prints: dict[str, bytes]
+
+
+class Memory:
+    """All that a function keeps, from where it is entered as a context to where that ends."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._kept: list[_Kept] = []
+        self._slots = list(_slots(function, getattr(function, "__module__", ""), set(), 0))
+
+    def __enter__(self) -> Self:
+        for slot in self._slots:
+            value = slot.get()
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    saved = deepcopy(value)
+            except Exception:
+                saved = value  # it can't be put back, only watched
+            self._kept.append(_Kept(slot, value, saved, slot.prints()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for kept in self._kept:
+            kept.slot.put(kept.original)
+
+    def changed(self) -> list[str]:
+        """The names of what is other than it was."""
+        names: set[str] = set()
+        for kept in self._kept:
+            now, before = kept.slot.prints(), kept.prints
+            names.update(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
+        return sorted(names)
+
+    def restore(self) -> None:
+        """Put back what was there at first."""
+        for kept in self._kept:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                kept.slot.put(deepcopy(kept.saved) if kept.saved is not kept.original else kept.saved)
+
+
+def _print(value: Any) -> bytes:
+    """Something that differs where the value does."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return pickle.dumps(value)
+    except Exception:
+        return repr(value).encode("utf-8", "replace")
+
+
+def _slots(thing: Any, module: str, seen: set[int], depth: int) -> Iterator[_Slot]:
+    """The places that a function, method or callable object can keep something in."""
+    if id(thing) in seen or depth > _DEEPEST:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, MethodType):
+        yield from _attributes(thing.__self__)
+        yield from _slots(thing.__func__, module, seen, depth + 1)
+        return
+    if not isinstance(thing, FunctionType):
+        yield from _attributes(thing)
+        call = vars(type(thing)).get("__call__")
+        if isinstance(call, FunctionType):
+            yield from _slots(call, module, seen, depth + 1)
+        return
+    yield from _attributes(thing)
+    for slot, held in _around(thing):
+        if isinstance(held, FunctionType | MethodType) and getattr(held, "__module__", "") == module:
+            yield from _slots(held, module, seen, depth + 1)
+        elif _may_change(held, module):
+            yield slot
+            if not isinstance(held, _FIXED):
+                yield from _attributes(held)
+
+
+def _around(function: FunctionType) -> Iterator[tuple[_Slot, Any]]:
+    """Its defaults, what it closes over, and the globals that its code names; each with what it holds."""
+    if function.__defaults__:
+        yield _Slot("defaults", lambda: function.__defaults__, partial(setattr, function, "__defaults__")), ()
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # a cell that is empty yet
+            yield (
+                _Slot(name, partial(getattr, cell, "cell_contents"), partial(setattr, cell, "cell_contents")),
+                (cell.cell_contents),
+            )
+    space = function.__globals__
+    for name in sorted(_names(function.__code__) & space.keys()):
+        yield _in(space, name), space[name]
+
+
+def _in(space: dict[str, Any], name: str) -> _Slot:
+    return _Slot(name, partial(space.get, name), partial(space.__setitem__, name))
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that code mentions, and the code within it."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _names(constant)
+    return found
+
+
+def _attributes(thing: Any) -> Iterator[_Slot]:
+    """What an object keeps in its own dictionary, whatever it is called."""
+    own = getattr(thing, "__dict__", None)
+    if isinstance(own, dict):
+        yield _Slot(type(thing).__name__, partial(_plain_parts, own), partial(_put_parts, own), many=True)
+
+
+def _plain_parts(own: dict[str, Any]) -> dict[str, Any]:
+    parts = {name: value for name, value in own.items() if isinstance(name, str) and not name.startswith("__")}
+    return {name: value for name, value in parts.items() if not isinstance(value, FunctionType | type | ModuleType)}
+
+
+def _put_parts(own: dict[str, Any], parts: dict[str, Any]) -> None:
+    for name in _plain_parts(own).keys() - parts.keys():
+        del own[name]
+    own.update(parts)
+
+
+def _may_change(held: Any, module: str) -> bool:
+    if isinstance(held, ModuleType | type):
+        return False
+    return not callable(held) or getattr(type(held), "__module__", "") == module

@@ -1,0 +1,34 @@
+"""All laws of one view, tried on documents of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.recovery import user_of
+from penstock.testing.algebra import Algebra, values_read
+from penstock.testing.laws import Breach, Pair, distinct
+from penstock.testing.map_laws import map_breach
+from penstock.testing.rereduce import rereduce_breach
+from penstock.views import FieldMap, ReduceFunction, View
+
+_DOCS = 60
+
+
+def breach_of(view: View, docs: Iterable[Pair]) -> Breach | None:
+    """The first law that a view breaks on these documents of its source, by key; None where it breaks none."""
+    some = sorted(distinct(docs), key=lambda pair: len(repr(pair)))[:_DOCS]
+    if not isinstance(view.map, FieldMap):
+        found = map_breach(view, some)
+        if found is not None:
+            return found
+    for reducer in view.reducers:
+        functions = user_of(reducer)
+        if functions is None:
+            continue
+        if isinstance(reducer, ReduceFunction):
+            broken = rereduce_breach(view, reducer, some)
+        else:
+            broken = next(Algebra(view, functions, values_read(view, reducer, some)).breaches(), None)
+        if broken is not None:
+            return broken
+    return None

@@ -1,0 +1,257 @@
+"""The documents that a table should hold: the winner of every key, by (ts, arrival), in plain Python.
+
+An entry is a map of fields, each with the version that wrote it, over the version of the last deletion. Under `replace`
+the whole document is one field. `again()` gives records that lead to the same documents by another, shorter history.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from penstock.recovery import Rank, Refused, at, identity, key_of, moment_of, rank, value_of
+from penstock.spout import Record
+from penstock.views import Merge, Table
+
+_WHOLE = ""
+Moment = int | float | Fraction
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    """When: by ts, then by arrival."""
+
+    moment: Moment
+    arrival: int
+
+
+@dataclass(slots=True)
+class Written:
+    """A field's value, its version, and the ts as it was given."""
+
+    value: Any
+    version: Version
+    ts: Any
+
+
+@dataclass(slots=True)
+class Entry:
+    """One key."""
+
+    key: Any
+    fields: dict[str, Written] = field(default_factory=dict)
+    floor: Version | None = None
+    floor_ts: Any = None
+
+    @property
+    def doc(self) -> dict[str, Any] | None:
+        """The document, or None where there is none."""
+        if not self.fields:
+            return None
+        whole = self.fields.get(_WHOLE)
+        return whole.value if whole is not None else {name: f.value for name, f in self.fields.items()}
+
+    @property
+    def content(self) -> Any:
+        """What of this key is content: values with their moments, and that of the last deletion."""
+        floor = None if self.floor is None else self.floor.moment
+        return {name: (identity(f.value), f.version.moment) for name, f in self.fields.items()}, floor
+
+    @property
+    def newest(self) -> tuple[Version, Any] | None:
+        """The greatest version of this key, and its ts as it was given."""
+        seen = [(f.version, f.ts) for f in self.fields.values()]
+        if self.floor is not None:
+            seen.append((self.floor, self.floor_ts))
+        return max(seen, key=lambda one: one[0], default=None)
+
+
+class Documents:
+    """The documents of one table, record by record.
+
+    >>> import penstock as ps
+    >>> users = Documents(ps.App("shop").table("users", key="id", ts="ts"))
+    >>> for name, ts in ("Sue", 2), ("Joe", 1):
+    ...     users.take(ps.Record("users", 7, {"id": 7, "name": name, "ts": ts}))
+    >>> users.living()
+    [(7, {'id': 7, 'name': 'Sue', 'ts': 2})]
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.ts_kind: str | None = None
+        self.entries: dict[Rank, Entry] = {}
+        self._arrivals = 0
+
+    def take(self, record: Record) -> None:
+        """Take a record, if it can be taken."""
+        with suppress(Refused):
+            self._take(*self._parts(record))
+
+    def content(self, where: Rank) -> Any:
+        """What of a key is content; None of what never was."""
+        entry = self.entries.get(where)
+        return None if entry is None else entry.content
+
+    def where(self, record: Record) -> Rank | None:
+        """The rank of a record's key; None where it has none."""
+        try:
+            return rank(self._parts(record)[0])
+        except Refused:
+            return None
+
+    def refuses(self, record: Record) -> bool:
+        """Whether a record can't be taken."""
+        try:
+            _, doc, ts = self._parts(record)
+            if self.table.has_ts and not (doc is None and ts is None):
+                kind, _ = moment_of(ts)
+                return self.ts_kind not in (None, kind)
+        except Refused:
+            return True
+        return False
+
+    def living(self) -> list[tuple[Any, dict[str, Any]]]:
+        """The documents in the order of their keys."""
+        found = ((where, entry.key, entry.doc) for where, entry in self.entries.items())
+        return [(key, doc) for _, key, doc in sorted(((w, k, d) for w, k, d in found if d is not None), key=_first)]
+
+    def moments(self) -> dict[Rank, Moment]:
+        """By the rank of its key the ts of each document, if there is one in this table."""
+        if not self.table.has_ts:
+            return {}
+        newest = {where: entry.newest for where, entry in self.entries.items()}
+        return {where: found[0].moment for where, found in newest.items() if found is not None}
+
+    def again(self) -> Iterator[list[Record]]:
+        """Batches of records that lead to the same documents: deletions first, then each field once."""
+        waves: dict[Moment, list[Record]] = {}
+        first: list[Record] = []
+        for entry in self.entries.values():
+            if entry.floor is not None:
+                first.append(Record(self.table.name, entry.key, None, entry.floor_ts))
+            if self.table.merge is Merge.REPLACE:
+                first += [
+                    Record(self.table.name, entry.key, w.value, self._beside(w.ts)) for w in entry.fields.values()
+                ]
+                continue
+            parts: dict[Moment, tuple[Any, dict[str, Any]]] = {}
+            for name, written in entry.fields.items():
+                parts.setdefault(written.version.moment, (written.ts, {}))[1][name] = written.value
+            for moment, (ts, fields) in parts.items():
+                doc = self._keyed(fields, entry, moment, ts)
+                waves.setdefault(moment, []).append(Record(self.table.name, entry.key, doc, self._beside(ts)))
+        yield from filter(None, [first, *(waves[moment] for moment in sorted(waves))])
+
+    # -- within
+
+    def _take(self, key: Any, doc: dict[str, Any] | None, ts: Any) -> None:
+        where = rank(key)
+        standing = self.entries.get(where)
+        newest = None if standing is None else standing.newest
+        if doc is None and ts is None and self.table.has_ts:
+            if newest is None:
+                return  # a deletion without ts of what never was
+            moment, ts = newest[0].moment, newest[1]
+        else:
+            moment = self._moment(ts)
+        self._arrivals += 1
+        version = Version(moment, self._arrivals)
+        entry = self.entries.setdefault(where, Entry(key))
+        if doc is None:
+            self._delete(entry, version, ts)
+        elif self.table.merge is Merge.REPLACE:
+            if newest is None or version > newest[0]:
+                entry.fields, entry.floor = {_WHOLE: Written(doc, version, ts)}, None
+        elif entry.floor is None or version > entry.floor:
+            for name, value in doc.items():
+                if name not in entry.fields or version > entry.fields[name].version:
+                    entry.fields[name] = Written(value, version, ts)
+        if not entry.fields and entry.floor is None:
+            del self.entries[where]
+
+    def _delete(self, entry: Entry, version: Version, ts: Any) -> None:
+        if entry.floor is not None and version < entry.floor:
+            return
+        left = {name: f for name, f in entry.fields.items() if f.version > version}
+        if left and self.table.merge is Merge.REPLACE:
+            return
+        entry.fields = left
+        if self.table.has_ts:
+            entry.floor, entry.floor_ts = version, ts
+
+    def _parts(self, record: Record) -> tuple[Any, dict[str, Any] | None, Any]:
+        """The key, the document and the ts of a record."""
+        if record.doc is None:
+            return key_of(value_of(record.key)), None, value_of(record.ts)
+        doc = value_of(parsed(record.doc))
+        key = key_in(self.table, doc)
+        if self.table.broker_ts:
+            return key_of(key), doc, value_of(record.ts)
+        return key_of(key), doc, None if self.table.ts is None else at(doc, self.table.ts)
+
+    def _moment(self, ts: Any) -> Moment:
+        if not self.table.has_ts:
+            return 0
+        kind, moment = moment_of(ts)
+        if self.ts_kind not in (None, kind):
+            raise Refused(f"a ts of another kind than the table's, {ts!r}")
+        self.ts_kind = kind
+        return moment
+
+    def _keyed(self, fields: dict[str, Any], entry: Entry, moment: Moment, ts: Any) -> dict[str, Any]:
+        """A patch must carry the key and the ts, which are fields like any other."""
+        doc = dict(fields)
+        paths = [*self.table.key.paths, *([] if self.table.ts is None else [self.table.ts])]
+        for root in {path[0] for path in paths}:
+            if root not in doc:
+                newest = entry.fields[root]
+                assert newest.version.moment > moment, "what a record carried is written or overwritten"
+                doc[root] = newest.value
+        if self.table.ts is not None:
+            doc = _with(doc, self.table.ts, ts)
+        return doc
+
+    def _beside(self, ts: Any) -> Any:
+        return ts if self.table.broker_ts else None
+
+
+def parsed(doc: Mapping[str, Any] | bytes | str) -> Mapping[str, Any]:
+    """The document of a record; Refused where it is no JSON object."""
+    if not isinstance(doc, bytes | str):
+        return doc
+    try:
+        found = json.loads(doc, parse_constant=_no_constant)
+    except ValueError as why:
+        raise Refused(str(why)) from None
+    if not isinstance(found, dict):
+        raise Refused("no JSON object")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def key_in(table: Table, doc: Mapping[str, Any]) -> Any:
+    """The key that a document carries."""
+    parts = tuple(at(doc, path) for path in table.key.paths)
+    return parts[0] if table.key.single else parts
+
+
+def _with(doc: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """The document with this at a path."""
+    root, *rest = path
+    inner = doc.get(root)
+    return {
+        **doc,
+        root: _with(dict(inner) if isinstance(inner, Mapping) else {}, tuple(rest), value) if rest else value,
+    }
+
+
+def _first(entry: tuple[Any, Any, Any]) -> Any:
+    return entry[0]

@@ -1,0 +1,96 @@
+"""The feed of changes: which group of which view went from which result to which, and at which position.
+
+Invariants:
+
+- there is one change a group and commit, and none where the result stays;
+- changes come in the order of positions; those of one position in no order that means anything;
+- what `initial` gives, with all changes after it laid over, is the view.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.cache import PenstockError
+
+
+class Absent:
+    """Stands for the result of a group that has no row; false, and equal to itself alone.
+
+    >>> bool(ABSENT), ABSENT
+    (False, ABSENT)
+    """
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = Absent()
+"""The result of a group that has no row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One group of one view that changed: its result before and after, and the position of the commit.
+
+    >>> change = Change("namecount", "Joe", ABSENT, 1, 7)
+    >>> change.new, change.data()
+    (1, {'view': 'namecount', 'group': 'Joe', 'new': 1, 'position': 7})
+    """
+
+    view: str
+    group: Any
+    old: Any
+    new: Any
+    position: int
+
+    def data(self) -> dict[str, Any]:
+        """The change as a map; what is absent is left out."""
+        out = {"view": self.view, "group": self.group, "old": self.old, "new": self.new, "position": self.position}
+        return {name: value for name, value in out.items() if value is not ABSENT}
+
+
+class PositionExpired(PenstockError):
+    """Changes since a position were asked for that the feed no longer has all of.
+
+    >>> print(PositionExpired(3, 17))
+    the feed no longer has all changes since position 3; the oldest that can be followed from is 17: read the views \
+first, with changes(…, initial=True)
+    """
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(asked, oldest)
+        self.asked = asked
+        self.oldest = oldest
+
+    def __str__(self) -> str:
+        return (
+            f"the feed no longer has all changes since position {self.asked}; the oldest that can be followed from is "
+            f"{self.oldest}: read the views first, with changes(…, initial=True)"
+        )
+
+
+class PositionAhead(PenstockError):
+    """Changes since a position were asked for that the store has not come to.
+
+    >>> print(PositionAhead(9, 4))
+    the store is at position 4, and changes since 9 were asked for; the position is of another store, or of one that \
+was restored since
+    """
+
+    def __init__(self, asked: int, position: int) -> None:
+        super().__init__(asked, position)
+        self.asked = asked
+        self.position = position
+
+    def __str__(self) -> str:
+        return (
+            f"the store is at position {self.position}, and changes since {self.asked} were asked for; the position is "
+            "of another store, or of one that was restored since"
+        )

@@ -1,0 +1,71 @@
+"""A writer that is killed while views are built: it goes on with both where its store stands, and says how far it is.
+
+python -m tests.engine.crash_sweep PATH DOCUMENTS          fills a store under one app
+python -m tests.engine.crash_sweep PATH DOCUMENTS on       opens it under another, and writes until views are built
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+
+BATCH = 50
+SOURCE = "numbers"
+
+
+def document(number: int, keys: int) -> dict[str, Any]:
+    """The document of a place in the source."""
+    return {"id": number * 7 % keys, "name": f"name{number % 97}", "n": number % 11, "ts": number}
+
+
+def app(later: bool) -> ps.App:
+    """The app that fills the store, or the one that comes later."""
+    shop = ps.App("shop")
+    users = shop.table("users", key="id", ts="ts")
+    kept = users.view("kept", key="n", reduce=ps.count())
+    width = 5 if later else 3
+
+    @users.view(reduce={"n": ps.count(), "s": ps.sum()})
+    def names(user: Any) -> Iterator[Any]:
+        yield user["name"][:width], user["n"]
+
+    names.view("sizes", key="value.n", reduce=ps.count())
+    kept.view("over", key="value", reduce=ps.max("key") if later else ps.count())
+    if later:
+        users.view("greatest", key="name", reduce=ps.max("n"))
+    return shop
+
+
+def records(start: int, stop: int, keys: int) -> list[ps.Record]:
+    """What the source has at these places."""
+    docs = [(number, document(number, keys)) for number in range(start, stop)]
+    return [ps.Record("users", doc["id"], doc, offset=number) for number, doc in docs]
+
+
+def put(engine: ps.Engine, start: int, stop: int, keys: int) -> None:
+    """Take these places of the source, and say so once it is durable."""
+    engine.ingest(records(start, stop, keys), source=SOURCE, resume=stop)
+    print(stop, flush=True)
+
+
+def main(path: Path, keys: int, later: bool) -> None:
+    """Fill a store, or go on with it until its views are built."""
+    with ps.open(app(later), path, listen=False) as engine:
+        with engine.snapshot() as snap:
+            done = snap.sources.get(SOURCE, 0)
+        if not later:
+            for start in range(done, keys, 1_000):
+                put(engine, start, start + 1_000, keys)
+            return
+        while engine.status()["building"] is not None:
+            put(engine, done, done + BATCH, keys)
+            done += BATCH
+    print("built", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), len(sys.argv) > 3)

@@ -1,0 +1,41 @@
+"""A bug that is planted: a text put in another's place in one function, whose code is exchanged while a test runs.
+
+A text that is not there any more fails its test: the function was rewritten, and the bug must be planted anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from types import CodeType
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In one function of the package: `old` became `new`."""
+
+    where: str
+    old: str
+    new: str
+
+    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Exchange the function's code."""
+        found = resolve_name(f"penstock.{self.where}")
+        function = getattr(found, "__func__", found)
+        source = textwrap.dedent(inspect.getsource(function))
+        assert source.count(self.old) == 1, f"{self.where} has no {self.old!r}: plant this bug anew"
+        module = compile(source.replace(self.old, self.new), inspect.getfile(function), "exec")
+        code = next(c for c in module.co_consts if isinstance(c, CodeType) and c.co_name == function.__name__)
+        monkeypatch.setattr(function, "__code__", code)
+
+
+class Bug:
+    """What is wrong, and how it got there."""
+
+    def __init__(self, name: str, where: str, old: str, new: str, *others: Edit) -> None:
+        self.name = name
+        self.edits = (Edit(where, old, new), *others)

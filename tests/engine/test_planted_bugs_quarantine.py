@@ -1,0 +1,101 @@
+"""Bugs planted in what quarantine does with rejected records: the examples find each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from tests.engine import test_quarantine_records as records
+from tests.engine import test_quarantine_superseded as superseded
+from tests.engine.planting import Bug
+
+
+def without_ts(since: Callable[[ps.Engine], None], wins: bool, compacted: bool) -> Callable[[], None]:
+    return lambda: superseded.test_without_ts_a_record_is_taken_if_its_key_is_unwritten(None, since, wins, compacted)
+
+
+def on_one(test: Callable[[ps.Engine], None]) -> Callable[[], None]:
+    def run() -> None:
+        with ps.open(records.app(), None) as engine:
+            test(engine)
+
+    return run
+
+
+BUGS = [
+    (
+        Bug(
+            "what is taken stays in quarantine",
+            "engine.releasing:Releasing._take",
+            "release(dict.fromkeys(taken, name), writes)",
+            "pass",
+        ),
+        on_one(records.test_a_record_is_retried_with_its_own_ts),
+    ),
+    (
+        Bug(
+            "what is rejected again is let go",
+            "engine.releasing:Releasing._take",
+            "release(dict.fromkeys(taken, name), writes)",
+            "release(dict.fromkeys(rejects, name), writes)",
+        ),
+        on_one(records.test_what_is_rejected_again_stays),
+    ),
+    (
+        Bug(
+            "a record without ts is taken over a later one",
+            "gateway.superseded:superseded",
+            "out[i] = WRITTEN",
+            "pass",
+        ),
+        without_ts(superseded.overwritten, wins=False, compacted=False),
+    ),
+    (
+        Bug(
+            "a line that was copied counts as written",
+            "gateway.table:TableNode.carry",
+            "if noted and not self.table.has_ts:",
+            "if False:",
+        ),
+        without_ts(superseded.nothing, wins=True, compacted=True),
+    ),
+    (
+        Bug(
+            "a deletion that is compacted away is forgotten",
+            "gateway.superseded:_deleted",
+            "since < node.log.head",
+            "since < 0",
+        ),
+        without_ts(superseded.deleted, wins=False, compacted=True),
+    ),
+    (
+        Bug(
+            "older records are retried after newer ones",
+            "engine.releasing:Releasing._all",
+            "reversed(list(_chunks(found.records)))",
+            "list(_chunks(found.records))",
+        ),
+        on_one(superseded.test_of_several_the_last_wins_however_many_steps),
+    ),
+    (
+        Bug(
+            "places are counted without what was refused",
+            "engine.transaction:_rejects_of",
+            "part.places(rejected)",
+            "list(rejected)",
+        ),
+        on_one(records.test_a_record_is_kept_with_its_source_place_and_reason),
+    ),
+]
+
+
+@pytest.mark.parametrize(("bug", "example"), BUGS, ids=lambda value: getattr(value, "name", ""))
+def test_a_planted_bug_is_found(bug: Bug, example: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    example()
+    for edit in bug.edits:
+        edit.plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        example()

@@ -1,0 +1,292 @@
+"""Bugs planted in reduce trees: seeded histories of small trees must find each.
+
+Those without a planted bug, where nothing is found, are in `test_oracle_trees`. Bugs that show only where hashes tie
+are looked for in histories of ties.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import penstock as ps
+from tests.engine import treehistories
+from tests.engine.planting import Bug, Edit
+
+STEPS, SEEDS = 14, range(8)
+_STALE = """was = merge(old, new, nodes.items == 0)[1]
+    both = [Column.join([a, b]) for a, b in zip(old.columns[1:], new.columns[1:])]
+    kept = np.where(was >= 0, was, len(old) + np.arange(len(new)))
+    new.columns = (new.columns[0], *(column.take(kept) for column in both))
+    children, _ = merge(old, new, nodes.items == 0)"""
+
+BUGS = [
+    # nodes and their partials
+    Bug(
+        "a partial of a child that changed is not refreshed",
+        "mapreduce.trie:_Work._up",
+        "children, _ = merge(old, new, nodes.items == 0)",
+        _STALE,
+    ),
+    Bug(
+        "a partial is that of the first child",
+        "mapreduce.trie:_Work._up",
+        "joined = self._join(children.columns[1:], starts, place[full])",
+        "joined = tuple(c.take(starts) for c in children.columns[1:])",
+    ),
+    Bug(
+        "what a row shows of its root is not refreshed",
+        "mapreduce.treerows:TreeRows._state",
+        "spills.append(spill)",
+        "spills.append(spill if before is None or before.items is not None else before.spills[i])",
+    ),
+    Bug(
+        "a node that has become small is not folded back",
+        "mapreduce.trie:_Work._up",
+        "few = counts[full] <= trees.CAPACITY",
+        "few = counts[full] < 0",
+    ),
+    Bug(
+        "a node is folded back late",
+        "mapreduce.trie:_Work._up",
+        "few = counts[full] <= trees.CAPACITY",
+        "few = counts[full] < trees.CAPACITY",
+    ),
+    Bug(
+        "the children of a node that is folded back stay",
+        "mapreduce.trie:_Work._fold_back",
+        "self._nodes.update(dict.fromkeys(below))",
+        "pass",
+    ),
+    Bug(
+        "the root of a group that has become small stays",
+        "mapreduce.trie:_Work._fold_back",
+        "self._nodes.update(dict.fromkeys(keys))",
+        "pass",
+    ),
+    Bug(
+        "a leaf is cut late",
+        "mapreduce.trie:_Work._split",
+        "big = (stop - start > trees.CAPACITY)",
+        "big = (stop - start > trees.CAPACITY + 1)",
+    ),
+    Bug(
+        "a leaf that has become empty stays",
+        "mapreduce.trie:_Work.folded",
+        "self._nodes.update(dict.fromkeys(self._addresses(*parts[-1].where, depth)))",
+        "pass",
+    ),
+    Bug(
+        "a node without items keeps its place in the node above",
+        "mapreduce.trie:_Work._up",
+        "merge(old, new, nodes.items == 0)",
+        "merge(old, new, nodes.items < 0)",
+    ),
+    Bug(
+        "a hint is trusted too far",
+        "mapreduce.trie:_Work.find_leaves",
+        "depth = 0\n    while",
+        "depth = int(known[new.node[todo]].min()) if todo.size else 0\n    while",
+    ),
+    Bug(
+        "an item that is replaced stays beside the one that replaces it",
+        "mapreduce.items:merge",
+        "keep[place[hit]] = False",
+        "keep[place[hit]] = ~gone[hit]",
+    ),
+    # what comes and goes
+    Bug(
+        "a source that has a new ts and the same values is passed over",
+        "mapreduce.tree:TreeReduce._items",
+        "if self.stamped:",
+        "if False:",
+        Edit("mapreduce.tree:_equal_rows", "for column in items.columns:", "for column in items.columns[:1]:"),
+    ),
+    Bug(
+        "a group in which everything comes as it goes is looked for in its tree",
+        "mapreduce.tree:TreeReduce.folded",
+        "if not stirred.all():",
+        "if False:",
+    ),
+    Bug(
+        "all values of a document for a group have one rank",
+        "mapreduce.emission:Contributions.of",
+        "rank = _ranks(np.repeat(np.arange(who.size), counts), self.code)",
+        "rank = None",
+    ),
+    Bug(
+        "a group that gets nodes and no value answers with those that it had in its row",
+        "mapreduce.treerows:TreeRows._unmoved",
+        "if before is None or before.items is not None:",
+        "if before is None:",
+    ),
+    Bug("a group that empties keeps its row", "mapreduce.treerows:TreeRows.changed", "if n:", "if n >= 0:"),
+    Bug(
+        "a row is not written while what it shows stays",
+        "mapreduce.treerows:TreeRows.changed",
+        "if row == batch.raw[place]:",
+        "if before is not None and before.spills == after.spills:",
+    ),
+    Bug(
+        "a held group shows what half of its reducers say",
+        "mapreduce.treerows:TreeRows._state",
+        "why = why or error",
+        "pass",
+    ),
+    # values
+    Bug(
+        "a removed item stays in a tree of values",
+        "mapreduce.tree:TreeReduce._moved",
+        "hit = np.flatnonzero((was >= 0) & was_deep[place])",
+        "hit = np.flatnonzero((was >= 0) & was_deep[place] & ~removed)",
+    ),
+    Bug(
+        "a value goes with the first of the sources that have it",
+        "mapreduce.trie:_added",
+        "count = new.columns[0].lane + np.where",
+        "count = np.where(new.columns[0].lane < 0, 0, new.columns[0].lane) + (new.columns[0].lane > 0) * np.where",
+    ),
+    Bug(
+        "the values of a group that gets nodes are only those that came",
+        "mapreduce.tree:TreeReduce._moved",
+        "plus.append(stay)",
+        "pass",
+    ),
+    Bug(
+        "the values of a group that loses its nodes keep theirs",
+        "mapreduce.tree:TreeReduce._moved",
+        "minus.append(left)",
+        "pass",
+    ),
+    Bug(
+        "a place among values is one off at a node's end",
+        "mapreduce.valuetree:ValueTree._at",
+        'np.searchsorted(upto, place, "right")',
+        'np.searchsorted(upto, place, "left")',
+    ),
+    Bug(
+        "values of one code are in the order of their bytes",
+        "mapreduce.valuetree:ValueTree._sorted",
+        "key=lambda v: (v[0], key(v[1]))",
+        "key=lambda v: v[:2]",
+    ),
+    Bug(
+        "a group whose values are all gone says that it has none, not nothing",
+        "mapreduce.treerows:TreeRows._state",
+        "distinct.append(found[0] or None)",
+        "distinct.append(found[0])",
+    ),
+    # what is written behind
+    Bug(
+        "the last row of the log is not replayed",
+        "mapreduce.behind:read_log",
+        "reader.scan(db):",
+        "list(reader.scan(db))[:-1]:",
+    ),
+    Bug(
+        "the log's first word on an item counts, not its last",
+        "mapreduce.behind:read_log",
+        "last[:-1] = (",
+        "last[1:] = (",
+    ),
+    Bug("what the log removes comes back", "mapreduce.behind:read_log", "gone[order]", "gone[order] & False"),
+    Bug(
+        "the log has only what came to a group that gets nodes",
+        "mapreduce.tree:TreeReduce._moved",
+        "risen = Items.join([stay, new.take(own & ~removed)])",
+        "risen = new.take(own & ~removed)",
+    ),
+    Bug(
+        "the log does not say that a group lost its nodes",
+        "mapreduce.tree:TreeReduce._moved",
+        "logged.append((fallen, np.ones(len(fallen), bool)))",
+        "pass",
+    ),
+    Bug(
+        "only the nodes of the last batch are written",
+        "mapreduce.behind:Behind.write_all",
+        "{**self.nodes, **nodes}",
+        "{**nodes}",
+    ),
+    Bug(
+        "nodes that went are not deleted",
+        "mapreduce.behind:Behind.write_all",
+        "gone = [key for key, row in every if row is None]",
+        "gone = []",
+    ),
+    Bug("what is behind is not remembered", "mapreduce.behind:Behind._take", "self.nodes.update(nodes)", "pass"),
+    Bug(
+        "a node that was just written is remembered as it was before",
+        "mapreduce.behind:Behind.wrote_all",
+        "{**self.nodes, **nodes}",
+        "{**nodes, **self.nodes}",
+    ),
+    Bug(
+        "a node that went behind is read from the store",
+        "mapreduce.behind:Behind.get_many",
+        'repeat(b"")))',
+        'repeat(b""))); out = [row or b"" for row in out]',
+    ),
+    Bug(
+        "values are not replayed",
+        "mapreduce.treenodes:TreeNodes.read_behind",
+        "for tree in self._value_trees:",
+        "for tree in ():",
+    ),
+    # indexes
+    Bug(
+        "of a document's values for a group one is listed",
+        "mapreduce.indexed:_entry",
+        "(group, whose, rank) if rank else (group, whose)",
+        "(group, whose)",
+    ),
+]
+TIES = [
+    Bug(
+        "sources that share a hash are one",
+        "mapreduce.items:same_items",
+        "same &= np.fromiter((x == y for x, y in zip(left_text, right_text)), bool, int(same.size))",
+        "pass",
+    ),
+    Bug("ranks that share a hash are one", "mapreduce.items:same_items", "same &= np.equal(left, right)", "pass"),
+    Bug("what shares a hash stands as it came", "mapreduce.items:sort_order", "if ties.size and", "if False and"),
+    Bug(
+        "items that share a hash are merged by it",
+        "mapreduce.items:_places",
+        "if not bool(same_items(old, place[at], new, at).all()):",
+        "if False:",
+    ),
+    Bug(
+        "the exact merge forgets where an item was",
+        "mapreduce.items:_merge_exactly",
+        "was[i - size] = order.pop()",
+        "order.pop()",
+    ),
+    Bug(
+        "a node without bits left to tell its items apart is cut",
+        "mapreduce.trie:_Work._split",
+        "& (depth < DEEPEST)",
+        "& (depth < DEEPEST - 1)",
+    ),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    _search(bug, monkeypatch, ties=False)
+
+
+@pytest.mark.parametrize("bug", TIES, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found_where_hashes_tie(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    _search(bug, monkeypatch, ties=True)
+
+
+def _search(bug: Bug, monkeypatch: pytest.MonkeyPatch, ties: bool) -> None:
+    for edit in bug.edits:
+        edit.plant(monkeypatch)
+    with pytest.raises((AssertionError, ps.StoreDamaged)):
+        _run(ties)
+
+
+def _run(ties: bool) -> None:
+    for seed in SEEDS:
+        treehistories.run(seed, STEPS, ties=ties)

@@ -1,0 +1,192 @@
+"""A store that has rows of every kind, all that can be read of it, and a bit turned in any row.
+
+Rows of views in both forms (lanes of a fixed width, and packed), under short and long keys; what functions were told of
+documents and of rows, what views hold and what rests, nodes of trees and what is behind them, an index, the log with
+tombstones and copied lines, the feed, quarantine, and what the store says of itself.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+from penstock.cache import open_lmdb
+from penstock.gateway import TableBatch
+from penstock.spout import SpoutBatch
+from tests.engine.histories import small_buckets
+from tests.engine.treeworlds import UNLUCKY, small_trees
+from tests.engine.worlds import TINY
+
+LONG = "x" * 600
+NAMES = ["Sue", "Joe", "Bob", "odd", LONG]
+KINDS = {
+    *("meta", "feed", "quarantine", "log", "index", "moved"),
+    *("view", "told", "held", "resting", "tree", "behind"),
+}
+
+
+class Sizes:
+    """A user's group that fails on one value."""
+
+    zero = 0
+
+    def lift(self, value: Any) -> int:
+        if value == UNLUCKY:
+            raise ValueError("unlucky")
+        return len(str(value))
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+    def unmerge(self, a: int, b: int) -> int:
+        return a - b
+
+
+def tags(doc: dict[str, Any]) -> Iterator[Any]:
+    """Any number of groups a document; one without a list is an error."""
+    for tag in doc["tags"]:
+        yield tag, doc["amount"]
+
+
+def lengths(row: Any) -> Iterator[Any]:
+    """A view of a view, which fails on one row."""
+    if row.key == "odd":
+        raise ValueError("odd")
+    yield len(row.key), row.value
+
+
+def app_of(remembering: bool = True) -> ps.App:
+    """Views of every kind, perhaps without those that remember what they were told."""
+    app = ps.App("kinds")
+    users, plain = app.table("users", key="id", ts="ts"), app.table("plain", key="id")
+    names = users.view("names", key="name", reduce=ps.count())
+    users.view("most", key="city", reduce={"most": ps.max("amount"), "n": ps.count()})
+    users.view("listed", key="name", value="amount", reduce=None)
+    plain.view("sizes", key="city", reduce=ps.group(Sizes(), "amount"))
+    if remembering:
+        users.view("sums", key="city", reduce={"total": ps.sum("amount"), "avg": ps.mean("amount")})
+        users.view("tags", reduce=ps.count())(tags)
+        names.view("lengths", reduce=ps.sum())(lengths)
+    return app
+
+
+@contextmanager
+def opened(path: Path, remembering: bool = True) -> Iterator[Any]:
+    """The engine at a path, with everything small."""
+    with ExitStack() as stack:
+        stack.enter_context(small_buckets())
+        stack.enter_context(small_trees(most_bytes=1 << 20, most_items=30))
+        yield stack.enter_context(ps.open(app_of(remembering), path, limits=TINY, listen=False))
+
+
+def document(number: int, ts: int = 0) -> dict[str, Any]:
+    """A document that every view takes."""
+    amount = [1, 0.1, 2**70, "1e3"][number % 4]
+    city, tag = "abc"[number % 3], "pqr"[(number + ts) % 3]
+    return {"id": number, "name": NAMES[(number + ts) % 5], "city": city, "tags": [tag], "amount": amount, "ts": ts}
+
+
+def fill(path: Path) -> None:
+    """A store with all of it."""
+    with opened(path) as engine:
+        for ts in range(4):
+            engine.put_many("users", [document(number, ts) for number in range(12)])
+            engine.put_many("plain", [document(number, ts) for number in range(8)])
+            engine.put("plain", {"name": "no id"})
+        lines = [json.dumps(document(number, 5)).encode() for number in range(12, 15)]
+        list(engine.load("users", [SpoutBatch(TableBatch(lines), "file:a", 0, 3, note=b"n")], long=False))
+        engine.delete("users", 3, ts=9)
+        engine.put("users", document(1, 6) | {"tags": None})
+        engine.put("users", document(2, 6) | {"tags": None})
+        (first, _) = engine.quarantine("document", view="tags")
+        engine.drop(first.id)
+        engine.put("plain", document(1) | {"amount": UNLUCKY})
+        engine.compact()
+        engine.put("users", {"id": 30, "ts": "no ts"})
+
+
+class Damaged:
+    """Copies of a store, each with a bit turned in one row."""
+
+    def __init__(self, whole: Path, folder: Path) -> None:
+        self._whole, self._folder = whole, folder
+        with stored(whole) as store, store.read() as reader:
+            self.rows = {db: list(reader.scan(db)) for db in reader.names()}
+
+    @contextmanager
+    def copy(self, db: str, key: bytes, bit: int) -> Iterator[Path]:
+        """A store whose row has this bit turned; a bit below 0 counts from its end."""
+        path = self._folder / "copy"
+        path.mkdir()
+        shutil.copyfile(self._whole / "data.mdb", path / "data.mdb")
+        row = bytearray(dict(self.rows[db])[key])
+        row[bit % (8 * len(row)) // 8] ^= 1 << bit % 8
+        with stored(path) as store, store.write() as txn:
+            txn.put_many(db, [(key, bytes(row))])
+        yield path
+        shutil.rmtree(path)
+
+
+@contextmanager
+def stored(path: Path) -> Iterator[Any]:
+    """The store at a path, without an engine."""
+    store = open_lmdb(path)
+    yield store
+    store.close()
+
+
+Reading = Callable[[Any], Any]
+
+
+def readings(app: ps.App) -> dict[str, Reading]:
+    """All that can be read of an engine, each as something to compare."""
+    out: dict[str, Reading] = {
+        "status": lambda engine: {k: engine.status()[k] for k in ("position", "sources", "tables", "views")},
+        "sources": lambda engine: engine.snapshot().remembered("file:a"),
+        "digest": lambda engine: engine.digest(),
+        "feed": lambda engine: [str(change) for change in engine.changes(since=0)],
+        "quarantine": lambda engine: [str(entry) for entry in engine.quarantine(resting=True)],
+    }
+    for table in app.tables():
+        out[f"{table.name}: documents"] = lambda engine, name=table.name: sorted(
+            str(row) for row in engine.snapshot().table(name).items()
+        )
+        out[f"{table.name}: one by one"] = lambda engine, name=table.name: [
+            str(engine.snapshot().table(name).get(key)) for key in range(20)
+        ]
+        out[f"{table.name}: told"] = lambda engine, name=table.name: [
+            str(engine.snapshot().stored(name, key)) for key in range(20)
+        ]
+    for view in app.views():
+        out[f"{view.name}: rows"] = lambda engine, name=view.name: list(map(str, engine.snapshot().view(name).items()))
+        if view.index:
+            continue
+        out[f"{view.name}: one by one"] = lambda engine, name=view.name: [
+            str(engine.snapshot().view(name).get(group)) for group in [*NAMES, *"abcpqr", 3, 600]
+        ]
+        out[f"{view.name}: why"] = lambda engine, name=view.name: [
+            str(engine.snapshot().view(name).why(group)) for group in [*NAMES, *"abcpqr", 3, 600]
+        ]
+    return out
+
+
+def read(engine: Any) -> dict[str, Any]:
+    """All of it; what is found damaged is that error, and any other error is raised."""
+    out: dict[str, Any] = {}
+    for name, reading in readings(engine._core.app).items():
+        try:
+            out[name] = reading(engine)
+        except ps.StoreDamaged as damage:
+            out[name] = damage
+    return out
+
+
+def names_of(path: Path) -> dict[str, str]:
+    """By the number of a table or view its name."""
+    with opened(path) as engine:
+        return {str(entry.written): name for name, entry in engine._core.catalog.entries.items()}

@@ -1,0 +1,145 @@
+"""The app that faults strike, and what must hold of its store after each.
+
+It is the shop that a crash runs over, with views that keep contributions and an index beside the others; trees have
+small nodes and are a few batches behind, tables fold and compact after a handful of documents. Batches are functions of
+their numbers, so whoever opens the store knows what must be in it.
+
+    python -m tests.faults.shop PATH DURABILITY FIRST BATCHES SIZE
+
+is a process that puts them, or with SIZE 0 single documents by tickets, and says each number that is acknowledged.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+from penstock.views import ABSENT
+from tests.engine import crash_writer as writer
+from tests.engine.checks import check, check_recompute, differences, rows_of
+from tests.engine.histories import small_buckets
+from tests.engine.treeworlds import small_trees
+from tests.engine.worlds import SHOP, TINY, World
+from tests.oracle import ordered as by
+from tests.oracle.model import Model
+from tests.oracle.views import View
+
+KEPT = (
+    View("ranks", "users", {"most": by.Max("amount"), "some": by.Bottom("amount", 2)}, key="name"),
+    View("listed", "orders", None, key="city"),
+)
+WAITING = 12  # tickets
+WORLD = World(SHOP.tables, (*SHOP.views, *KEPT))
+
+
+@contextmanager
+def opened(path: Path | None, durability: str = "sync") -> Iterator[Any]:
+    """The engine at a path, with everything small."""
+    with ExitStack() as stack:
+        stack.enter_context(small_buckets())
+        stack.enter_context(small_trees(most_bytes=1 << 20, most_items=40))
+        yield stack.enter_context(ps.open(WORLD.app(), path, durability=durability, limits=TINY, listen=False))
+
+
+@lru_cache(maxsize=256)
+def model_after(batches: int, size: int) -> Model:
+    """The oracle after so many batches."""
+    model = WORLD.model()
+    for number in range(batches):
+        model.ingest(list(writer.records(number, size)), writer.SOURCE, number + 1)
+    return model
+
+
+@lru_cache(maxsize=8)
+def digest_after(batches: int, size: int) -> str:
+    """The digest of a store in memory after so many batches."""
+    with opened(None) as engine:
+        for _ in writer.write(engine, 0, batches, size):
+            pass
+        return engine.digest()
+
+
+@lru_cache(maxsize=256)
+def model_of_puts(documents: int) -> Model:
+    """The oracle after so many documents were put."""
+    model = WORLD.model()
+    model.put_many("users", [writer.document(number) for number in range(documents)])
+    return model
+
+
+def check_shown(engine: Any, model: Model) -> None:
+    """Documents and views are the oracle's and a recompute of what is stored, and the feed leads to them."""
+    check(engine, model)
+    check_recompute(engine, model)
+    check_feed(engine, model)
+
+
+def check_feed(engine: Any, model: Model) -> None:
+    """All changes, one laid over the other from nothing on, give every view."""
+    rows: dict[str, dict[Any, Any]] = {name: {} for name in model.views}
+    for change in engine.changes(since=0):
+        before = rows[change.view].pop(change.group, ABSENT)
+        assert repr(before) == repr(change.old), f"{change.view}, {change.group!r}: fed twice, or not at all"
+        if change.new is not ABSENT:
+            rows[change.view][change.group] = change.new
+    for name, own in rows.items():
+        wanted = rows_of(model, name)
+        found = differences(name, [(key, own.get(key, ABSENT)) for key, _ in wanted], wanted)
+        assert not found, f"the feed of {found}"
+        assert len(own) == len(wanted), f"the feed of {name} has groups that are gone"
+
+
+def check_batches(path: Path, least: int, batches: int, size: int) -> int:
+    """What must hold of a store of which so many batches were acknowledged; how many are in."""
+    with opened(path) as engine:
+        with engine.snapshot() as snap:
+            done = int(snap.sources.get(writer.SOURCE, 0))
+        assert least <= done <= least + 1, f"{least} batches were acknowledged, {done} are in"
+        check_shown(engine, model_after(done, size))
+        for _ in writer.write(engine, done, batches, size):
+            pass
+        assert engine.digest() == digest_after(batches, size)
+    return done
+
+
+def check_puts(path: Path, least: int) -> int:
+    """The same of documents put one after the other: those that are in were put first, without a gap."""
+    with opened(path) as engine:
+        with engine.snapshot() as snap:
+            stored = sorted(key for key, _ in snap.table("users").items())
+        assert stored == list(range(len(stored))), "a document is missing before one that is there"
+        assert least <= len(stored), f"{least} documents were acknowledged, {len(stored)} are in"
+        check_shown(engine, model_of_puts(len(stored)))
+        assert engine.put("users", writer.document(len(stored))).applied == 1
+        check_shown(engine, model_of_puts(len(stored) + 1))
+    return len(stored)
+
+
+def main(path: str, durability: str, first: str, batches: str, size: str) -> None:
+    """Put batches, and say each."""
+    with opened(Path(path), durability) as engine:
+        small = int(size)
+        put = writer.write(engine, int(first), int(batches), small) if small else puts(engine, int(batches))
+        for done in put:
+            print(done, flush=True)
+
+
+def puts(engine: Any, documents: int) -> Iterator[int]:
+    """Put documents by tickets, some at a time under way; gives each number when its ticket is done."""
+    waiting: deque[tuple[int, Any]] = deque()
+    for number in range(documents):
+        waiting.append((number + 1, engine.put("users", writer.document(number))))
+        while waiting and (waiting[0][1].done() or len(waiting) > WAITING):
+            done, ticket = waiting.popleft()
+            ticket.result(timeout=60)
+            yield done
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

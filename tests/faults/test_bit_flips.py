@@ -1,0 +1,190 @@
+"""A bit turned in a row of any kind: whoever reads the row is told which it is, and nobody gets what it says.
+
+All that can be read of the store is either what it was, or refused with the name of the table or view and the key. What
+is made of documents is made right again from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.cache import decode_key, is_long
+from tests.faults import everykind
+from tests.faults.everykind import KINDS, Damaged, document, opened, read
+
+RESTATED = ("view", "tree", "behind")
+BUILT_ANEW = ("told", "held", "resting")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("filled") / "store"
+    everykind.fill(path)
+    return path
+
+
+@pytest.fixture
+def damaged(filled: Path, tmp_path: Path) -> Damaged:
+    return Damaged(filled, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def names(filled: Path) -> dict[str, str]:
+    return everykind.names_of(filled)
+
+
+@pytest.fixture(scope="module")
+def whole(filled: Path) -> dict[str, Any]:
+    with opened(filled) as engine:
+        out = read(engine)
+    assert not [name for name, one in out.items() if isinstance(one, Exception)]
+    return out
+
+
+def rows_of(damaged: Damaged, *kinds: str) -> Iterator[tuple[str, bytes]]:
+    """The first and the last row of each database of these kinds."""
+    for db, rows in damaged.rows.items():
+        if db.partition(":")[0] in kinds:
+            for key in dict.fromkeys((rows[0][0], rows[-1][0])):
+                yield db, key
+
+
+def place(db: str, key: bytes, names: dict[str, str]) -> str:
+    """How damage of a row has to be called."""
+    kind, _, number = db.partition(":")
+    name, entry = repr(names.get(number)), int.from_bytes(key, "big")
+    match kind:
+        case "meta":
+            return f"what the store says of itself, key {key.decode()};"
+        case "feed":
+            return f"the feed of changes, position {entry};"
+        case "quarantine":
+            return f"quarantine, record r{entry};"
+        case "log":
+            return f"table {name}, log entry {entry}"
+        case "index":
+            return f"table {name}, its index, key {key.hex()};"
+        case "moved":
+            return f"table {name}, the order of its records, log entry {entry};"
+        case "behind":
+            return f"view {name}, what its trees are behind by, entry {entry};"
+        case "tree":
+            return f"view {name}, its trees, group {decode_key(key[:-10])!r};"
+    of_rows = name == "'lengths'"
+    if kind == "told" and not of_rows:
+        return f"view {name}, what it was told, log entry {entry};"
+    what = {"view": "", "told": "what it was told, ", "held": "what it holds, ", "resting": "what rests, "}[kind]
+    shown = key[:24].hex() if is_long(key) else repr(decode_key(key))[:20]
+    return f"view {name}, {what}{'group' if kind == 'view' else 'row' if of_rows else 'document'} {shown}"
+
+
+def found_in(path: Path, whole: dict[str, Any]) -> list[str]:
+    """What damage is found, by whoever reads, and by a check; what can be read is what it was."""
+    try:
+        with opened(path) as engine:
+            seen = read(engine)
+            checked = engine.check()
+    except ps.StoreDamaged as damage:
+        return [str(damage)]
+    wrong = [name for name, one in seen.items() if not isinstance(one, ps.StoreDamaged) and one != whole[name]]
+    assert not wrong, f"served: {wrong}"
+    assert all(one.step for one in seen.values() if isinstance(one, ps.StoreDamaged)), "the next step is left open"
+    assert checked.damaged or checked.wrong, "the check has passed over it"
+    return [*(str(one) for one in seen.values() if isinstance(one, ps.StoreDamaged)), *checked.damaged]
+
+
+def test_there_are_rows_of_every_kind(damaged: Damaged) -> None:
+    assert {db.partition(":")[0] for db in damaged.rows} == KINDS
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_turned_bit_is_named_and_never_served(
+    kind: str, damaged: Damaged, names: dict[str, str], whole: dict[str, Any]
+) -> None:
+    for n, (db, key) in enumerate(rows_of(damaged, kind)):
+        with damaged.copy(db, key, (3, -1)[n % 2]) as path:
+            said = found_in(path, whole)
+        assert any(place(db, key, names) in one for one in said), f"{db}, {key.hex()}: {said}"
+
+
+AFTER = [document(number, 20) for number in range(15)]
+
+
+def put_on(engine: Any) -> None:
+    """What touches most rows."""
+    engine.put_many("users", AFTER)
+    engine.put_many("plain", AFTER[:8])
+
+
+def test_writing_goes_by_nothing_damaged(damaged: Damaged, whole: dict[str, Any]) -> None:
+    (db, key), *_ = rows_of(damaged, "quarantine")
+    with damaged.copy(db, key, 0) as path, opened(path) as engine:
+        put_on(engine)
+        after = read(engine)
+    refused = 0
+    for db, key in [row for n, row in enumerate(rows_of(damaged, *KINDS - {"quarantine"})) if n % 2 == 0]:
+        with damaged.copy(db, key, 5) as path, suppress(ps.StoreDamaged), opened(path) as engine:
+            stopped = False
+            try:
+                put_on(engine)
+            except ps.StoreDamaged:
+                stopped, refused = True, refused + 1
+            for name, one in read(engine).items():
+                if not stopped and name != "quarantine" and not isinstance(one, ps.StoreDamaged):
+                    assert one == after[name], f"{db}, {key.hex()}: {name}"
+    assert refused > 10, "damage has stopped what would have followed from it"
+
+
+def test_what_is_made_of_documents_is_restated(damaged: Damaged, names: dict[str, str], whole: dict[str, Any]) -> None:
+    for db, key in rows_of(damaged, *RESTATED):
+        with damaged.copy(db, key, 9) as path, opened(path) as engine:
+            view = names[db.partition(":")[2]]
+            repaired = engine.restate(view)
+            assert repaired, f"{db}, {key.hex()}"
+            assert {one.view for one in repaired} == {view}
+            seen = read(engine)
+            feed = seen.pop("feed")
+            assert not isinstance(feed, ps.StoreDamaged)
+            assert {name: one for name, one in whole.items() if name not in ("feed", "status")} == {
+                name: one for name, one in seen.items() if name != "status"
+            }
+            assert engine.check().ok
+
+
+def test_what_a_view_remembers_is_made_anew(damaged: Damaged, tmp_path: Path) -> None:
+    (db, key), *_ = rows_of(damaged, "quarantine")
+    with damaged.copy(db, key, 0) as path:
+        wanted = built_anew(path)
+    for db, key in rows_of(damaged, *BUILT_ANEW):
+        with damaged.copy(db, key, 9) as path:
+            assert built_anew(path) == wanted, f"{db}, {key.hex()}"
+
+
+def built_anew(path: Path) -> dict[str, Any]:
+    """What is read of a store that was opened without views and then with them again, as the error says."""
+    with opened(path, remembering=False) as engine:
+        engine.migrate()
+    with opened(path) as engine:
+        engine.migrate()
+        seen = read(engine)
+    for name in ("quarantine", "status", "feed"):
+        del seen[name]
+    assert not [name for name, one in seen.items() if isinstance(one, Exception)]
+    return seen
+
+
+def test_the_views_can_be_read_where_the_feed_is_damaged(damaged: Damaged) -> None:
+    (db, key), *_ = rows_of(damaged, "feed")
+    with damaged.copy(db, key, 9) as path, opened(path) as engine:
+        with pytest.raises(ps.StoreDamaged, match=r"initial=True"):
+            list(engine.changes(since=0))
+        position = engine.status()["position"]
+        assert list(engine.changes(initial=True))
+        put_on(engine)
+        assert list(engine.changes(since=position))

@@ -1,0 +1,80 @@
+"""A store of a newer format: refused with a word on what to do, and not touched; what reads it has all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import penstock as ps
+from penstock.cache import META, open_lmdb, seal, unseal
+from tests.engine import crash_writer as writer
+from tests.faults import shop
+
+BATCHES, SIZE = 3, 10
+CATALOG = b"catalog"
+LMDB_VERSION = 20  # where LMDB says in a meta page which version it is, after the page's header and its magic
+
+
+@pytest.fixture
+def filled(store_path: Path) -> Path:
+    with shop.opened(store_path) as engine:
+        for _ in writer.write(engine, 0, BATCHES, SIZE):
+            pass
+    return store_path
+
+
+def change_catalog(path: Path, change: Callable[[Any], Any]) -> bytes:
+    """Another catalog, under a right checksum; what it was."""
+    store = open_lmdb(path)
+    with store.write() as txn:
+        [row] = txn.get_many(META, [CATALOG])
+        assert row is not None
+        catalog = change(msgspec.msgpack.decode(unseal(CATALOG, row, META)))
+        txn.put_many(META, [(CATALOG, seal(CATALOG, msgspec.msgpack.encode(catalog)))])
+    store.close()
+    return row
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda catalog: {**catalog, "format": 2},
+        lambda catalog: {"format": 2, "views": []},
+        lambda catalog: {**catalog, "format": "2.1"},
+        lambda catalog: [2, catalog],
+    ],
+    ids=["larger", "other", "text", "no map"],
+)
+def test_a_newer_format_is_refused_and_not_touched(filled: Path, change: Callable[[Any], Any]) -> None:
+    was = change_catalog(filled, change)
+    before = (filled / "data.mdb").read_bytes()
+    for readonly in (False, True):
+        with pytest.raises(ps.StoreFormat, match="this version of penstock reads format 1") as refused:
+            ps.open(shop.WORLD.app(), filled, readonly=readonly)
+        assert str(refused.value).startswith(f"the store at {filled} has format")
+        assert "; open it with the version of penstock that wrote it, or fill a new path" in str(refused.value)
+    assert (filled / "data.mdb").read_bytes() == before
+    store = open_lmdb(filled)
+    with store.write() as txn:
+        txn.put_many(META, [(CATALOG, was)])
+    store.close()
+    assert shop.check_batches(filled, BATCHES, BATCHES + 1, SIZE) == BATCHES
+
+
+def test_a_newer_lmdb_is_refused_and_not_touched(filled: Path) -> None:
+    was = (filled / "data.mdb").read_bytes()
+    newer = bytearray(was)
+    for page in (0, 4096):
+        assert newer[page + LMDB_VERSION] == 1, "the version of the data is elsewhere"
+        newer[page + LMDB_VERSION] = 2
+    (filled / "data.mdb").write_bytes(newer)
+    for readonly in (False, True):
+        with pytest.raises(ps.StoreFormat, match=r"LMDB 0\.9"):
+            ps.open(shop.WORLD.app(), filled, readonly=readonly)
+    assert (filled / "data.mdb").read_bytes() == newer
+    (filled / "data.mdb").write_bytes(was)
+    assert shop.check_batches(filled, BATCHES, BATCHES + 1, SIZE) == BATCHES

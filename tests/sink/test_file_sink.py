@@ -1,0 +1,230 @@
+"""The file sink: what its lines say, where it goes on, and what it refuses to write to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.sink import FileSink, Sink, SinkTaken, files, open_file
+
+VIEW = 'name "count"'
+
+
+@contextmanager
+def opened(path: Path, envelope: str = "value", view: str = VIEW) -> Iterator[FileSink]:
+    sink = open_file(str(path), view, envelope, json.dumps)
+    try:
+        yield sink
+    finally:
+        sink.close()
+
+
+def change(group: Any, old: Any, new: Any, position: int) -> ps.Change:
+    return ps.Change(VIEW, group, old, new, position)
+
+
+def latest(data: bytes) -> dict[str, Any]:
+    """What a reader has who keeps for each group what came last; lines that are not whole yet are left."""
+    out: dict[str, Any] = {}
+    for line in data.splitlines(keepends=True):
+        found = json.loads(line) if line.endswith(b"\n") else {}
+        if "group" in found:
+            out[found["group"]] = found["value"]
+            if found.get("deleted"):
+                del out[found["group"]]
+    return out
+
+
+HISTORY = [
+    (1, [("a", ps.ABSENT, 1), ("b", ps.ABSENT, None), ("c", ps.ABSENT, "\n{")]),
+    (2, []),
+    (5, [("a", 1, 2), ("b", None, ps.ABSENT)]),
+    (6, []),
+    (7, [("b", ps.ABSENT, 3), ("c", "\n{", ps.ABSENT)]),
+]
+VALUES = {5: {"a": 2, "c": "\n{"}, 7: {"a": 2, "b": 3}}
+
+
+def give(sink: FileSink, since: int | None) -> None:
+    """All of the history after a position."""
+    for position, changes in HISTORY:
+        if since is None or position > since:
+            sink.write([change(*one, position) for one in changes])
+            sink.holds(position)
+
+
+def test_the_latest_value_of_each_group(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with opened(path) as sink:
+        assert sink.begin() is None
+        give(sink, None)
+    name = json.dumps(VIEW)
+    assert path.read_text().splitlines() == [
+        f'{{"view": {name}, "group": "a", "value": 1, "position": 1}}',
+        f'{{"view": {name}, "group": "b", "value": null, "position": 1}}',
+        f'{{"view": {name}, "group": "c", "value": "\\n{{", "position": 1}}',
+        f'{{"view": {name}, "envelope": "value", "position":                    2}}',
+        f'{{"view": {name}, "group": "a", "value": 2, "position": 5}}',
+        f'{{"view": {name}, "group": "b", "value": null, "deleted": true, "position": 5}}',
+        f'{{"view": {name}, "envelope": "value", "position":                    6}}',
+        f'{{"view": {name}, "group": "b", "value": 3, "position": 7}}',
+        f'{{"view": {name}, "group": "c", "value": null, "deleted": true, "position": 7}}',
+        f'{{"view": {name}, "envelope": "value", "position":                    7}}',
+    ]
+    assert latest(path.read_bytes()) == VALUES[7]
+    with opened(path) as sink:
+        assert sink.begin() == 7
+
+
+def test_whole_changes(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with opened(path, "change") as sink:
+        assert sink.begin() is None
+        give(sink, None)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[4] == {"view": VIEW, "group": "a", "old": 1, "new": 2, "position": 5}
+    assert lines[5] == {"view": VIEW, "group": "b", "old": None, "position": 5}
+    assert lines[-1] == {"view": VIEW, "envelope": "change", "position": 7}
+    with opened(path, "change") as sink:
+        assert sink.begin() == 7
+
+
+def test_cut_anywhere_it_goes_on_and_ends_the_same(tmp_path: Path) -> None:
+    """Whatever a writer that was killed has left of it."""
+    path = tmp_path / "out.jsonl"
+    with opened(path) as sink:
+        sink.begin()
+        give(sink, None)
+    whole = path.read_bytes()
+    marks = [(json.loads(line)["position"], line) for line in whole.splitlines(keepends=True) if b"envelope" in line]
+    began = set()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        with opened(path) as sink:
+            since = sink.begin()
+            assert path.stat().st_size <= cut, "nothing that isn't known to be whole is left"
+            held = [position for position, line in marks if whole.index(line) + len(line) <= cut]
+            assert since == (held[-1] if held else None)
+            give(sink, since)
+        assert path.read_bytes() == whole
+        began.add(since)
+    assert began == {None, 2, 6}
+
+
+def test_a_mark_that_is_written_over_and_torn_is_no_mark(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with opened(path) as sink:
+        sink.begin()
+        give(sink, None)
+        size = path.stat().st_size
+        sink.holds(1_000_000)
+        assert path.stat().st_size == size, "a mark that is moved takes no room"
+    with opened(path) as sink:
+        assert sink.begin() == 1_000_000
+        sink.write([change("d", ps.ABSENT, 1, 1_000_001)])
+        sink.holds(1_000_001)
+    assert len(path.read_text().splitlines()) == 12
+    data = path.read_bytes()
+    path.write_bytes(data[:-10] + b"\0" * 9 + b"\n")
+    with opened(path) as sink:
+        assert sink.begin() == 1_000_000
+
+
+@pytest.mark.parametrize("block", [1, 7, 60, 100_000])
+def test_the_last_mark_is_found_however_far_it_is(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_BLOCK", block)
+    path = tmp_path / "out.jsonl"
+    with opened(path) as sink:
+        sink.begin()
+        give(sink, None)
+        size = path.stat().st_size
+        sink.write([change("x" * i, 1, 2, 8) for i in range(100)])
+    with opened(path) as sink:
+        assert sink.begin() == 7
+        assert path.stat().st_size == size
+
+
+def test_rows_that_are_not_all_in_come_again(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with opened(path) as sink:
+        sink.begin()
+        sink.write([change("gone meanwhile", ps.ABSENT, 1, 3)])
+    with opened(path) as sink:
+        assert sink.begin() is None
+        assert path.read_bytes() == b""
+
+
+def test_an_empty_view_is_held_too(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with opened(path) as sink:
+        sink.begin()
+        sink.holds(0)
+    with opened(path) as sink:
+        assert sink.begin() == 0
+
+
+@pytest.mark.parametrize(
+    "data", [b"import penstock\n", b"{}\n", b'{"view": "other", "group": 1}\n', b"\n", b'{"view": "m']
+)
+def test_what_is_not_of_this_view_stays_as_it_is(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_bytes(data)
+    with opened(path) as sink, pytest.raises(SinkTaken, match="something else than changes of view 'name \"count\"'"):
+        sink.begin()
+    assert path.read_bytes() == data
+
+
+def test_another_envelope_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with opened(path) as sink:
+        sink.begin()
+        give(sink, None)
+    before = path.read_bytes()
+    with opened(path, "change") as sink, pytest.raises(SinkTaken, match="envelope=value and not of envelope=change"):
+        sink.begin()
+    assert path.read_bytes() == before
+
+
+def test_a_file_has_one_writer(tmp_path: Path) -> None:
+    with opened(tmp_path / "out.jsonl") as first, opened(tmp_path / "out.jsonl") as second:
+        first.begin()
+        with pytest.raises(SinkTaken, match="another process writes it"):
+            second.begin()
+
+
+def test_a_pipe_begins_with_all_rows(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with opened(path) as sink:
+            assert sink.begin() is None
+            assert "begins with all rows" in sink.contract
+            give(sink, None)
+            data = os.read(reading, 1 << 16)
+    finally:
+        os.close(reading)
+    assert latest(data) == VALUES[7]
+    assert b"envelope" not in data
+
+
+def test_a_full_disk_names_the_file() -> None:
+    with opened(Path("/dev/full")) as sink:
+        sink.begin()
+        with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+            give(sink, None)
+
+
+def test_a_file_sink_fits_the_seam(tmp_path: Path) -> None:
+    with opened(tmp_path / "out.jsonl") as made:
+        sink: Sink = made
+        methods = [name for name, value in vars(Sink).items() if callable(value) and not name.startswith("_")]
+        assert len(methods) <= 5
+        assert all(hasattr(sink, name) for name in (*methods, *Sink.__annotations__))

@@ -1,0 +1,139 @@
+"""Bugs planted in the engine, and in the node that publishes, for the simulator to find.
+
+Those of `tests.engine.test_planted_bugs`, and more of what only a crash, a fault or a slow reader brings out. Each has
+a seed in `pins.json` that finds it, which tests run; `python -m tests.testing.search` looks for seeds anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from pkgutil import resolve_name
+from types import CodeType
+
+import pytest
+
+from penstock.testing.apps import trial_of, trials
+from penstock.testing.simulate import Failure, run
+from tests.engine.test_planted_bugs import BUGS as ENGINE
+from tests.engine.test_planted_bugs import Bug
+
+PINS = Path(__file__).with_name("pins.json")
+TRIALS = trials()
+
+
+class Rewritten(Bug):
+    """A bug of several texts in one function."""
+
+    def __init__(self, name: str, where: str, *texts: tuple[str, str]) -> None:
+        super().__init__(name, where, *texts[0])
+        self.where, self.texts = where, texts
+
+    def plant(self, patch: pytest.MonkeyPatch) -> None:
+        """Exchange the function's code."""
+        function = resolve_name(f"penstock.{self.where}")
+        source = textwrap.dedent(inspect.getsource(function))
+        for old, new in self.texts:
+            assert source.count(old) == 1, f"{self.where} has no {old!r}: plant this bug anew"
+            source = source.replace(old, new)
+        module = compile(source, inspect.getfile(function), "exec")
+        code = next(c for c in module.co_consts if isinstance(c, CodeType) and c.co_name == function.__name__)
+        patch.setattr(function, "__code__", code)
+
+
+_LATE = "[writer.put_many(*rows) for rows in (late if state != before else ())]"
+_TOOK = "    self._took(state, writes)"
+_IN_ANOTHER = "    before = self.state\n    with self.store.write() as writer:"
+
+OWN = [
+    Bug("an opening does not count the epoch up", "engine.core:Core.begin_epoch", "self.state.epoch + 1", "0"),
+    Bug(
+        "the position is counted though nothing changed",
+        "engine.core:Core._state",
+        "old.position + writes.changed",
+        "old.position + 1",
+    ),
+    Rewritten(
+        "the state is written in a transaction of its own",
+        "engine.core:Core._commit",
+        ("                write_state(writer, state)", "                pass"),
+        (_TOOK, f"{_IN_ANOTHER}\n        write_state(writer, state)\n{_TOOK}"),
+    ),
+    Rewritten(
+        "rows are written in a transaction of their own",
+        "engine.core:Core._commit",
+        ("                writes.write(writer)", "                late, writes.puts = writes.puts, []"),
+        (_TOOK, f"{_IN_ANOTHER}\n        {_LATE}\n{_TOOK}"),
+        ("                if writes.fed:", "                writes.write(writer)\n                if writes.fed:"),
+    ),
+    Bug(
+        "memory is believed after a batch that was broken off",
+        "engine.core:Core._work",
+        "self._sure = False\n",
+        "self._sure = True\n",
+    ),
+    Bug("few records: a late one is applied", "gateway.few:FewForm._decide", "record.ts < version.ts", "False"),
+    Bug("few records: their ts is forgotten", "gateway.few:FewForm._commit", "if has_ts and", "if False and"),
+    Bug(
+        "few records: what was told before is not taken back",
+        "gateway.fewtelling:FewTelling.tell",
+        "plus.pairs, minus.pairs, writes)",
+        "plus.pairs, [], writes)",
+    ),
+    Bug(
+        "a snapshot reads what was written after it",
+        "cache.memory:MemoryStore._publish",
+        "elif database.made <= newest:",
+        "elif False:",
+    ),
+    Bug(
+        "a change is not sent while an older one is pending",
+        "testing.pub:Pub._changed",
+        "name in self.pending or ",
+        "",
+    ),
+    Bug(
+        "a change is pending only after it was sent",
+        "testing.pub:Pub.poll",
+        "writer.put_many(_PENDING, sorted(fresh.items()))",
+        "pass",
+    ),
+    Bug(
+        "an older change is taken after a newer one",
+        "testing.pub:Downstream._take",
+        "known is None or known.position <= message.position",
+        "True",
+    ),
+]
+BUGS: list[Bug] = [*ENGINE, *OWN]
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """While it is there."""
+    with pytest.MonkeyPatch.context() as patch:
+        if isinstance(bug, Rewritten):
+            bug.plant(patch)
+        else:
+            for edit in bug.edits:
+                edit.plant(patch)
+        yield
+
+
+def finds(seed: int) -> Failure | None:
+    """What a seed finds."""
+    trial, plan = trial_of(seed, TRIALS)
+    try:
+        run(trial.app, plan)
+    except Failure as failure:
+        return failure
+    return None
+
+
+def pins() -> dict[str, int]:
+    """The seed of each bug."""
+    return dict(json.loads(PINS.read_text("utf-8"))) if PINS.exists() else {}

@@ -1,0 +1,57 @@
+"""Seed after seed, as many as the budget allows: none may find anything.
+
+PENSTOCK_CRASH_SECONDS is the budget; .ci/run gives it a minute. `python -m penstock.testing --first N` goes further.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.testing.apps import trial_of, trials
+from penstock.testing.explain import explained
+from penstock.testing.faults import Fault
+from penstock.testing.hunt import Remembered, Seeds, attempt, smallest
+from penstock.testing.simulate import Failure, run
+
+BUDGET = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "6"))
+SEEDS = 2_000
+FAILED = Path(__file__).with_name("failed.seeds")
+TRIALS = trials()
+
+
+def test_no_seed_finds_anything() -> None:
+    seeds = Seeds(0, SEEDS, BUDGET, Remembered(str(FAILED)))
+    for seed in seeds:
+        trial, plan = trial_of(seed, TRIALS)
+        failure = attempt(trial.app, plan, seeds.totals)
+        if failure is not None:
+            told = explained(trial.app, smallest(trial.app, failure))
+            pytest.fail(f"seed {seed}; replay with: python -m penstock.testing --seed {seed}\n{told}")
+    print(seeds.totals)
+    assert seeds.totals.faults > seeds.totals.seeds / 4, "faults must strike"
+
+
+def test_a_seed_is_the_same_run_each_time() -> None:
+    for seed in range(14):
+        tallies = []
+        for _ in range(2):
+            trial, plan = trial_of(seed, trials())
+            tallies.append(run(trial.app, plan))
+        assert tallies[0] == tallies[1]
+
+
+def test_a_disk_that_does_not_sync_is_found() -> None:
+    """What is acknowledged is gone after a power loss."""
+    for seed in range(500):
+        trial, plan = trial_of(seed, TRIALS)
+        steps = tuple(
+            replace(s, strike=s.strike and replace(s.strike, fault=Fault.POWER)) if s.strike else s for s in plan.steps
+        )
+        try:
+            run(trial.app, replace(plan, synced=False, steps=steps))
+        except Failure as failure:
+            if failure.wrong.first.check == "lost":
+                return
+    raise AssertionError("no seed found it")
