@@ -27,7 +27,7 @@ from penstock.mapreduce.extract import condition, group_codes, input_column, key
 from penstock.mapreduce.funcmap import FunctionMapper, Hold, copies
 from penstock.mapreduce.groups import Codes, Groups
 from penstock.mapreduce.plan import Plan, Spaces
-from penstock.mapreduce.typed import Block, Typed, dict_getter, is_deep, is_plain_json
+from penstock.mapreduce.typed import Block, Typed, dict_getter, is_deep, is_plain_json, opened
 from penstock.views import Key, Path, Where
 
 BLOCK = 1024
@@ -209,8 +209,8 @@ class Decoder:
 
 def _dicts(lines: Sequence[bytes], json: bool) -> Block | None:
     """Whole documents; None where a line needs a closer look."""
-    opened = _opened(lines) if json else 0
-    if is_deep(lines, opened):
+    brackets = opened(b"".join(lines), len(lines)) if json else 0
+    if is_deep(lines, brackets):
         return None
     try:
         docs = list(map(_dict_of_json if json else unpack, lines))
@@ -218,12 +218,7 @@ def _dicts(lines: Sequence[bytes], json: bool) -> Block | None:
         return None
     if set(map(type, docs)) != {dict}:
         return None
-    return Block(docs, {}, dict_getter(docs), json and opened == len(lines))
-
-
-def _opened(lines: Sequence[bytes]) -> int:
-    joined = b"".join(lines)
-    return joined.count(b"{") + joined.count(b"[")
+    return Block(docs, {}, dict_getter(docs), json and brackets == len(lines))
 
 
 def join_columns(parts: Sequence[Columns]) -> Columns:

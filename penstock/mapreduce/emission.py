@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from penstock.cache import canonical, encode_key, order_key, pack, seal, unpack, unseal
 from penstock.mapreduce.column import Column, Kind
-from penstock.mapreduce.groups import Codes, Groups
+from penstock.mapreduce.groups import Codes, Groups, local_codes
 from penstock.mapreduce.items import SourceKeys
 from penstock.views import Path, reach
 
-_FEW = 16  # contributions up to which Python is quicker than NumPy's fixed cost
 Field = Path | None
 Pairs = list[tuple[bytes, Any]]  # (encoded group, value)
 Yielded = list[tuple[int, Any]]  # (group code, value)
@@ -204,7 +203,8 @@ def sorted_pairs(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 def emissions_row(key: bytes, emissions: Emissions, groups: Groups) -> bytes:
     """The row that remembers these emissions."""
-    used, codes = _distinct(emissions.code)
+    distinct, codes = local_codes(emissions.code, groups.size)
+    used = distinct.tolist()
     values: Any = None
     kinds: set[int] = set() if emissions.values is None else emissions.values.all_kinds()
     if emissions.values is not None and kinds == {Kind.INT}:
@@ -214,16 +214,6 @@ def emissions_row(key: bytes, emissions: Emissions, groups: Groups) -> bytes:
     counts = None if emissions.counts is None else emissions.counts.astype("<u4").tobytes()
     whole = [groups.whole(c) for c in used]
     return seal(key, pack([counts, whole, codes.astype("<u4").tobytes(), values]))
-
-
-def _distinct(code: Codes) -> tuple[list[int], NDArray[np.int64]]:
-    """The codes that occur, ascending, and each one's place among them."""
-    if code.size <= _FEW:
-        listed = code.tolist()
-        used = sorted(set(listed))
-        return used, np.array([used.index(c) for c in listed], np.int64)
-    found, places = np.unique(code, return_inverse=True)
-    return found.tolist(), places.ravel()
 
 
 def read_emissions(key: bytes, row: bytes, groups: Groups, where: str) -> Emissions:

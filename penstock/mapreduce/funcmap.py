@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import chain
+from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -71,44 +71,40 @@ class FunctionMapper:
         parts: list[Emissions] = []
         held: dict[int, Hold] = {}
         for a in range(0, len(docs), BLOCK):
-            yielded, own = self._yielded(docs[a : a + BLOCK])
-            part = None if own else self._columns(yielded, groups)
-            parts.append(self._one_by_one(yielded, own, groups) if part is None else part)
+            values, counts, own = self._yielded(docs[a : a + BLOCK])
+            part = None if own else self._columns(values, counts, groups)
+            parts.append(self._one_by_one(values, counts, own, groups) if part is None else part)
             held.update((a + i, hold) for i, hold in own.items())
         return (Emissions.join(parts) if parts else Emissions.none(0)), held
 
-    def _yielded(self, docs: Sequence[Any]) -> tuple[list[list[Any]], dict[int, Hold]]:
-        """What the function yields for each document, and by index what it raises."""
+    def _yielded(self, docs: Sequence[Any]) -> tuple[list[Any], list[int] | None, dict[int, Hold]]:
+        """What the function yields for all documents, how much each (None: one), and by index what it raises."""
         function: Callable[[Any], Any] = self._function
-        whole = self._yields
-        out: list[list[Any]] = []
         held: dict[int, Hold] = {}
+        if self._yields:
+            return _one_each(_all(map(function, docs), held, ()), held)
+        rows: list[list[Any]] = []
         left = iter(docs)
-        while True:
+        while len(rows) < len(docs):
             try:
-                # extend keeps what it took before an exception; C loops where no None can come
-                out.extend(map(list, map(function, left)) if whole else ([*(function(doc) or ())] for doc in left))
-                return out, held
+                rows.extend([*(function(doc) or ())] for doc in left)
             except Exception as error:
-                held[len(out)] = Hold.of(error)
-                out.append([])
+                held[len(rows)] = Hold.of(error)
+                rows.append([])
+        counts = list(map(len, rows))
+        return list(chain.from_iterable(rows)), None if set(counts) == {1} else counts, held
 
-    def _columns(self, yielded: list[list[Any]], groups: Groups) -> Emissions | None:
+    def _columns(self, flat: list[Any], counts: list[int] | None, groups: Groups) -> Emissions | None:
         """Whole columns; None where a document needs a closer look."""
-        counts = None
-        if set(map(len, yielded)) != {1}:
-            if max(map(len, yielded)) > 1:
-                return None
-            counts = np.fromiter(map(len, yielded), np.int64, len(yielded))
-        flat = list(chain.from_iterable(yielded))
+        if counts is not None and max(counts) > 1:
+            return None
         types = set(map(type, flat))
         column: Column | None = None
         keys: list[Any] = flat
         if types == {tuple}:
             if set(map(len, flat)) != {2}:
                 return None
-            both = list(zip(*flat, strict=True))
-            keys, values = list(both[0]), list(both[1])
+            keys, values = [pair[0] for pair in flat], [pair[1] for pair in flat]
             kinds = set(map(type, values))
             if not kinds <= _SCALARS or (str in kinds and not _is_text(values)):
                 return None
@@ -120,14 +116,17 @@ class FunctionMapper:
         codes = groups.codes(keys)
         if codes.size and int(codes.min()) < 0:
             return None
-        return Emissions(counts, codes, column)
+        return Emissions(None if counts is None else np.array(counts, np.int64), codes, column)
 
-    def _one_by_one(self, yielded: list[list[Any]], held: dict[int, Hold], groups: Groups) -> Emissions:
+    def _one_by_one(
+        self, flat: list[Any], counts: list[int] | None, held: dict[int, Hold], groups: Groups
+    ) -> Emissions:
         """The same, document by document; what can't be taken is added to `held`."""
         parts: list[Emissions] = []
-        for i, row in enumerate(yielded):
+        left = iter(flat)
+        for i, count in enumerate(repeat(1, len(flat)) if counts is None else counts):
             try:
-                pairs = self._checked(row)
+                pairs = self._checked(list(islice(left, count)))
                 code = np.fromiter((groups.code(g) for g, _ in pairs), np.int32, len(pairs))
                 parts.append(Emissions(np.array([len(pairs)]), code, Column.of([v for _, v in pairs])))
             except Exception as error:
@@ -159,6 +158,53 @@ class FunctionMapper:
                     )
             pairs.append((group, value))
         return sorted_pairs(pairs) if len(pairs) > 1 else pairs
+
+
+class _End:
+    """Stands for what a generator that has ended would yield."""
+
+
+_END = _End()
+
+
+def _all(each: Iterator[Any], held: dict[int, Hold], instead: Any) -> list[Any]:
+    """All that comes, and `instead` of what is raised, which is added to `held`."""
+    out: list[Any] = []
+    while True:
+        try:
+            out.extend(each)  # keeps what it took before an exception
+            return out
+        except Exception as error:
+            held[len(out)] = Hold.of(error)
+            out.append(instead)
+
+
+def _one_each(generators: list[Any], held: dict[int, Hold]) -> tuple[list[Any], list[int] | None, dict[int, Hold]]:
+    """What generators yield, in few passes in C where each yields one value, as most do, or none."""
+    generators = [iter(each) for each in generators] if held else generators
+    first = _all(map(next, generators, repeat(_END)), held, _END)
+    second = _all(map(next, generators, repeat(_END)), held, _END)
+    if held or set(map(type, second)) != {_End}:
+        return _several(generators, first, second, held)
+    if _End not in set(map(type, first)):
+        return first, None, held
+    return [v for v in first if v is not _END], [int(v is not _END) for v in first], held
+
+
+def _several(
+    generators: list[Any], first: list[Any], second: list[Any], held: dict[int, Hold]
+) -> tuple[list[Any], list[int] | None, dict[int, Hold]]:
+    """The same where some yield more, or raised something and so yield nothing."""
+    rows: list[list[Any]] = []
+    for i, (one, two) in enumerate(zip(first, second, strict=True)):
+        rows.append([] if one is _END or i in held else [one])
+        if two is not _END and i not in held:
+            try:
+                rows[i] += [two, *generators[i]]
+            except Exception as error:
+                held[i] = Hold.of(error)
+                rows[i] = []
+    return list(chain.from_iterable(rows)), list(map(len, rows)), held
 
 
 def copies(docs: Sequence[Any], flat: bool = False) -> list[Any]:

@@ -21,13 +21,12 @@ from penstock.cache import Reader, StoreDamaged, Writer, pack, said
 from penstock.mapreduce.emission import Contributions
 from penstock.mapreduce.feed import Fed
 from penstock.mapreduce.fewfold import FewContributions, FewFold, one_by_one
-from penstock.mapreduce.groups import Groups
+from penstock.mapreduce.groups import Groups, local_codes
 from penstock.mapreduce.plan import cell_fields
 from penstock.mapreduce.rowcodec import RowCodec, RowState
 from penstock.views import Totals, is_accumulator
 
 Ints = NDArray[np.int64]
-_FEW = 16  # codes up to which Python is quicker than NumPy's fixed cost
 
 
 @dataclass(slots=True)
@@ -380,20 +379,3 @@ class ReduceNode:
 def _same_spill(a: list[Any] | None, b: list[Any] | None) -> bool:
     """Whether two spills are one and the same: Python's == takes 1, 1.0 and True for one."""
     return a == b and (a is None or b is None or pack(a) == pack(b))
-
-
-def local_codes(codes: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct codes, and each code's place among them."""
-    if codes.size <= _FEW:
-        listed = codes.tolist()
-        known = sorted(set(listed))
-        return np.array(known, np.int64), np.array([known.index(c) for c in listed], np.int64)
-    if size <= 32 * codes.size:
-        mark = np.zeros(size, bool)
-        mark[codes] = True
-        distinct = np.flatnonzero(mark)
-        place = np.empty(size, np.int64)
-        place[distinct] = np.arange(distinct.size)
-        return distinct, place[codes]
-    found, inverse = np.unique(codes, return_inverse=True)
-    return found.astype(np.int64), inverse.ravel().astype(np.int64)

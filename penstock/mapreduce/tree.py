@@ -24,11 +24,10 @@ from penstock.mapreduce.behind import Behind, log_row
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.emission import Contributions
 from penstock.mapreduce.feed import Fed
-from penstock.mapreduce.groups import Groups
+from penstock.mapreduce.groups import Groups, local_codes
 from penstock.mapreduce.items import Items, Mask, merge, same_items, sort_order, source_hash
 from penstock.mapreduce.noderow import read_nodes
 from penstock.mapreduce.nodes import Fetch, Group, Grown
-from penstock.mapreduce.reduce import local_codes
 from penstock.mapreduce.rowcodec import RowCodec
 from penstock.mapreduce.treenodes import CONTRIBUTIONS, TreeNodes, behind_db
 from penstock.mapreduce.treerows import ChangedRows, TreeBatch, TreeRows

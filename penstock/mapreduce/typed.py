@@ -43,11 +43,18 @@ def is_plain_json(lines: Sequence[bytes]) -> bool:
             joined.decode()
         except UnicodeDecodeError:
             return False
-    if is_deep(lines, joined.count(b"{") + joined.count(b"[")):
+    if is_deep(lines, opened(joined, len(lines))):
         return False
     if len(joined) > _LONG * len(lines) // 2 and _LONG_NUMBER.search(joined):
         return False
     return not ((len(lines) <= _FEW or _has_exponent(joined)) and _HUGE.search(joined))
+
+
+def opened(joined: bytes, lines: int) -> int:
+    """How many brackets so many lines open."""
+    if lines <= _FEW:
+        return joined.count(b"{") + joined.count(b"[")
+    return int(np.count_nonzero(np.frombuffer(joined, np.uint8) | 0x20 == 0x7B))  # one bit is between [ and {
 
 
 def is_deep(lines: Sequence[bytes], opened: int) -> bool:
@@ -57,12 +64,10 @@ def is_deep(lines: Sequence[bytes], opened: int) -> bool:
 
 
 def _has_exponent(joined: bytes) -> bool:
-    """Whether an e follows a digit and has a digit two places on: a look at bytes, much cheaper than the pattern."""
+    """Whether an e follows a digit and has a digit two and three places on: much cheaper than the pattern."""
     raw = np.frombuffer(joined, np.uint8)
-    at = np.flatnonzero((raw | 0x20) == 0x65)
-    at = at[(at > 0) & (at < raw.size - 3)]
-    digits = (raw[at - 1] - 48 < 10) & (raw[at + 2] - 48 < 10) & (raw[at + 3] - 48 < 10)
-    return bool(digits.any())
+    digit = raw - 48 < 10
+    return bool(((raw[1:-3] | 0x20 == 0x65) & digit[:-4] & digit[3:-1] & digit[4:]).any())
 
 
 @dataclass(slots=True)
