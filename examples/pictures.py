@@ -98,12 +98,14 @@ def _typed(words: list[str]) -> Text:
 
 
 def _shown(store: Path, words: list[str]) -> list[RenderableType]:
-    """What is typed, and what a terminal shows then."""
+    """What is typed, and what a terminal shows then; of standard error the lines, and no bar."""
     around = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     own = {"PENSTOCK_APP": str(ROOT / "examples/leaderboard/app.py"), "PENSTOCK_STORE": str(store), "TERM": "xterm"}
     mine, theirs = pty.openpty()
     command = [sys.executable, "-m", "penstock", *words]
-    with subprocess.Popen(command, cwd=ROOT, env=around | own, stdin=theirs, stdout=theirs, stderr=theirs) as child:
+    with subprocess.Popen(
+        command, cwd=ROOT, env=around | own, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE
+    ) as child:
         os.close(theirs)
         seen = bytearray()
         try:
@@ -112,6 +114,8 @@ def _shown(store: Path, words: list[str]) -> list[RenderableType]:
         except OSError:  # the other side is closed
             pass
         os.close(mine)
+        assert child.stderr is not None, "it was asked for"
+        seen += child.stderr.read()
     if child.returncode:
         raise SystemExit(f"{' '.join(command)}: {seen.decode()}")
     return [_typed(words), Text.from_ansi(seen.decode().replace("\r\n", "\n").rstrip("\n"))]

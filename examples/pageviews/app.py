@@ -11,7 +11,7 @@ from typing import Any
 import penstock as ps
 
 app = ps.App("pageviews")
-pageviews = app.table("pageviews", key="id", ts="at")
+pageviews = app.table("pageviews", key="id", ts="at", sample="pageviews.jsonl")
 
 
 @pageviews.view(reduce={"views": ps.count(), "ms": ps.mean("ms"), "visitors": ps.distinct("visitor")})

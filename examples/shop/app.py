@@ -10,7 +10,7 @@ from typing import Any
 import penstock as ps
 
 app = ps.App("shop")
-orders = app.table("orders", key="id", ts="ts")
+orders = app.table("orders", key="id", ts="ts", sample="orders.jsonl")
 
 paid = ps.field("status") == "paid"
 sales = orders.view(

@@ -179,7 +179,7 @@ def _from_json(line: bytes) -> dict[str, Any]:
             doc: dict[str, Any] = _decode_json(line)
         except msgspec.ValidationError:  # a number that msgspec doesn't take, among them ints of thousands of digits
             doc = walked(_any_size.decode(line.decode()), NORMALISE)
-        if line.count(b"{") + line.count(b"[") > MAX_DEPTH:
+        if len(line) > 2 * MAX_DEPTH and line.count(b"{") + line.count(b"[") > MAX_DEPTH:
             walked(doc, NORMALISE)
     except ValueKind as error:
         raise RecordError(f"at {error.path!r}: {error.why}") from None

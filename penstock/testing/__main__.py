@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
+from time import process_time
 
 from penstock.testing.apps import trial_of, trials
 from penstock.testing.campaign import Campaign
 from penstock.testing.checks import Wrong
+from penstock.testing.coverage import Coverage
 from penstock.testing.explain import explained
 from penstock.testing.hunt import Remembered, Seeds, attempt, seconds_of, smallest
 from penstock.testing.named import FAULTS, PLACES, SIDES, renamed
+from penstock.testing.simulate import run
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -24,6 +27,7 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=seconds_of, help="how long: 60s, 30m")
     parser.add_argument("--remembered", metavar="FILE", help="seeds that failed before, run first")
     parser.add_argument("--named", action="store_true", help=f"faults at {', '.join(PLACES)}: before, at, after")
+    parser.add_argument("--coverage", action="store_true", help="count what the seeds went through; 500 unless told")
     parser.add_argument("--totals", metavar="FILE", help="only show what campaigns went through")
     given = parser.parse_args(args)
     if given.totals is not None:
@@ -31,12 +35,14 @@ def main(args: Sequence[str] | None = None) -> int:
         return 0
     if given.named:
         return _named()
+    if given.coverage:
+        return _coverage(range(given.first, given.first + (given.seeds or 500)))
     kept = None if given.remembered is None else Remembered(given.remembered)
     most = given.seeds if given.seeds is not None or given.budget is not None else 1_000
     seeds = Seeds(given.first, most, given.budget, kept)
     if given.seed is not None:
         seeds = Seeds(given.seed, 1)
-    every = trials()
+    every, began = trials(), process_time()
     for seed in seeds:
         trial, plan = trial_of(seed, every)
         failure = attempt(trial.app, plan, seeds.totals)
@@ -47,7 +53,22 @@ def main(args: Sequence[str] | None = None) -> int:
             print(explained(trial.app, smallest(trial.app, failure)))
             return 1
     print(seeds.totals)
+    print(f"{seeds.totals.seeds / max(process_time() - began, 1e-6):,.0f} seeds a second of one core")
     return 0
+
+
+def _coverage(seeds: Iterable[int]) -> int:
+    """What these seeds go through; 1 if something that can come never came."""
+    coverage, every = Coverage(), trials()
+    for seed in seeds:
+        trial, plan = trial_of(seed, every)
+        coverage.begin(trial.app)
+        run(trial.app, plan, follower=coverage)
+        coverage.end()
+    print(coverage)
+    for missing in coverage.missing:
+        print(f"never came: {missing}")
+    return int(bool(coverage.missing))
 
 
 def _named() -> int:

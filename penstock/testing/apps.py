@@ -1,7 +1,8 @@
 """The apps that the engine itself is tried with, each small enough for a run of milliseconds, and their records.
 
 Together they have both merges, with and without ts, views by fields, by functions and of views, groups of every kind,
-values that no 64-bit lane holds, a user's own group, and documents that a view can't take.
+values that no 64-bit lane holds, a user's own group, and documents that a view can't take, for ever or for a while.
+What each may change to has views that are other ones, that are there for the first time, and that are gone.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from penstock.mapreduce import (
     variance,
 )
 from penstock.spout import Record
+from penstock.testing.generations import variants_of
+from penstock.testing.outage import Switch
 from penstock.testing.plan import Plan, plan_of
 from penstock.views import App, field
 
@@ -83,18 +86,26 @@ class Trial:
     name: str
     app: App
     stream: Callable[[], Stream]
+    others: tuple[App, ...] = ()  # what the app may change to
+    outage: Switch | None = None  # of what functions ask
 
 
 def _counts() -> Trial:
-    app = App("counts")
-    users = app.table("users", key="id", ts="ts")
-    names = users.view("namecount", key="name", reduce=count())
+    app, other = App("counts"), App("counts")
+    for own in app, other:
+        users = own.table("users", key="id", ts="ts")
+        if own is app:
+            names = users.view("namecount", key="name", reduce=count())
+        else:
+            names = users.view("namecount", key="name", where=field("name") != "Joe", reduce=count())
+            users.view("newest", key=(), reduce=last("name"))
 
-    @names.view("lengths", reduce=sum())
-    def _(row: Any) -> Iterator[Any]:
-        yield len(row.key), row.value
+        @names.view("lengths", reduce=sum())
+        def _(row: Any) -> Iterator[Any]:
+            yield len(row.key), row.value
 
-    return Trial("counts", app, lambda: Stream({"users": lambda r, _: {"name": r.choice(_NAMES)}}))
+    docs: dict[str, Write] = {"users": lambda r, _: {"name": r.choice(_NAMES)}}
+    return Trial("counts", app, lambda: Stream(docs), (other,))
 
 
 def _sums() -> Trial:
@@ -107,7 +118,11 @@ def _sums() -> Trial:
     def doc(choose: Random, _: int) -> dict[str, Any]:
         return {"g": choose.choice(_GROUPS), "v": choose.choice(_NUMBERS)}
 
-    return Trial("sums", app, lambda: Stream({"plain": doc}, ts=None))
+    other = App("sums")
+    plain = other.table("plain", key="id")
+    rows = plain.view("sums", key=("g", "v"), value="v", reduce={"n": count(), "total": sum()})
+    rows.view("kinds", key="value.n", reduce=count())
+    return Trial("sums", app, lambda: Stream({"plain": doc}, ts=None), (other, *variants_of(app)))
 
 
 def _patches() -> Trial:
@@ -138,7 +153,7 @@ def _patches() -> Trial:
             self.tables = {"patched": doc} if self.ts else {"loose": part}
             return Stream.record(self, choose)
 
-    return Trial("patches", app, lambda: Two({}))
+    return Trial("patches", app, lambda: Two({}), variants_of(app))
 
 
 def _functions() -> Trial:
@@ -159,7 +174,47 @@ def _functions() -> Trial:
         name = choose.choice(_NAMES) if choose.random() < 0.93 else ""
         return {"name": name, "tags": tags, "v": choose.choice(_NUMBERS)}
 
-    return Trial("functions", app, lambda: Stream({"orders": doc}))
+    other = App("functions")
+
+    @other.table("orders", key="id", ts="ts").view("tags", reduce={"n": count(), "most": max()})
+    def _(doc: Any) -> Iterator[Any]:
+        yield from ((tag, doc["v"]) for tag in doc["tags"])
+
+    return Trial("functions", app, lambda: Stream({"orders": doc}), (other, *variants_of(app)))
+
+
+class _Bounded:
+    """A user's monoid that fails where its sum is too large, whatever came together first."""
+
+    zero = 0
+
+    def lift(self, value: Any) -> Any:
+        return value
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a + b > 4:
+            raise OverflowError("more than 4")
+        return a + b
+
+
+def _asking() -> Trial:
+    """Functions that ask what may not answer, and a reducer that fails: what is held is taken once it is retried."""
+    app, switch = App("asking"), Switch()
+    users = app.table("users", key="id", ts="ts")
+
+    @users.view("kinds", reduce={"n": count(), "most": max()}, version="1")
+    def kinds(doc: Any) -> Iterator[Any]:
+        name = doc["name"] if doc["name"] == "Sue" else switch.ask(doc["name"])
+        yield name, doc["v"]
+
+    kinds.view("sizes", key="value.n", reduce=count())
+    users.view("bounded", key="name", value="v", reduce={"n": count(), "sum": monoid(_Bounded())})
+    users.view("names", key="name", reduce=count())
+
+    def doc(choose: Random, _: int) -> dict[str, Any]:
+        return {"name": choose.choice(_NAMES), "v": choose.choice((1, 2, 0.5))}
+
+    return Trial("asking", app, lambda: Stream({"users": doc}), variants_of(app), switch)
 
 
 class _Cubes:
@@ -206,7 +261,7 @@ def _groups() -> Trial:
             whole = None if found.doc is None else {**_map(found.doc), "org": org}
             return Record(found.table, (found.key, org), whole, found.ts)
 
-    return Trial("groups", app, lambda: Two({}, keys=("a", 2, True, _LONG)))
+    return Trial("groups", app, lambda: Two({}, keys=("a", 2, True, _LONG)), variants_of(app))
 
 
 class _Longest:
@@ -232,8 +287,21 @@ def _trees() -> Trial:
     ends = {"least": min("v"), "most": max("v"), "top": top(2, "v"), "first": first("v"), "last": last("name", by="v")}
     rows = users.view("ends", key="name", reduce=ends)
     rows.view("highest", key=(), value="value.most", reduce=max())
+    other = App("trees")
+    users = other.table("users", key="id", ts="ts")
+    rows = users.view("ends", key="name", reduce={"kinds": distinct("v"), "most": max("v"), "n": count()})
+    rows.view("highest", key=(), value="value.most", reduce=max())
+    users.view("deep", key=("v", "name"), value="n", reduce=sum(), sources=True)
+    return Trial("trees", app, lambda: Stream({"users": _valued}), (other, *variants_of(app)))
+
+
+def _monoids() -> Trial:
+    app, other = App("monoids"), App("monoids")
+    users = app.table("users", key="id", ts="ts")
     users.view("one", key=(), value="name", reduce={"longest": monoid(_Longest()), "letters": _total})
-    return Trial("trees", app, lambda: Stream({"users": _valued}))
+    users = other.table("users", key="id", ts="ts")
+    users.view("one", key="name", value="name", reduce={"longest": monoid(_Longest())})
+    return Trial("monoids", app, lambda: Stream({"users": _valued}), (other,))
 
 
 def _spreads() -> Trial:
@@ -241,6 +309,12 @@ def _spreads() -> Trial:
     plain = app.table("plain", key="id")
     read = {"kinds": distinct("v"), "middle": quantiles([0.5], "n"), "some": collect(2, "v"), "low": bottom(2, "v")}
     plain.view("spread", key="name", reduce=read)
+    return Trial("spreads", app, lambda: Stream({"plain": _valued}, ts=None), variants_of(app))
+
+
+def _kept() -> Trial:
+    app = App("kept")
+    plain = app.table("plain", key="id")
     plain.view("kept", key=(), value="n", reduce=sum(), sources=True)
     plain.view("listed", key="name", value="v", reduce=None)
 
@@ -248,7 +322,7 @@ def _spreads() -> Trial:
     def _(doc: Any) -> Iterator[Any]:
         yield from ((letter, doc["v"]) for letter in doc["name"])
 
-    return Trial("spreads", app, lambda: Stream({"plain": _valued}, ts=None))
+    return Trial("kept", app, lambda: Stream({"plain": _valued}, ts=None), variants_of(app))
 
 
 def _valued(choose: Random, now: int) -> dict[str, Any]:
@@ -263,10 +337,11 @@ def _map(doc: Any) -> dict[str, Any]:
 
 def trials() -> tuple[Trial, ...]:
     """All of them; a seed takes the one at its remainder."""
-    return _counts(), _sums(), _patches(), _functions(), _groups(), _trees(), _spreads()
+    light = _counts(), _sums(), _patches(), _functions(), _groups(), _asking()
+    return *light, _trees(), _monoids(), _spreads(), _kept()
 
 
 def trial_of(seed: int, every: Sequence[Trial]) -> tuple[Trial, Plan]:
     """What a seed means: one of the apps, and a run of it."""
     trial = every[seed % len(every)]
-    return trial, plan_of(seed, trial.stream())
+    return trial, plan_of(seed, trial.stream(), trial.others, trial.outage)

@@ -15,12 +15,14 @@ from typing import Any
 
 from penstock.testing.documents import Learnt, Stream, makers
 from penstock.testing.explain import explained
+from penstock.testing.generations import variants_of
 from penstock.testing.hunt import Clock, Remembered, Seeds, Totals, attempt, smallest
 from penstock.testing.laws import Breach, Pair
 from penstock.testing.oracle import Oracle
 from penstock.testing.plan import plan_of
 from penstock.testing.simulate import Failure
 from penstock.testing.trying import breach_of
+from penstock.testing.versions import key_in
 from penstock.views import App, Table, View
 
 _RECORDS = 120
@@ -130,6 +132,7 @@ class _Test:
         self._app = app
         self._learnt = learnt
         self._seeds = seeds
+        self._others = variants_of(app)
         self._progress = progress
         self._verdicts: dict[str, Verdict] = {}
 
@@ -152,7 +155,7 @@ class _Test:
         oracle.take(stream.record(choose) for _ in range(_RECORDS))
         samples: dict[str, list[Pair]] = {own.table.name: [] for own in self._learnt}
         for own in self._learnt:
-            samples[own.table.name] += [(number, doc) for number, doc in enumerate(own.docs)]
+            samples[own.table.name] += [(key_in(own.table, doc), doc) for doc in own.docs]
             samples[own.table.name] += oracle.tables[own.table.name].living()
         for view in self._app.views():
             if view.name in self._verdicts:
@@ -166,7 +169,7 @@ class _Test:
 
     def _simulate(self) -> None:
         for seed in self._seeds:
-            plan = plan_of(seed, Stream(self._learnt))
+            plan = plan_of(seed, Stream(self._learnt), self._others)
             failure = attempt(self._app, plan, self._seeds.totals, self._verdicts)
             if self._progress is not None:
                 self._progress(self._seeds.totals)

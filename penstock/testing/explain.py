@@ -7,12 +7,26 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from penstock.cache import UnknownName
 from penstock.recovery import emission, identity
 from penstock.testing.checks import ABSENT, Finding
-from penstock.testing.plan import Action, Deliver, Look, Poll, Reopen, Route, Step, Write
+from penstock.testing.plan import (
+    Action,
+    Change,
+    Deliver,
+    Look,
+    Mend,
+    Outage,
+    Poll,
+    Reopen,
+    Route,
+    Step,
+    Sweep,
+    Write,
+)
 from penstock.testing.simulate import Failure, Follower, run
-from penstock.testing.world import Flying, World, source_name
-from penstock.views import App, View
+from penstock.testing.standing import Flying, Standing, source_name
+from penstock.views import App, NotBuilt, View
 
 _SHOWN, _LONGEST = 8, 100
 
@@ -44,44 +58,53 @@ class Story(Follower):
     def __init__(self, app: App, finding: Finding) -> None:
         self.lines: list[str] = []
         self._finding = finding
-        self._view = app.view_of(finding.view) if finding.view else None
-        self._told = _root(self._view)
+        self._app: App | None = None
+        self._look_at(app)
         self._saw: Any = ABSENT
         self._waiting: dict[tuple[str, Any], tuple[Any, Any]] = {}
 
-    def stepping(self, world: World, number: int, step: Step | None) -> None:
+    def stepping(self, world: Standing, number: int, step: Step | None) -> None:
         if step is None:
             self.lines.append("  at the end: no more faults; all is delivered and published")
             return
         self.lines.append(f"{number + 1:4} {said(step.action)}")
 
-    def stepped(self, world: World) -> None:
-        view, finding = self._view, self._finding
-        if view is None or finding.group is None:
+    def _look_at(self, app: App) -> None:
+        """The view as this app has it."""
+        if app is not self._app:
+            self._app = app
+            self._view = next((view for view in app.views() if view.name == self._finding.view), None)
+            self._told = _root(self._view)
+
+    def stepped(self, world: Standing) -> None:
+        self._look_at(world.app)
+        finding = self._finding
+        if not finding.view or finding.group is None:
             return
         with world.engine.snapshot() as snap:
             try:
-                sees: Any = snap.view(view.name).row(finding.group).value
-            except KeyError:
+                sees: Any = snap.view(finding.view).row(finding.group).value
+            except (KeyError, NotBuilt, UnknownName):
                 sees = ABSENT
         if identity(sees) != identity(self._saw):
             self._saw = sees
-            self._add(f"a reader sees {view.name}[{brief(finding.group)}] = {_plain(sees)}")
+            self._add(f"a reader sees {finding.view}[{brief(finding.group)}] = {_plain(sees)}")
 
-    def committing(self, world: World, flying: Flying) -> None:
+    def committing(self, world: Standing, flying: Flying) -> None:
         """Each key, before and after, and what that means to the view."""
+        self._look_at(world.app)
         before: dict[tuple[str, Any], tuple[Any, Any]] = {}
         for record in flying.records:
             documents = world.oracle.tables[record.table]
             where = documents.where(record)
-            if where is None:
-                self._add(f"{record.table}: rejects {brief(record.doc)}")
+            if where is None or record.repost:
+                self._add(f"{record.table}: {'is reposted' if where else 'rejects'} {brief(record.doc)}")
                 continue
             entry = documents.entries.get(where)
             before.setdefault((record.table, where), (record.key, None if entry is None else entry.doc))
         self._waiting = before
 
-    def committed(self, world: World) -> None:
+    def committed(self, world: Standing) -> None:
         for (table, where), (key, old) in self._waiting.items():
             entry = world.oracle.tables[table].entries.get(where)
             new = None if entry is None else entry.doc
@@ -93,7 +116,7 @@ class Story(Follower):
                     what = " ".join([*(f"−{brief(item)}" for item in less), *(f"+{brief(item)}" for item in more)])
                     self._add(f"     {told.name} is told {what}")
 
-    def happened(self, world: World, text: str) -> None:
+    def happened(self, world: Standing, text: str) -> None:
         self._add(text)
 
     def _add(self, text: str) -> None:
@@ -146,5 +169,14 @@ def said(action: Action) -> str:
             return "a reader looks"
         case Reopen(clean):
             return "the engine is closed and opened" if clean else "the engine is killed and opened"
+        case Change(app, clean):
+            which = f"its definitions of number {app}" if app else "the app's own definitions"
+            return f"the engine is {'closed' if clean else 'killed'} and opened with {which}"
+        case Sweep(steps, limit):
+            return f"views are built further: {steps} {'step' if steps == 1 else 'steps'} of {limit}"
+        case Mend(how):
+            return f"an operator {how.value}"
+        case Outage(on):
+            return f"what functions ask {'fails from now on' if on else 'works again'}"
         case _:
             return "memory is dropped"

@@ -10,7 +10,8 @@ from penstock.spout import Record
 from penstock.testing.checks import Wrong
 from penstock.testing.documents import makers
 from penstock.testing.faults import Fault, Strike
-from penstock.testing.plan import SMALL, How
+from penstock.testing.generations import variants_of
+from penstock.testing.plan import SMALL, How, Mend, Mending
 from penstock.testing.pub import Link
 from penstock.testing.versions import key_in
 from penstock.testing.world import World
@@ -53,6 +54,7 @@ def _machine(app: App, records: SearchStrategy[Record]) -> type[RuleBasedStateMa
     faults = st.sampled_from([Fault.CRASH, Fault.POWER, Fault.FAIL, Fault.INTERRUPT])
     strikes = st.none() | st.builds(Strike, faults, st.integers(1, _PLACES))
     batches = st.lists(records, min_size=1, max_size=6)
+    others = variants_of(app)
 
     class CrashMachine(RuleBasedStateMachine):
         """One simulated machine, and what is done to it."""
@@ -60,7 +62,7 @@ def _machine(app: App, records: SearchStrategy[Record]) -> type[RuleBasedStateMa
         @initialize()
         def begin(self) -> None:
             self.log: list[Record] = []
-            self.world = World(app, [self.log], SMALL)
+            self.world = World(app, [self.log], SMALL, others=others)
 
         def _do(self, act: Callable[[], None], strike: Strike | None = None) -> None:
             try:
@@ -97,6 +99,18 @@ def _machine(app: App, records: SearchStrategy[Record]) -> type[RuleBasedStateMa
         @rule(clean=st.booleans())
         def reopened(self, clean: bool) -> None:
             self._do(lambda: self.world.reopen(clean))
+
+        @rule(number=st.integers(0, len(others)), clean=st.booleans(), strike=strikes)
+        def changed(self, number: int, clean: bool, strike: Strike | None) -> None:
+            self._do(lambda: self.world.change(number, clean), strike)
+
+        @rule(steps=st.integers(1, 3), limit=st.integers(1, 4), strike=strikes)
+        def built(self, steps: int, limit: int, strike: Strike | None) -> None:
+            self._do(lambda: self.world.sweep(steps, limit), strike)
+
+        @rule(how=st.sampled_from(Mending), view=st.integers(0, 7), record=records, strike=strikes)
+        def mended(self, how: Mending, view: int, record: Record, strike: Strike | None) -> None:
+            self._do(lambda: self.world.mend(Mend(how, view, record)), strike)
 
         def teardown(self) -> None:
             if hasattr(self, "world"):

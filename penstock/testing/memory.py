@@ -61,6 +61,7 @@ class Memory:
             except Exception:
                 saved = value  # it can't be put back, only watched
             self._kept.append(_Kept(slot, value, saved, slot.prints()))
+        self.restore()  # the function works on copies, and what is there at last is as it was
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -32,14 +32,26 @@ class Oracle:
     def __init__(self, app: App) -> None:
         self.app = app
         self.tables = {table.name: Documents(table) for table in app.tables()}
+        self._keyless = 0
+
+    def turn(self, app: App) -> None:
+        """The same documents, and the views of another app."""
+        self.app = app
+
+    @property
+    def refused(self) -> int:
+        """So many records could not be taken."""
+        return self._keyless + sum(documents.refused for documents in self.tables.values())
 
     def take(self, records: Iterable[Record]) -> bool:
-        """Take the records of a commit, in their order; whether content is other than before."""
+        """Take the records of a commit, in their order; whether content is other than before. A repost changes none."""
         before: dict[tuple[str, Rank], Any] = {}
         for record in records:
             documents = self.tables[record.table]
             where = documents.where(record)
-            if where is not None:
+            if where is None:
+                self._keyless += 1
+            elif not record.repost:
                 before.setdefault((record.table, where), documents.content(where))
                 documents.take(record)
         return any(self.tables[table].content(where) != old for (table, where), old in before.items())

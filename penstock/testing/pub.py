@@ -13,7 +13,7 @@ arrives late. Three rules make the end right (drop one, and a seed finds it):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -80,8 +80,15 @@ class Downstream:
 
     def rows(self, view: str) -> dict[bytes, tuple[Any, Any]]:
         """What it holds of a view."""
-        found = (message for (name, _), message in self.last.items() if name == view)
-        return {message.key: (message.group, message.value) for message in found if message.present}
+        return self.views().get(view, {})
+
+    def views(self) -> dict[str, dict[bytes, tuple[Any, Any]]]:
+        """What it holds, by view."""
+        out: dict[str, dict[bytes, tuple[Any, Any]]] = {}
+        for message in self.last.values():
+            if message.present:
+                out.setdefault(message.view, {})[message.key] = message.group, message.value
+        return out
 
     def _take(self, message: Message) -> None:
         where = message.view, message.key
@@ -114,8 +121,7 @@ class Snap(Protocol):
 class Pub:
     """The node, with what it remembers in a store of its own."""
 
-    def __init__(self, views: Iterable[str], store: Store, downstream: Downstream, points: Points) -> None:
-        self.views = tuple(views)
+    def __init__(self, store: Store, downstream: Downstream, points: Points) -> None:
         self.named: Mapping[Name, str] = {}  # places of their own, by (view, group)
         self._store = store
         self._downstream = downstream
@@ -124,9 +130,9 @@ class Pub:
             self._said: dict[bytes, bytes] = dict(reader.scan(_SAID))
             self.pending: dict[bytes, bytes] = dict(reader.scan(_PENDING))
 
-    def poll(self, snap: Snap) -> int:
-        """Publish what differs from what was said last; how many changes were sent."""
-        changes = dict(self._changed(snap))
+    def poll(self, snap: Snap, views: Collection[str]) -> int:
+        """Publish what differs in these views from what was said last, and that others are gone; how many were sent."""
+        changes = dict(self._changed(snap, views))
         fresh = {name: pack([m.view, m.key, m.group]) for name, m in changes.items() if name not in self.pending}
         if fresh:
             with self._store.write() as writer:
@@ -156,13 +162,14 @@ class Pub:
         for name in answered:
             del self.pending[name]
 
-    def _changed(self, snap: Snap) -> Iterator[tuple[bytes, Message]]:
+    def _changed(self, snap: Snap, views: Collection[str]) -> Iterator[tuple[bytes, Message]]:
         """What must be sent: groups whose value is not the one that was answered last, and all that is pending."""
         position = snap.position
-        for view in self.views:
+        before = {name.partition(b"\0")[0].decode() for name in (*self._said, *self.pending)}
+        for view in (*views, *sorted(before.difference(views))):
             head = view.encode() + b"\0"
             there: set[bytes] = set()
-            for group, value in snap.view(view).items():
+            for group, value in snap.view(view).items() if view in views else ():
                 key = stored_key(encode_key(group))
                 name = head + key
                 there.add(name)

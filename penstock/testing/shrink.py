@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from penstock.cache import Limits
 from penstock.spout import Record
-from penstock.testing.plan import Deliver, Plan, Step, Write
+from penstock.testing.plan import Deliver, Plan, Step, Sweep, Write
 from penstock.testing.simulate import Failure
 
 _T = TypeVar("_T")
@@ -88,6 +88,9 @@ def _simpler(step: Step) -> Iterable[Step]:
     if isinstance(action, Deliver) and (action.back or action.twice):
         yield replace(step, action=replace(action, back=0, twice=0))
         yield replace(step, action=replace(action, back=max(0, action.back - 1), twice=max(0, action.twice - 1)))
+    if isinstance(action, Sweep) and action.steps > 1:
+        for steps in (1, action.steps // 2):
+            yield replace(step, action=replace(action, steps=steps))
     if isinstance(action, Write):
         for records in cuts(action.records):
             if records:

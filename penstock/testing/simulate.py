@@ -13,8 +13,24 @@ from typing import Protocol
 
 from penstock.mapreduce import small_trees
 from penstock.testing.checks import Wrong
-from penstock.testing.plan import Action, Deliver, Forget, Look, Plan, Poll, Reopen, Route, Step, Write
-from penstock.testing.world import Witness, World
+from penstock.testing.plan import (
+    Action,
+    Change,
+    Deliver,
+    Forget,
+    Look,
+    Mend,
+    Outage,
+    Plan,
+    Poll,
+    Reopen,
+    Route,
+    Step,
+    Sweep,
+    Write,
+)
+from penstock.testing.standing import Standing, Witness
+from penstock.testing.world import World
 from penstock.views import App
 
 HEALING = -1
@@ -42,11 +58,11 @@ class Failure(Exception):
 class Follower(Witness, Protocol):
     """A witness who is told of the steps too."""
 
-    def stepping(self, world: World, number: int, step: Step | None) -> None:
+    def stepping(self, world: Standing, number: int, step: Step | None) -> None:
         """This step begins; without one, the healing phase."""
         ...
 
-    def stepped(self, world: World) -> None:
+    def stepped(self, world: Standing) -> None:
         """It has ended."""
         ...
 
@@ -59,8 +75,20 @@ def run(app: App, plan: Plan, exempt: Collection[str] = (), follower: Follower |
 
 def _run(app: App, plan: Plan, exempt: Collection[str], follower: Follower | None) -> Tally:
     number = HEALING
+    if plan.outage is not None:
+        plan.outage.on = False
     try:
-        world = World(app, plan.partitions, plan.limits, plan.synced, plan.seed, exempt, follower)
+        world = World(
+            app,
+            plan.partitions,
+            plan.limits,
+            plan.synced,
+            plan.seed,
+            exempt,
+            follower,
+            others=plan.others,
+            outage=plan.outage,
+        )
         for number, step in enumerate(plan.steps):
             _follow(follower, world, number, step)
             world.during(_deed(world, step.action), step.strike, step.again)
@@ -96,3 +124,11 @@ def _deed(world: World, action: Action) -> Callable[[], None]:
             return world.forget
         case Reopen(clean):
             return partial(world.reopen, clean)
+        case Change(app, clean):
+            return partial(world.change, app, clean)
+        case Sweep(steps, limit):
+            return partial(world.sweep, steps, limit)
+        case Mend():
+            return partial(world.mend, action)
+        case Outage(on):
+            return partial(world.fail, on)

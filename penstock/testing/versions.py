@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -85,12 +84,15 @@ class Documents:
         self.table = table
         self.ts_kind: str | None = None
         self.entries: dict[Rank, Entry] = {}
+        self.refused = 0  # so many could not be taken
         self._arrivals = 0
 
     def take(self, record: Record) -> None:
         """Take a record, if it can be taken."""
-        with suppress(Refused):
+        try:
             self._take(*self._parts(record))
+        except Refused:
+            self.refused += 1
 
     def content(self, where: Rank) -> Any:
         """What of a key is content; None of what never was."""

@@ -1,7 +1,8 @@
 """Bugs planted in the engine, and in the node that publishes, for the simulator to find.
 
-Those of `tests.engine.test_planted_bugs`, and more of what only a crash, a fault or a slow reader brings out. Each has
-a seed in `pins.json` that finds it, which tests run; `python -m tests.testing.search` looks for seeds anew.
+Those of `tests.engine` in documents, generations and the feed, and more of what only a crash, a fault, a slow reader or
+an operator brings out. Each has in `pins.json` a seed that finds it, and what that finds, which tests run;
+`python -m tests.testing.search` looks for seeds anew.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from types import CodeType
@@ -19,8 +21,10 @@ import pytest
 
 from penstock.testing.apps import trial_of, trials
 from penstock.testing.simulate import Failure, run
+from tests.engine.planting import Bug
 from tests.engine.test_planted_bugs import BUGS as ENGINE
-from tests.engine.test_planted_bugs import Bug
+from tests.engine.test_planted_bugs_feed import BUGS as FEED
+from tests.engine.test_planted_bugs_generations import BUGS as GENERATIONS
 
 PINS = Path(__file__).with_name("pins.json")
 TRIALS = trials()
@@ -109,7 +113,38 @@ OWN = [
         "True",
     ),
 ]
-BUGS: list[Bug] = [*ENGINE, *OWN]
+MORE = [
+    Bug(
+        "an opening goes on with what was begun for another app",
+        "engine.agreeing:compared",
+        "known.since is not None and agrees(known, wanted)",
+        "known.since is not None",
+    ),
+    Bug(
+        "what can't be taken is not kept",
+        "engine.core:Core._commit",
+        "if rejects is not None and any(refused.values()):",
+        "if False:",
+    ),
+    Bug(
+        "what is retried is not told",
+        "engine.releasing:Releasing._documents",
+        "there = set(step(writer, writes, node, holds))",
+        "there = set(holds)",
+    ),
+    Bug("a repost is taken for a document", "engine.engine:Engine.ingest", "if record.repost:", "if False:"),
+    Bug(
+        "a view that is gone stays downstream",
+        "testing.pub:Pub._changed",
+        "sorted(before.difference(views))",
+        "()",
+    ),
+]
+OWN += MORE
+_OTHERWISE = ("rows come at the position after theirs", "changes are not counted", "what is dropped is not said")
+"""Of the feed, what only its first read and its end in a store of millions of changes bring out."""
+
+BUGS: list[Bug] = [*ENGINE, *GENERATIONS, *(bug for bug in FEED if bug.name not in _OTHERWISE), *OWN]
 
 
 @contextmanager
@@ -134,6 +169,15 @@ def finds(seed: int) -> Failure | None:
     return None
 
 
-def pins() -> dict[str, int]:
-    """The seed of each bug."""
-    return dict(json.loads(PINS.read_text("utf-8"))) if PINS.exists() else {}
+@dataclass(frozen=True)
+class Pin:
+    """A seed that finds a bug, by which check, and what it says."""
+
+    seed: int
+    check: str
+    says: str
+
+
+def pins() -> dict[str, Pin]:
+    """The pin of each bug."""
+    return {name: Pin(**pin) for name, pin in json.loads(PINS.read_text("utf-8")).items()} if PINS.exists() else {}

@@ -1,6 +1,7 @@
 """Look for a seed that finds each planted bug, and pin it: `python -m tests.testing.search [--seeds 5000] [NAME …]`.
 
-A seed that is pinned already and still finds its bug stays.
+A seed that is pinned already and still finds its bug in the same way stays. Where the engine only raises, which tells
+little, other seeds are looked at too. What each seed says is for people to read: is it what that bug does?
 """
 
 from __future__ import annotations
@@ -9,8 +10,14 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterable
+from dataclasses import asdict
 
-from tests.testing.planted import BUGS, PINS, finds, pins, planted
+from penstock.testing.simulate import Failure
+from tests.engine.planting import Bug
+from tests.testing.planted import BUGS, PINS, Pin, finds, pins, planted
+
+_FURTHER, _LONGEST = 400, 160
 
 
 def main() -> int:
@@ -25,23 +32,52 @@ def main() -> int:
         if given.names and not any(name in bug.name for name in given.names):
             continue
         start = time.monotonic()
-        tried = [known[bug.name]] if bug.name in known else []
-        try:
-            with planted(bug):
-                seed = next((s for s in [*tried, *range(given.seeds)] if finds(s) is not None), None)
-        except AssertionError as stale:
-            print(stale)
-            seed = None
+        pin = _pin(bug, known.get(bug.name), given.seeds)
         took = f"{time.monotonic() - start:.1f} s"
-        print(f"{'missed' if seed is None else seed:>6}  {bug.name}  ({took})", flush=True)
-        if seed is None:
+        print(f"{'missed' if pin is None else pin.seed:>6}  {bug.name}  ({took})", flush=True)
+        if pin is None:
             missed.append(bug.name)
+            known.pop(bug.name, None)
         else:
-            known[bug.name] = seed
-        own = {b.name: known[b.name] for b in BUGS if b.name in known}
+            print(f"        {pin.says}", flush=True)
+            known[bug.name] = pin
+        own = {b.name: asdict(known[b.name]) for b in BUGS if b.name in known}
         PINS.write_text(json.dumps(own, indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(f"{len(missed)} missed: {missed}" if missed else "every bug is found")
     return bool(missed)
+
+
+def _pin(bug: Bug, known: Pin | None, seeds: int) -> Pin | None:
+    """The pin of a bug, the known one where it holds; None where no seed finds it."""
+    try:
+        with planted(bug):
+            if known is not None:
+                found = finds(known.seed)
+                if found is not None and found.wrong.first.check == known.check:
+                    return _of(known.seed, found)
+            return _first(range(seeds))
+    except AssertionError as stale:
+        print(stale)
+        return None
+
+
+def _first(seeds: Iterable[int]) -> Pin | None:
+    raised: Pin | None = None
+    for seed in seeds:
+        found = finds(seed)
+        if found is not None:
+            pin = _of(seed, found)
+            if pin.check != "raised":
+                return pin
+            raised = raised or pin
+        if raised is not None and seed > raised.seed + _FURTHER:
+            break
+    return raised
+
+
+def _of(seed: int, found: Failure) -> Pin:
+    first = found.wrong.first
+    return Pin(seed, first.check, f"{first.where}: {first.text}"[:_LONGEST])
 
 
 if __name__ == "__main__":

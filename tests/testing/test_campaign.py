@@ -47,7 +47,7 @@ def test_one_seed_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert command.main(["--seed", "0"]) == 0
     assert capsys.readouterr().out.startswith("1 seeds in ")
     kept = tmp_path / "seeds"
-    seed = str(pins()[bug().name])
+    seed = str(pins()[bug().name].seed)
     with planted(bug()):
         assert command.main(["--first", seed, "--seeds", "1", "--remembered", str(kept)]) == 1
         assert f"seed {seed} fails in " in capsys.readouterr().out

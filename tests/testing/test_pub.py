@@ -9,6 +9,8 @@ from penstock.cache import MemoryStore
 from penstock.testing.faults import Points
 from penstock.testing.pub import Downstream, Link, Pub
 
+VIEWS = ["namecount"]
+
 
 class Snap:
     """A view as a dict, at a position."""
@@ -36,7 +38,7 @@ def store() -> MemoryStore:
 
 
 def a_node(store: MemoryStore, downstream: Downstream) -> Pub:
-    return Pub(["namecount"], store, downstream, Points())
+    return Pub(store, downstream, Points())
 
 
 def holds(downstream: Downstream) -> dict[str, int]:
@@ -45,9 +47,9 @@ def holds(downstream: Downstream) -> dict[str, int]:
 
 def test_changes_are_sent_once(store: MemoryStore, downstream: Downstream) -> None:
     node = a_node(store, downstream)
-    assert node.poll(Snap(1, Sue=1)) == 1
-    assert node.poll(Snap(1, Sue=1)) == 0
-    assert node.poll(Snap(2, Joe=1)) == 2
+    assert node.poll(Snap(1, Sue=1), VIEWS) == 1
+    assert node.poll(Snap(1, Sue=1), VIEWS) == 0
+    assert node.poll(Snap(2, Joe=1), VIEWS) == 2
     assert holds(downstream) == {"Joe": 1}
     assert node.pending == {}
 
@@ -56,41 +58,48 @@ def test_changes_are_sent_once(store: MemoryStore, downstream: Downstream) -> No
 def test_what_is_not_answered_is_pending_and_sent_again(store: MemoryStore, downstream: Downstream, link: Link) -> None:
     node = a_node(store, downstream)
     downstream.link = link
-    node.poll(Snap(1, Sue=1))
+    node.poll(Snap(1, Sue=1), VIEWS)
     assert len(node.pending) == 1
     assert holds(downstream) == ({"Sue": 1} if link is Link.DEAF else {})
     downstream.link = Link.UP
-    assert node.poll(Snap(1, Sue=1)) == 1
+    assert node.poll(Snap(1, Sue=1), VIEWS) == 1
     assert (holds(downstream), node.pending) == ({"Sue": 1}, {})
 
 
 def test_an_equal_value_is_no_silence_while_something_is_pending(store: MemoryStore, downstream: Downstream) -> None:
     node = a_node(store, downstream)
-    node.poll(Snap(1, Sue=1))
+    node.poll(Snap(1, Sue=1), VIEWS)
     downstream.link = Link.DEAF
-    node.poll(Snap(2, Sue=2))
+    node.poll(Snap(2, Sue=2), VIEWS)
     assert holds(downstream) == {"Sue": 2}
     downstream.link = Link.UP
     node = a_node(store, downstream)  # it was stopped, and begins with what it had saved
-    assert node.poll(Snap(3, Sue=1)) == 1
+    assert node.poll(Snap(3, Sue=1), VIEWS) == 1
     assert holds(downstream) == {"Sue": 1}
 
 
 def test_a_row_that_never_was_answered_and_is_gone_is_sent_as_gone(store: MemoryStore, downstream: Downstream) -> None:
     node = a_node(store, downstream)
     downstream.link = Link.DEAF
-    node.poll(Snap(1, Sue=1))
+    node.poll(Snap(1, Sue=1), VIEWS)
     downstream.link = Link.UP
-    assert a_node(store, downstream).poll(Snap(2)) == 1
+    assert a_node(store, downstream).poll(Snap(2), VIEWS) == 1
     assert holds(downstream) == {}
 
 
 def test_what_arrives_late_loses_to_what_is_newer(store: MemoryStore, downstream: Downstream) -> None:
     node = a_node(store, downstream)
     downstream.link = Link.SLOW
-    node.poll(Snap(1, Sue=1))
+    node.poll(Snap(1, Sue=1), VIEWS)
     downstream.link = Link.UP
-    node.poll(Snap(2, Sue=2))
+    node.poll(Snap(2, Sue=2), VIEWS)
     assert len(downstream.late) == 1
     downstream.arrive(Random(0))
     assert holds(downstream) == {"Sue": 2}
+
+
+def test_a_view_that_is_gone_is_sent_as_gone(store: MemoryStore, downstream: Downstream) -> None:
+    node = a_node(store, downstream)
+    node.poll(Snap(1, Sue=1), VIEWS)
+    assert node.poll(Snap(2), []) == 1
+    assert (downstream.views(), node.pending) == ({}, {})

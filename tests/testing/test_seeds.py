@@ -15,7 +15,7 @@ from penstock.testing.faults import Fault
 from penstock.testing.hunt import Remembered, Seeds, attempt, smallest
 from penstock.testing.simulate import Failure, run
 
-BUDGET = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "6"))
+BUDGET = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "4"))
 SEEDS = 2_000
 FAILED = Path(__file__).with_name("failed.seeds")
 TRIALS = trials()
@@ -27,6 +27,8 @@ def test_no_seed_finds_anything() -> None:
         trial, plan = trial_of(seed, TRIALS)
         failure = attempt(trial.app, plan, seeds.totals)
         if failure is not None:
+            assert seeds.remembered is not None, "given above"
+            seeds.remembered.add(seed, f"{trial.name}: {failure.wrong.first}")
             told = explained(trial.app, smallest(trial.app, failure))
             pytest.fail(f"seed {seed}; replay with: python -m penstock.testing --seed {seed}\n{told}")
     print(seeds.totals)

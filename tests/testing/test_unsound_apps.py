@@ -34,5 +34,17 @@ def test_it_is_caught(name: str) -> None:
     assert CAUGHT[name].value in str(report)
 
 
+@pytest.mark.parametrize("name", ["shop", "leaderboard", "pageviews"])
+def test_a_sound_app_passes_with_its_sample(name: str) -> None:
+    report = crashtest(importlib.import_module(f"examples.{name}.app").app, seeds=10, folder=f"examples/{name}")
+    assert report.ok, str(report)
+
+
+def test_documents_are_shown_with_their_keys() -> None:
+    (verdict,) = crashtest(app_of("hidden_state"), seeds=1, folder="examples/unsound").verdicts
+    assert verdict.breach is not None
+    assert all(key == doc["id"] for key, doc in verdict.breach.documents)
+
+
 def test_the_order_of_a_set_passes() -> None:
     assert crashtest(app_of("set_order"), seeds=15).ok
