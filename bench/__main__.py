@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bench import bulk, files, large, machine, reads, single, start, storm, trees
+from bench import bulk, feed, files, large, machine, reads, single, start, storm, sweep, trees
 from bench.plan import Plan
 from bench.report import Figure, Report
 
@@ -21,11 +21,18 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "load": files.load,
     "put": single.put,
     "keys10m": large.many,
-    "trees": trees.trees,
+    "max": trees.by_city,
+    "half": trees.half,
+    "top": trees.tops,
+    "update": trees.updates,
+    "values": trees.values,
     "reads": reads.reads,
     "opening": large.opening,
     "start": start.start,
     "storm": storm.storm,
+    "sweep": sweep.sweep,
+    "follow": feed.follow,
+    "feedcost": feed.cost,
 }
 
 

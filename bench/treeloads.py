@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
+from unittest import mock
 
 import msgspec
 import numpy as np
@@ -20,8 +23,10 @@ from bench.limits import SmallestCommit
 from bench.load import Clock, fresh
 from bench.report import median
 from bench.workload import CITIES, TABLE, Workload, cut
+from penstock.cache.lmdb_txn import LmdbWriter
 
 TOP = 10
+TOGETHER = 1_000
 _RANGE = 10**9
 Ints = NDArray[np.int64]
 
@@ -128,8 +133,42 @@ def updates(folder: str, sizes: Sequence[int], count: int, small: int = 0) -> di
                 wall.append(time.perf_counter() - began)
             out["wall"].append(median(wall))
             out["cpu"].append(median(cpu))
+        one, many = starts[-1], starts[-2]
+        out["rows"] = {
+            "a group of one": _rows(engine, [{"id": one, "city": one, "amount": 0}]),
+            f"{TOGETHER} groups of one": _rows(engine, [{"id": i, "city": i, "amount": 1} for i in _span(one, small)]),
+            f"a group of {sizes[-1]:,}": _rows(engine, [{"id": many, "city": -sizes[-1], "amount": -1}]),
+            f"{TOGETHER} of {sizes[-1]:,}": _rows(
+                engine, [{"id": i, "city": -sizes[-1], "amount": -2} for i in _span(many, sizes[-1])]
+            ),
+        }
     shutil.rmtree(root)
     return {**out, "commit": median(out["commit"])}
+
+
+def _span(start: int, size: int) -> range:
+    return range(start, start + min(size, TOGETHER))
+
+
+def _rows(engine: ps.Engine, docs: list[dict[str, Any]]) -> list[int]:
+    """What one batch of these reads and writes of the view: rows read and written, nodes read and written."""
+    counts: Counter[tuple[str, str]] = Counter()
+
+    def noted(name: str) -> Callable[..., Any]:
+        known = getattr(LmdbWriter, name)
+
+        def call(writer: LmdbWriter, db: str, keys: Sequence[Any], *more: Any, **named: Any) -> Any:
+            counts[name, db.partition(":")[0]] += len(keys)
+            return known(writer, db, keys, *more, **named)
+
+        return call
+
+    with ExitStack() as stack:
+        for name in ("get_many", "put_many", "delete_many"):
+            stack.enter_context(mock.patch.object(LmdbWriter, name, noted(name)))
+        engine.put_many(TABLE, docs)
+    each = [[counts[name, db] for name in ("get_many", "put_many", "delete_many")] for db in ("view", "tree")]
+    return [n for read, put, deleted in each for n in (read, put + deleted)]
 
 
 REDUCERS: dict[str, Callable[[], Any]] = {

@@ -7,8 +7,8 @@ computed when asked. It is given rows, not JSON: decoding is no part of its time
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from bench import child, plot, postgres
@@ -22,34 +22,49 @@ BOUNDS = (14.0, 28.0, 52.5)
 LARGEST = 2.0  # times of an update in a group of 10 that one in the largest group may take
 TOP = 10
 Beside = dict[str, float | None]
+Server = postgres.Postgres | None
 
 
-def trees(plan: Plan) -> Iterator[Figure]:
-    """All of them."""
-    with _server(plan) as (server, why):
-        if server is None:
-            yield Figure("trees", "PostgreSQL", 0.0, f"skipped: {why}", {}, None)
-        yield from _by_city(plan, server)
-        yield from _tops(plan, server)
-        yield from _updates(plan, server)
-        yield from _values(plan, server)
+def by_city(plan: Plan) -> Iterator[Figure]:
+    """Max by city at three sizes of a batch."""
+    sizes = (*plan.batches, plan.batches[1] // 10)
+    cases = [(f"batches of {size:,}", size, bound, False) for size, bound in zip(sizes, BOUNDS, strict=True)]
+    yield from _beside_postgres("max", plan, lambda server: _greatest("max", plan, server, cases))
 
 
-@contextmanager
-def _server(plan: Plan) -> Iterator[tuple[postgres.Postgres | None, str]]:
+def half(plan: Plan) -> Iterator[Figure]:
+    """The same with half of all documents in one city."""
+    cases = [(f"batches of {size:,}", size, None, True) for size in plan.batches]
+    yield from _beside_postgres("half", plan, lambda server: _greatest("half", plan, server, cases))
+
+
+def tops(plan: Plan) -> Iterator[Figure]:
+    """The top 10 of every city fall in each batch."""
+    yield from _beside_postgres("top", plan, lambda server: _tops(plan, server))
+
+
+def updates(plan: Plan) -> Iterator[Figure]:
+    """One update, by the size of its group."""
+    yield from _beside_postgres("update", plan, lambda server: _updates(plan, server))
+
+
+def values(plan: Plan) -> Iterator[Figure]:
+    """Distinct values and quantiles, exact, over one group of all values."""
+    yield from _beside_postgres("values", plan, lambda server: _values(plan, server))
+
+
+def _beside_postgres(name: str, plan: Plan, figures: Callable[[Server], Iterator[Figure]]) -> Iterator[Figure]:
+    """Figures with a server of their own beside them; one that isn't there is said."""
     if not plan.judged:
-        yield None, "tiny runs are without it"
+        yield from figures(None)
         return
-    try:
-        opened = postgres.server(plan.folder / "postgres")
-        found = opened.__enter__()
-    except postgres.NoPostgres as missing:
-        yield None, str(missing)
-        return
-    try:
-        yield found, ""
-    finally:
-        opened.__exit__(None, None, None)
+    with ExitStack() as stack:
+        server: Server = None
+        try:
+            server = stack.enter_context(postgres.server(plan.folder / "postgres"))
+        except postgres.NoPostgres as missing:
+            yield Figure(name, "PostgreSQL", 0.0, f"skipped: {missing}", {}, None)
+        yield from figures(server)
 
 
 def _rounds(plan: Plan, target: str, **how: Any) -> list[dict[str, Any]]:
@@ -64,13 +79,9 @@ def _idle(rounds: list[dict[str, Any]]) -> float | None:
     return min((r["idle"] for r in rounds if r["idle"] is not None), default=None)
 
 
-def _by_city(plan: Plan, server: postgres.Postgres | None) -> Iterator[Figure]:
-    """Max by city at three sizes of a batch, and with half of all documents in one city."""
-    sizes = (*plan.batches, plan.batches[1] // 10)
-    cases: list[tuple[str, int, float | None, bool]] = [
-        *((f"max, {size:,}", size, bound, False) for size, bound in zip(sizes, BOUNDS, strict=True)),
-        *((f"max, half, {size:,}", size, None, True) for size in plan.batches),
-    ]
+def _greatest(
+    name: str, plan: Plan, server: Server, cases: Sequence[tuple[str, int, float | None, bool]]
+) -> Iterator[Figure]:
     for case, batch, bound, heavy in cases:
         docs = min(plan.docs, 1_000 * batch)
         rounds = _rounds(plan, "greatest", keys=plan.keys, docs=docs, batch=batch, heavy=heavy)
@@ -79,7 +90,7 @@ def _by_city(plan: Plan, server: postgres.Postgres | None) -> Iterator[Figure]:
             beside["PostgreSQL, documents/s"] = docs / _upserts(server, plan.keys, docs, batch, heavy)
         ratios = [r["seconds"] / r["decode"] for r in rounds]
         yield Figure(
-            "trees",
+            name,
             case,
             _rate(rounds),
             "documents/s",
@@ -124,8 +135,7 @@ def _upserts(server: postgres.Postgres, keys: int, docs: int, batch: int, heavy:
     return server.timed([*script, *(cities % city for city in range(CITIES))])
 
 
-def _tops(plan: Plan, server: postgres.Postgres | None) -> Iterator[Figure]:
-    """The top 10 of every city fall in each batch."""
+def _tops(plan: Plan, server: Server) -> Iterator[Figure]:
     rounds = _rounds(plan, "retractions", keys=plan.keys, rounds=10 if plan.judged else 2)
     beside: Beside = {}
     if server is not None:
@@ -140,8 +150,8 @@ def _tops(plan: Plan, server: postgres.Postgres | None) -> Iterator[Figure]:
         )
         beside["PostgreSQL, documents/s"] = 10 * CITIES * TOP / server.timed([fall] * 10)
     yield Figure(
-        "trees",
-        "top 10 falls",
+        "top",
+        "the top 10 fall",
         _rate(rounds),
         "documents/s",
         beside,
@@ -150,8 +160,7 @@ def _tops(plan: Plan, server: postgres.Postgres | None) -> Iterator[Figure]:
     )
 
 
-def _updates(plan: Plan, server: postgres.Postgres | None) -> Iterator[Figure]:
-    """One update, by the size of its group."""
+def _updates(plan: Plan, server: Server) -> Iterator[Figure]:
     sizes = [10, 1_000, 10_000, 100_000, 1_000_000] if plan.judged else [10, 100, 1_000]
     small = 100_000 if plan.judged else 100
     got = child.run(f"{LOADS}:updates", 1, folder=plan.at("trees"), sizes=sizes, count=200, small=small)
@@ -162,7 +171,7 @@ def _updates(plan: Plan, server: postgres.Postgres | None) -> Iterator[Figure]:
         for start, size in zip(starts, sizes):
             server.run(
                 [
-                    b"INSERT INTO users SELECT i, 'g%d', (i * 7919) %% 1000000000 " % size,
+                    b"INSERT INTO users SELECT i, 'g%d', (i::bigint * 7919) %% 1000000000 " % size,
                     b"FROM generate_series(%d, %d) i;\n" % (start, start + size - 1),
                 ]
             )
@@ -178,7 +187,7 @@ def _updates(plan: Plan, server: postgres.Postgres | None) -> Iterator[Figure]:
             beside["PostgreSQL, µs"] = 1e6 * others[i]
         last = i == len(sizes) - 1
         yield Figure(
-            "trees",
+            "update",
             f"one of {size:,}",
             1e6 * got["wall"][i],
             "µs",
@@ -188,6 +197,20 @@ def _updates(plan: Plan, server: postgres.Postgres | None) -> Iterator[Figure]:
             ratio,
             plan.met(ratio <= LARGEST) if last else None,
             {"CPU, in times of the first": got["cpu"][i] / got["cpu"][0], "groups of one beside": small},
+        )
+    for case, rows in got["rows"].items():
+        read, written, *nodes = rows
+        alone = case == "a group of one"
+        yield Figure(
+            "update",
+            case,
+            read,
+            "rows read",
+            {"rows written": written, "nodes read": nodes[0], "nodes written": nodes[1]},
+            None,
+            "1 read, 1 write" if alone else "",
+            None,
+            plan.met(rows == [1, 1, 0, 0]) if alone else None,
         )
     _plot(plan, sizes, got, others)
 
@@ -206,12 +229,11 @@ def _plot(plan: Plan, sizes: list[int], got: dict[str, Any], others: list[float]
         return
     lines = {"CPU": got["cpu"], "put": got["wall"], **({"PostgreSQL": others} if others else {})}
     plan.plots.mkdir(parents=True, exist_ok=True)
-    plot.svg(plan.plots / "trees.svg", "one update of a group, by the number of its sources", sizes, lines)
-    (plan.plots / "trees.txt").write_text(plot.bars(sizes, got["cpu"]) + "\n", "utf-8")
+    plot.svg(plan.plots / "update.svg", "one update of a group, by the number of its sources", sizes, lines)
+    (plan.plots / "update.txt").write_text(plot.bars(sizes, got["cpu"]) + "\n", "utf-8")
 
 
-def _values(plan: Plan, server: postgres.Postgres | None) -> Iterator[Figure]:
-    """Distinct values and quantiles, exact, over one group of all values."""
+def _values(plan: Plan, server: Server) -> Iterator[Figure]:
     n = 1_000_000 if plan.judged else 2_000
     asked = {
         "distinct": "count(DISTINCT v)",
@@ -223,7 +245,7 @@ def _values(plan: Plan, server: postgres.Postgres | None) -> Iterator[Figure]:
         if server is not None:
             beside["PostgreSQL, to ask anew, µs"] = 1e6 * _asked(server, n, sql)
         detail = {"documents/s to load": n / got["seconds"], "documents per CPU second": n / got["cpu"]}
-        yield Figure("trees", f"{reducer} of {n:,}", 1e6 * got["wall"], "µs", beside, got["idle"], detail=detail)
+        yield Figure("values", f"{reducer} of {n:,}", 1e6 * got["wall"], "µs", beside, got["idle"], detail=detail)
 
 
 def _asked(server: postgres.Postgres, n: int, sql: str) -> float:
@@ -231,7 +253,7 @@ def _asked(server: postgres.Postgres, n: int, sql: str) -> float:
     server.run(
         [
             b"DROP TABLE IF EXISTS spread;\nCREATE TABLE spread(id bigint PRIMARY KEY, v bigint);\n",
-            b"INSERT INTO spread SELECT i, (i * 7919) %% 1000003 * 10 FROM generate_series(1, %d) i;\n" % n,
+            b"INSERT INTO spread SELECT i, (i::bigint * 7919) %% 1000003 * 10 FROM generate_series(1, %d) i;\n" % n,
             b"CREATE INDEX ON spread(v);\nVACUUM ANALYZE spread;\n",
         ]
     )

@@ -1,7 +1,7 @@
 """Cache and store: rows on disk and in memory, keys and values as bytes, and documents written behind."""
 
 from penstock.cache.checking import Tell
-from penstock.cache.copying import CopyFailed, copy_snapshot, put_in_place, shrink_file
+from penstock.cache.copying import CopyFailed, built_beside, copy_snapshot, put_in_place, shrink_file
 from penstock.cache.doclog import META, DocLog, Limits, LogMark, index_db, read_mark
 from penstock.cache.errors import (
     BatchRejected,
@@ -24,7 +24,7 @@ from penstock.cache.errors import (
     ValueKind,
 )
 from penstock.cache.forget import forget_step
-from penstock.cache.index import look_up, rest_of
+from penstock.cache.index import Entries, bits_for, look_up, rest_of, write_anew
 from penstock.cache.int_text import int_to_text, text_to_int
 from penstock.cache.keycache import GONE, LOADED, PRESENT, RECORD, KeyCache
 from penstock.cache.keys import (
@@ -41,10 +41,11 @@ from penstock.cache.keys import (
 from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.logread import log_db, read_lines, record_key, segments_at, segments_from, segments_of
 from penstock.cache.memory import MemoryStore
-from penstock.cache.naming import Place, key_shown, named, naming, number_shown
+from penstock.cache.naming import COPY, Place, key_shown, named, naming, number_shown
 from penstock.cache.owner import Owner, owner_of
+from penstock.cache.reindex import reindex
 from penstock.cache.seal import seal, unseal
-from penstock.cache.segment import FEW, Segment
+from penstock.cache.segment import FEW, Segment, at_base
 from penstock.cache.shown import said, shown, shown_size, shown_whole
 from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, mix, roomy, roomy_size
 from penstock.cache.store import Info, Reader, Store, Writer
@@ -63,6 +64,7 @@ from penstock.cache.values import (
 )
 
 __all__ = [
+    "COPY",
     "FEW",
     "GONE",
     "LOADED",
@@ -78,6 +80,7 @@ __all__ = [
     "DefinitionChanged",
     "DefinitionError",
     "DocLog",
+    "Entries",
     "ForkedStore",
     "Info",
     "KeyCache",
@@ -107,6 +110,9 @@ __all__ = [
     "UnknownName",
     "ValueKind",
     "Writer",
+    "at_base",
+    "bits_for",
+    "built_beside",
     "canonical",
     "copy_snapshot",
     "decode_key",
@@ -138,6 +144,7 @@ __all__ = [
     "read_lines",
     "read_mark",
     "record_key",
+    "reindex",
     "rest_of",
     "roomy",
     "roomy_size",
@@ -157,4 +164,5 @@ __all__ = [
     "unpack_document",
     "unpack_hook",
     "unseal",
+    "write_anew",
 ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,7 +30,7 @@ from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.lmdb_txn import LmdbReader
 from penstock.cache.shown import shown_size
 
-__all__ = ["CopyFailed", "copy_snapshot", "put_in_place", "shrink_file"]
+__all__ = ["CopyFailed", "built_beside", "copy_snapshot", "put_in_place", "shrink_file"]
 
 DATA = "data.mdb"
 _BLOCK = 1 << 20
@@ -193,6 +194,24 @@ def _failed(named: str, error: OSError) -> CopyFailed:
 
 
 @contextmanager
+def built_beside(target: str) -> Iterator[str]:
+    """A folder beside a path where no store is yet: what is in it at the end gets that name, all at once.
+
+    Where the block fails, or the process ends on the way, nothing is there; the next one to this path clears it away.
+    """
+    target = os.path.abspath(target)
+    if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
+        raise CopyFailed(target, "it is there already and not empty", "name a folder that is not there yet")
+    with _beside(target, target) as folder:
+        yield folder
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, "lock.mdb"))
+        _sync_folder(folder)
+        os.rename(folder, target)
+    _sync_folder(os.path.dirname(target))
+
+
+@contextmanager
 def _beside(target: str, named: str) -> Iterator[str]:
     """A folder of one's own beside a path, for what is to get that name; it is gone at the end.
 
@@ -210,7 +229,8 @@ def _beside(target: str, named: str) -> Iterator[str]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CopyFailed(named, "another process is copying to it", "let that one finish") from None
-        _remove(folder)
+        for left in os.scandir(outer):
+            shutil.rmtree(left.path)
         os.mkdir(folder)
         try:
             yield folder

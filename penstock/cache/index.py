@@ -27,6 +27,7 @@ U32 = NDArray[np.uint32]
 BUCKET = 1024  # keys a bucket, on average at most
 _MIN_BITS = 4
 _WIDE = 1
+_AT_ONCE = 1 << 10  # buckets whose rows are in memory together
 
 
 @dataclass(slots=True)
@@ -165,6 +166,22 @@ def _merge_twins(old: Entries, old_rest: U32, new: Entries, new_rest: U32, drop:
     last[:-1] = (hashes[1:] != hashes[:-1]) | (rest[1:] != rest[:-1])
     keep = last & ~gone
     return Entries(hashes[keep], rest[keep], record[keep])
+
+
+def write_anew(writer: Writer, db: str, bits: int, entries: Entries) -> None:
+    """All rows of buckets that have none yet; the entries are all that these get, one a key, in any order."""
+    rest = _rest_or_zero(entries)
+    order = np.lexsort((rest, entries.hash)) if entries.rest is not None else np.argsort(entries.hash)
+    hashes = entries.hash[order]
+    step = np.uint64(1) << np.uint64(64 - bits)
+    for first in range(0, 1 << bits, _AT_ONCE):
+        last = first + _AT_ONCE
+        a = int(np.searchsorted(hashes, np.uint64(first) * step))
+        b = hashes.size if last >> bits else int(np.searchsorted(hashes, np.uint64(last) * step))
+        if a < b:
+            own = order[a:b]
+            part = Entries(hashes[a:b], None if entries.rest is None else rest[own], entries.record[own])
+            _write(writer, db, bits, (), part)
 
 
 def rewrite(

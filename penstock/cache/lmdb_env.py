@@ -50,7 +50,9 @@ _log = logging.getLogger("penstock.cache")
 class Environment:
     """The environment of one path, counted by those who use it."""
 
-    def __init__(self, path: str, readonly: bool, map_size: int, metasync: bool, patience: float) -> None:
+    def __init__(
+        self, path: str, readonly: bool, map_size: int, metasync: bool, patience: float, sync: bool = True
+    ) -> None:
         self.path = path
         self.pid = os.getpid()
         self.readonly = readonly
@@ -60,6 +62,7 @@ class Environment:
         self.write_lock = threading.Lock()
         self.writing = 0
         self._metasync = metasync
+        self._sync = sync
         self._patience = patience
         self._writes = 0
         self._turn = threading.Condition()
@@ -81,6 +84,7 @@ class Environment:
                     map_size=self.map_size,
                     readonly=self.readonly,
                     metasync=self._metasync,
+                    sync=self._sync,
                     readahead=False,
                     create=False,
                     max_dbs=_MAX_DBS,
@@ -273,7 +277,7 @@ _registry: dict[str, Environment] = {}
 _registry_lock = threading.Lock()
 
 
-def acquire(path: str, readonly: bool, map_size: int, metasync: bool, patience: float) -> Opening:
+def acquire(path: str, readonly: bool, map_size: int, metasync: bool, patience: float, sync: bool = True) -> Opening:
     """A use of the environment of a path, which is opened here if it is not open yet."""
     path = os.path.realpath(path)
     with _registry_lock:
@@ -282,7 +286,7 @@ def acquire(path: str, readonly: bool, map_size: int, metasync: bool, patience: 
             _forget(shared)
             shared = None
         if shared is None:
-            shared = _registry[path] = Environment(path, readonly, map_size, metasync, patience)
+            shared = _registry[path] = Environment(path, readonly, map_size, metasync, patience, sync)
         elif shared.readonly and not readonly:
             shared.to_write(map_size, metasync)
         shared.users += 1

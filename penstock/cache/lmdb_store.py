@@ -3,7 +3,7 @@
 Invariants:
 
 - nothing is written through the map: a full disk fails a transaction and never kills the process;
-- a commit that returned is on the disk, its meta page too, unless `metasync=False` was asked for.
+- a commit that returned is on the disk, its meta page too, unless `metasync=False` was asked for, or `sync=False`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ def open_lmdb(
     map_size: int = LARGEST,
     metasync: bool = True,
     patience: float = 30.0,
+    sync: bool = True,
 ) -> LmdbStore:
     """The store at a path, made if need be; only the holder of `Owner(path)` opens one to write.
 
     `metasync=False` saves the second flush of a commit, and with it a power loss can take back the last commit.
+    `sync=False` flushes nothing: for a store that nobody needs after a crash.
     A `map_size` below 1 TiB grows when it is full, after waiting up to `patience` seconds for open snapshots.
 
     >>> import tempfile
@@ -41,7 +43,7 @@ def open_lmdb(
     ...     store.close()
     [b'1', None]
     """
-    return LmdbStore(acquire(os.fspath(path), readonly, map_size, metasync, patience))
+    return LmdbStore(acquire(os.fspath(path), readonly, map_size, metasync, patience, sync))
 
 
 class LmdbStore:

@@ -29,6 +29,7 @@ from penstock.cache.slots import Lane
 _HEAD = struct.Struct(">IBI")
 _CHECKED = struct.Struct(">QIB")
 FEW = _GROUP = 16  # lines under one CRC
+_FEW = 32  # places up to which Python is quicker than NumPy's fixed cost
 _LANE1, _GONE = 1, 2
 
 
@@ -73,6 +74,20 @@ def build_few(
     return _entry(base, n, flags, columns, raw)
 
 
+def at_base(value: bytes, base: int) -> bytes:
+    """The same segment, whose first record is `base`: what covers its place is made anew."""
+    n, flags, _ = _HEAD.unpack_from(value)
+    end = _ends(n, flags)[-1]
+    crc = _crc(base, n, flags, memoryview(value)[_HEAD.size : end])
+    return _HEAD.pack(n, flags, crc) + value[_HEAD.size :]
+
+
+def _ends(n: int, flags: int) -> list[int]:
+    """Where the head and the columns of n lines end."""
+    sizes = [8 * n, 8 * n if flags & _LANE1 else 0, 4 * (n + 1), n if flags & _GONE else 0, 4 * -(-n // _GROUP)]
+    return list(accumulate([_HEAD.size, *sizes]))
+
+
 def _entry(base: int, n: int, flags: int, columns: bytes, raw: bytes) -> bytes:
     return b"".join((_HEAD.pack(n, flags, _crc(base, n, flags, columns)), columns, raw))
 
@@ -112,8 +127,7 @@ class Segment:
         if len(view) < _HEAD.size:
             raise StoreDamaged(f"{where}, log entry {base}")
         n, flags, crc = _HEAD.unpack_from(value)
-        sizes = [8 * n, 8 * n if flags & _LANE1 else 0, 4 * (n + 1), n if flags & _GONE else 0, 4 * -(-n // _GROUP)]
-        ends = np.cumsum([_HEAD.size, *sizes]).tolist()
+        ends = _ends(n, flags)
         trusted = checked is not None and base in checked
         if ends[-1] > len(view) or not (trusted or _crc(base, n, flags, view[_HEAD.size : ends[-1]]) == crc):
             raise StoreDamaged(f"{where}, log entry {base}")
@@ -138,7 +152,7 @@ class Segment:
         """The lines at these indexes, their CRCs checked."""
         n = len(self)
         groups = at // _GROUP
-        wanted = groups if groups.size < 2 else np.unique(groups)
+        wanted = np.unique(groups) if groups.size > _FEW else np.array(sorted(set(groups.tolist())), np.int64)
         first = self.offsets[wanted * _GROUP].tolist()
         last = self.offsets[np.minimum(wanted * _GROUP + _GROUP, n)].tolist()
         raw = self._raw

@@ -9,7 +9,7 @@ import click
 from penstock.cache import StoreInUse, StoreMissing, shown_size
 from penstock.cli.context import WRONG, Context
 from penstock.cli.faults import Fault
-from penstock.cli.frame import command, load_app, open_writer
+from penstock.cli.frame import command, folders, load_app, open_writer
 from penstock.cli.progress import parts
 from penstock.engine import Copied, copy_of, shrink
 from penstock.engine import restore as restore_copy
@@ -20,7 +20,7 @@ from penstock.engine import restore as restore_copy
     store=True,
     examples=["penstock snapshot backups/monday", "penstock snapshot backups/monday --store state -q"],
 )
-@click.argument("folder", metavar="DIR", type=click.Path())
+@click.argument("folder", metavar="DIR", type=click.Path(), shell_complete=folders)
 def snapshot(ctx: Context, folder: str) -> None:
     """Copy the store into DIR, a folder that is not there yet or empty, while others write it.
 
@@ -38,7 +38,7 @@ def snapshot(ctx: Context, folder: str) -> None:
     store=True,
     examples=["penstock restore backups/monday --store state", "penstock restore backups/monday --force"],
 )
-@click.argument("folder", metavar="DIR", type=click.Path())
+@click.argument("folder", metavar="DIR", type=click.Path(), shell_complete=folders)
 @click.option("--force", is_flag=True, help="Also where the store has content, which is lost.")
 def restore(ctx: Context, folder: str, force: bool) -> None:
     """Make the store what the copy in DIR is.

@@ -82,6 +82,10 @@ class Delivery(threading.Thread):
             if last:
                 self.notes.append(f"{self.text}: nothing was given: {error}")
 
+    def has_done(self) -> bool:
+        """Whether anything came of it."""
+        return self._given > 0
+
     def said(self) -> str:
         """How far it is, in words."""
         return f"{self.text}: {self._given:,} changes"

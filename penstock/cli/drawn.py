@@ -21,7 +21,7 @@ class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         records = int(task.fields["records"])
         seconds = task.elapsed or 0.0
-        if task.total and not records:
+        if not records:
             return Text("")
         rate = f", {records / seconds:,.0f}/s" if seconds else ""
         return Text(f"{records:,} records{rate}")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import nullcontext
 
 import click
 
-from penstock.cache import StoreMissing
+from penstock.cache import StoreMissing, shown_size
 from penstock.cli.context import Context
 from penstock.cli.frame import command, load_app, open_reader
 from penstock.cli.graph import Definition, forest, groups, in_tree, mermaid, reducers, sentence, text
 from penstock.cli.names import all_names
+from penstock.cli.progress import progress
 from penstock.cli.svg import svg
 from penstock.cli.values import dumps
 from penstock.engine import Weight, memory_of_holder
@@ -48,13 +49,15 @@ def explain(ctx: Context, view: str | None, format: str) -> None:
     elif format == "svg":
         click.echo(svg(roots, app.name))
     else:
-        numbers, weight = _numbers(ctx, app, only)
+        with progress(ctx, f"reading {view}", None) if isinstance(only, View) else nullcontext():
+            numbers, weight = _numbers(ctx, app, only)
         click.echo(text(roots, numbers))
         if only is not None:
             facts = _facts(only, weight)
             memory = None if weight is None else memory_of_holder(ctx.store)
             if memory is not None:
-                facts.append(("memory", f"{memory['views'].get(only.name, 0):,} bytes in the process that writes"))
+                size = shown_size(memory["views"].get(only.name, 0))
+                facts.append(("memory", f"{size} in the process that writes"))
             wide = max(len(name) for name, _ in facts)
             click.echo("\n" + "\n".join(f"{name:{wide}}  {fact}" for name, fact in facts))
 
@@ -90,7 +93,7 @@ def _facts(definition: Definition, weight: Weight | None) -> list[tuple[str, str
         runs = "over columns, without Python for a document" if by_fields else "a Python call for each document"
     out.append(("runs", runs))
     if weight is not None:
-        out += _weights(weight)
+        out += _weights(definition, weight)
     return out
 
 
@@ -113,10 +116,13 @@ def _costs(view: View) -> str:
     return cost + told
 
 
-def _weights(weight: Weight) -> list[tuple[str, str]]:
-    out: list[tuple[str, Any]] = [
-        ("rows", f"{weight.rows:,}, {weight.bytes:,} bytes, {_many(weight.contributions, 'contribution')}")
-    ]
+def _weights(view: View, weight: Weight) -> list[tuple[str, str]]:
+    size = shown_size(weight.bytes)
+    out = [("rows", f"{weight.rows:,}, {size}, {_many(weight.contributions, 'contribution')}")]
+    if weight.nodes:
+        out.append(("trees", f"{_many(weight.nodes, 'node')} beside the rows, at most {weight.depth} deep"))
+    elif not view.index and in_tree(view):
+        out.append(("trees", "none: each group has so few contributions that its row holds them"))
     if weight.hot and weight.hot[0][1] > 1:
         hot = [f"{dumps(group)} {n:,} ({100 * n / weight.contributions:.0f} %)" for group, n in weight.hot]
         out.append(("hot groups", ", ".join(hot)))

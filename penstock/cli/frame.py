@@ -27,6 +27,8 @@ import click
 from penstock.cli.context import APP, DONE, FAILED, INTERRUPTED, STORE, WRONG, Context, settle
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from penstock.cli.faults import Fault
     from penstock.engine import Engine, Snapshot, Writing
     from penstock.views import App, Table, View
@@ -57,13 +59,31 @@ def global_options(app: bool, store: bool, env: bool = False) -> list[click.Para
     out: list[click.Parameter] = []
     if app:
         text = f"The app's Python file, and its name there if there are several (else PENSTOCK_APP, else {APP})."
-        out.append(_Global(["--app"], metavar="FILE[:NAME]", envvar="PENSTOCK_APP" if env else None, help=text))
+        given = "PENSTOCK_APP" if env else None
+        out.append(_Global(["--app"], metavar="FILE[:NAME]", envvar=given, help=text, shell_complete=files))
     if store:
         text = f"The store's folder (else PENSTOCK_STORE, else {STORE})."
-        out.append(_Global(["--store"], metavar="DIR", envvar="PENSTOCK_STORE" if env else None, help=text))
+        given = "PENSTOCK_STORE" if env else None
+        out.append(_Global(["--store"], metavar="DIR", envvar=given, help=text, shell_complete=folders))
     out.append(_Global(["-q", "--quiet"], is_flag=True, help="Only results and errors."))
     out.append(_Global(["-v", "--verbose"], is_flag=True, help="More about what is done."))
     return out
+
+
+def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Has a shell complete the names of files."""
+    return _left_to_the_shell(incomplete, "file")
+
+
+def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Has a shell complete the names of folders."""
+    return _left_to_the_shell(incomplete, "dir")
+
+
+def _left_to_the_shell(incomplete: str, kind: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type=kind)]
 
 
 class _Global(click.Option):
@@ -167,6 +187,7 @@ class Frame(click.Group):
         sys.exit(self._outcome(*args, **{**extra, "standalone_mode": False}))
 
     def _outcome(self, *args: Any, **extra: Any) -> int:
+        before = sys.stdout
         try:
             out = super().main(*args, **extra)
             sys.stdout.flush()
@@ -175,6 +196,11 @@ class Frame(click.Group):
             click.echo("penstock: interrupted", err=True)
             return INTERRUPTED
         except BrokenPipeError:
+            return _nobody_reads()
+        except SystemExit:
+            if sys.stdout is before:
+                raise
+            sys.stdout = before  # click has put another in its place, which is its answer to a broken pipe
             return _nobody_reads()
         except click.ClickException as error:
             where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "penstock"
@@ -295,7 +321,7 @@ def _text(value: object) -> str | None:
 def _usage(error: click.ClickException, where: str) -> Fault:
     from penstock.cli.faults import Fault
 
-    text = " ".join(error.format_message().split()).rstrip(".")
+    text = " ".join(error.format_message().split()).rstrip(".").replace(". Did you mean", "; did you mean")
     hint = "" if ";" in text or text.endswith("?") else f"; `{where} --help` shows how it is used"
     return Fault(f"{text[:1].lower()}{text[1:]}{hint}", WRONG)
 
@@ -315,7 +341,7 @@ def _fault(error: Exception) -> Fault | None:
 
 
 def _end(fault: Fault, where: str) -> int:
-    with suppress(BrokenPipeError):
+    with suppress(OSError):  # who has no standard error has the exit code
         if fault.above:
             click.echo(fault.above, err=True, nl=False)
         click.echo(f"{where}: {' '.join(fault.line.split())}", err=True)

@@ -10,12 +10,12 @@ from penstock.cache import decode_key, encode_key
 from penstock.cli.context import NO, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import shown_view
-from penstock.cli.output import emit
+from penstock.cli.output import Column, emit
 from penstock.cli.values import dumps
 from penstock.engine import Engine
 from penstock.views import ABSENT, Change
 
-_COLUMNS = ("position", "change", "old", "new")
+_COLUMNS = ("position", "change", Column("old", empty=True), Column("new", empty=True))
 
 
 def show_history(ctx: Context, engine: Engine, view: str, group: Any, format: str | None) -> None:

@@ -56,6 +56,7 @@ class _Run:
     counts: Counts = field(default_factory=Counts)
     unended: bool = False  # a file ends inside a line
     once: bool = False  # one of them can't be read again
+    again: bool = False  # from the first line, also of what is in
 
 
 @command(
@@ -106,6 +107,7 @@ def load(
         files,
         lambda path: open_file(path, table, format_in, delimiter, follow, again),
         follow,
+        again=again,
         migrate=True,
     )
 
@@ -118,6 +120,7 @@ def take_files(
     opened: Callable[[str], FileSpout | ParquetSpout],
     follow: bool = False,
     read: Read | None = None,
+    again: bool = False,
     migrate: bool = False,
 ) -> int:
     """Load files one after the other, each as it is `opened`, its batches as they are `read`; the exit code.
@@ -130,7 +133,7 @@ def take_files(
     total = None if follow or len(known) < len(files) else sum(known)
     what = files[0] if len(files) == 1 else f"{len(files)} files"
     with Stop() as stop, open_writer(ctx, app, migrate) as writer, progress(ctx, what, total) as bar:
-        run = _Run(ctx, writer, table, stop, bar, total, read)
+        run = _Run(ctx, writer, table, stop, bar, total, read, again=again)
         for path, size in zip(files, sizes, strict=True):
             if stop.asked:
                 break
@@ -226,9 +229,10 @@ def check_columns(spout: FileSpout | ParquetSpout, path: str, table: Table) -> N
     for name, use in needed:
         if name not in spout.columns:
             there = ", ".join(spout.columns[:_COLUMNS]) + (", …" if len(spout.columns) > _COLUMNS else "")
+            correct = "write it with that one" if isinstance(spout, ParquetSpout) else "correct its first row"
             raise Fault(
-                f"{path} has no column {name!r}, {use} of table {table.name!r}, but {there}; correct its first row, or "
-                "define the table by one of these",
+                f"{path} has no column {name!r}, {use} of table {table.name!r}, but {there}; {correct}, or define the "
+                "table by one of these",
                 FAILED,
             )
 
@@ -256,7 +260,7 @@ def _ended(run: _Run, files: Sequence[str], follow: bool) -> int:
     if run.counts.held:
         run.ctx.note("held: a view can't take what is stored now; `penstock status` says which and why")
     if run.stop.asked and not follow:
-        goes_on = "what was read is in" if run.once else "the same command goes on from here"
-        click.echo(f"interrupted; {goes_on}", err=True)
+        goes_on = f"the same command{' without --again' if run.again else ''} goes on from here"
+        click.echo(f"interrupted; {'what was read is in' if run.once else goes_on}", err=True)
         return INTERRUPTED
     return NO if run.counts.rejected or run.unended else DONE

@@ -6,7 +6,9 @@ Invariant: what `penstock --help` prints stands here, so that it imports no comm
 from __future__ import annotations
 
 import io
+import os
 import sys
+from typing import Any
 
 import click
 
@@ -57,8 +59,8 @@ ENTRIES: dict[str, Entry] = {
     params=global_options(app=True, store=True, env=True),
     examples=[
         "penstock init",
-        "penstock load users sample.jsonl",
-        "penstock query namecount",
+        "penstock load orders sample.jsonl",
+        "penstock query revenue",
         "penstock get --help",
     ],
 )
@@ -77,7 +79,34 @@ def group(ctx: click.Context, app: str | None, store: str | None, quiet: bool, v
 
 def main() -> None:
     """Run the command line of this process."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="replace")
+    _open_closed()
+    sys.stdout.flush()
+    raw = io.BufferedWriter(_Output(sys.stdout.fileno(), "w", closefd=False))
+    sys.stdout = io.TextIOWrapper(raw, "utf-8", "replace", line_buffering=sys.stdout.isatty())
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(encoding="utf-8", errors="replace")
     group.main(prog_name="penstock")
+
+
+class _Output(io.FileIO):
+    """Standard output, by whose name an error says that it can't be written."""
+
+    def write(self, data: Any, /) -> int:
+        """Write, or say what can't be written."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = "standard output"
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # what is left to write has been told of
+            raise
+
+
+def _open_closed() -> None:
+    """Who closed a standard stream (`>&-`) has nothing to say or to hear there; no other file may get its number."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            if nothing != number:
+                os.dup2(nothing, number)
+                os.close(nothing)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))

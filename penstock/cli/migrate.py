@@ -22,6 +22,8 @@ from penstock.views import ABSENT, App, Migrated, Preview
 
 __all__ = ["bring_up", "migrate"]
 
+_FORMATS = ("table", "json")
+
 
 @command(
     "migrate",
@@ -30,7 +32,10 @@ __all__ = ["bring_up", "migrate"]
     examples=["penstock migrate --dry-run", "penstock migrate", "penstock migrate --dry-run | jq .changes"],
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be built, with some rows as they would be.")
-def migrate(ctx: Context, dry_run: bool) -> int:
+@click.option(
+    "--format", "format", type=click.Choice(_FORMATS), help="How --dry-run says it (a table on a terminal, else json)."
+)
+def migrate(ctx: Context, dry_run: bool, format: str | None) -> int:
     """Build the views that the app has otherwise than the store, and drop those that it has no more.
 
     Until all are complete readers see what was; then they see all of them at once. What is interrupted goes on where it
@@ -41,7 +46,8 @@ def migrate(ctx: Context, dry_run: bool) -> int:
     if dry_run:
         with open_reader(ctx, app) as engine:
             preview = engine.preview(app)
-        click.echo(_page(ctx, preview) if ctx.terminal else dumps(_data(preview)))
+        for_people = ctx.terminal if format is None else format == "table"
+        click.echo(_page(ctx, preview) if for_people else dumps(_data(preview)))
         return NO if preview.changes else DONE
     with open_writer(ctx, app, migrate=True) as writer:
         ctx.say(str(_migrated(ctx, writer, app)))
@@ -69,8 +75,9 @@ def _page(ctx: Context, preview: Preview) -> str:
 
 def _lines(ctx: Context, preview: Preview) -> Iterator[str]:
     yield _drawn(ctx, [[c.view, c.kind.value, c.why] for c in preview.changes], ["view", "is", "why"])
-    work = [f"{preview.documents:,} documents"] + ([f"{preview.rows:,} rows of views"] if preview.rows else [])
-    yield f"{' and '.join(work)} would be gone through, in about {_time(preview.seconds)} while nobody writes;"
+    work = [f"{n:,} {of}" for n, of in ((preview.documents, "documents"), (preview.rows, "rows of views")) if n]
+    if work:
+        yield f"{' and '.join(work)} would be gone through, in about {_time(preview.seconds)} while nobody writes;"
     yield f"{preview.groups:,} groups would be replaced"
     of = "of all documents" if preview.all else f"of {preview.sampled:,} documents alone"
     if preview.sample:

@@ -33,10 +33,14 @@ _OF_JSON = (*'-0123456789"[{', "")  # what JSON begins with, and nothing at all
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; with `fields` its values are maps, which tables and CSV show as a column for each field."""
+    """A column; with `fields` its values are maps, which tables and CSV show as a column for each field.
+
+    Where null means that there is nothing, `empty`, tables show nothing.
+    """
 
     name: str
     fields: tuple[str, ...] = ()
+    empty: bool = False
 
     @property
     def flat(self) -> tuple[str, ...]:
@@ -74,8 +78,12 @@ def _json_lines(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: T
 
 
 def _json(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO) -> int:
-    objects = enumerate(_objects(rows, columns))
-    n = _write((f"{',' if i else '['}\n  {text}" for i, text in objects), out)
+    return write_array(_objects(rows, columns), out)
+
+
+def write_array(texts: Iterable[str], out: TextIO) -> int:
+    """Write JSON texts as one array, an element a line; how many there were."""
+    n = _write((f"{',' if i else '['}\n  {text}" for i, text in enumerate(texts)), out)
     out.write("\n]\n" if n else "[]\n")
     return n
 
@@ -149,10 +157,11 @@ def _table(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO
     from rich.cells import cell_len
 
     names = [name for column in columns for name in column.flat]
+    empty = [column.empty for column in columns for _ in column.flat]
     coming = (_flat(row, columns) for row in rows)
     first = list(islice(coming, _LOOK_AHEAD))
     right = [_is_numeric([row[i] for row in first]) for i in range(len(names))]
-    shown = [[shown_cell(value) for value in row] for row in first]
+    shown = [_shown(row, empty) for row in first]
     widths = [min(_WIDEST, max(map(cell_len, (name, *(row[i] for row in shown))))) for i, name in enumerate(names)]
 
     def line(cells: Sequence[str]) -> str:
@@ -161,7 +170,11 @@ def _table(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO
 
     out.write(click.style(line(names).rstrip(), bold=True) + "\n" if color else line(names))
     out.write("  ".join("─" * width for width in widths) + "\n")
-    return _write(map(line, chain(shown, ([shown_cell(value) for value in row] for row in coming))), out)
+    return _write(map(line, chain(shown, (_shown(row, empty) for row in coming))), out)
+
+
+def _shown(row: Sequence[Any], empty: Sequence[bool]) -> list[str]:
+    return ["" if value is None and empty[i] else shown_cell(value) for i, value in enumerate(row)]
 
 
 def _padded(cell: str, room: int, right: bool) -> str:

@@ -16,7 +16,7 @@ from penstock.cli.context import DONE, NO, WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader, open_writer, table_of, view_of
 from penstock.cli.names import table_names, view_names
-from penstock.cli.output import emit, format_option, shown_cell
+from penstock.cli.output import Column, emit, format_option, shown_cell
 from penstock.cli.progress import parts
 from penstock.cli.values import pretty
 from penstock.recovery import Quarantined, QuarantineKind, Settled, Wanted
@@ -98,8 +98,8 @@ def _shown(ctx: Context, app: App, wanted: Wanted, whole: bool, format: str | No
             for i, entry in enumerate(entries):
                 click.echo(("\n" if i else "") + "\n".join(_page(entry)))
         else:
-            columns: Sequence[str] = _EVERYTHING if whole else _COLUMNS
-            emit(ctx, _rows(entries, columns), columns, format)
+            names: Sequence[str] = _EVERYTHING if whole else _COLUMNS
+            emit(ctx, _rows(entries, names), [Column(name, empty=True) for name in names], format)
     return DONE
 
 

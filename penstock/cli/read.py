@@ -40,12 +40,12 @@ def get(ctx: Context, view: str, group: str) -> int | None:
     app = load_app(ctx)
     wanted = group_of(group)
     with _snapshot(ctx, app) as snap:
-        shown_view(snap, view)
+        definition = shown_view(snap, view)
         _tell_age(ctx, snap, view)
         try:
             row = snap.view(view).row(wanted)
         except KeyError:
-            raise Fault(f"view {view!r} has no group {dumps(wanted)}{_read_as(group, wanted)}", NO) from None
+            raise _no_group(definition, group, wanted) from None
         click.echo(pretty(row.value) if ctx.terminal else dumps(row.value))
         if row.held:
             ctx.note(f"held: it is the last good result; `penstock status` says what {view!r} can't take")
@@ -136,7 +136,7 @@ def why(ctx: Context, view: str, group: str, documents: bool, history: bool, for
         if not found:
             if there and not definition.index:
                 raise Fault(f"view {view!r} has a result for {dumps(wanted)} and no document behind it", NO)
-            raise Fault(f"view {view!r} has no group {dumps(wanted)}{_read_as(group, wanted)}", NO)
+            raise _no_group(definition, group, wanted)
         _show_why(ctx, definition, found, documents, format)
 
 
@@ -237,6 +237,15 @@ def _bar(ctx: Context, view: str, stack: ExitStack) -> Progress:
         passed = done
 
     return tell
+
+
+def _no_group(view: View, text: str, value: Any) -> Fault:
+    hint = _read_as(text, value)
+    if not hint and isinstance(view.map, FieldMap) and not view.map.key.single:
+        fields = [".".join(path) for path in view.map.key.paths]
+        if not isinstance(value, tuple) or len(value) != len(fields):
+            hint = f" (its groups are lists, of {', '.join(fields)})" if fields else " (its one group is [])"
+    return Fault(f"view {view.name!r} has no group {dumps(value)}{hint}", NO)
 
 
 def _read_as(text: str, value: Any) -> str:

@@ -16,13 +16,13 @@ from penstock.cli.context import DONE, NO, WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_writer, table_of
 from penstock.cli.names import all_names, table_names
-from penstock.cli.output import emit, format_option
+from penstock.cli.output import Column, emit, format_option
 from penstock.cli.progress import parts
 from penstock.cli.values import group_of, object_of
 from penstock.recovery import Repaired
 from penstock.views import ABSENT, Progress, Table
 
-_COLUMNS = ("view", "group", "old", "new", "what")
+_COLUMNS = ("view", "group", Column("old", empty=True), Column("new", empty=True), "what")
 
 
 @command(
@@ -102,6 +102,8 @@ def check(ctx: Context, fix: bool, format: str | None) -> int:
         report = writer.check(fix, _as_progress(tell))
     if report.wrong:
         emit(ctx, map(_row, report.wrong), _COLUMNS, format)
+    for line in report.anew:
+        click.echo(f"damaged, and made anew: {line}", err=True)
     for line in report.damaged:
         click.echo(f"damaged: {line}", err=True)
     for what, counted in (("held", report.held), ("told otherwise", report.told)):
@@ -124,8 +126,8 @@ def show(ctx: Context, found: Sequence[Repaired], format: str | None = None) -> 
 
 
 def _row(one: Repaired) -> tuple[object, ...]:
-    old, new = (None if result is ABSENT else result for result in (one.old, one.new))
-    return one.view, one.group, old, new, one.what.why
+    group, old, new = (None if value is ABSENT else value for value in (one.group, one.old, one.new))
+    return one.view, group, old, new, one.what.why
 
 
 def _as_progress(tell: Tell) -> Progress:

@@ -23,6 +23,7 @@ from itertools import chain
 
 import click
 
+from penstock.cache import shown_size
 from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
 from penstock.cli.delivery import SINKS, Delivery, asked_of
 from penstock.cli.faults import Fault
@@ -78,6 +79,9 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     A URI is a path, file:PATH?follow=1 for a file that grows, - for standard input, or what an installed package
     brings. The store remembers how far each source was read, and goes on there. While it runs, other commands read the
     store, and those that write hand their work over to it. It ends by itself when all its sources have ended.
+
+    Under file:PATH?envelope=topic each record names its own table, as for `penstock post`, and ts 0 posts an old value;
+    what names none is rejected in the name of TABLE.
 
     With --to the rows of a view and then its changes go into a file, to standard output (-), or where an installed
     package takes them: the latest value of each group, with {"deleted": true} for one that is gone, or under
@@ -193,10 +197,20 @@ class Pump(threading.Thread):
                     self.notes.append(f"rejected: {shown_cell(f'{rejection.where}: {rejection.reason}')}")
                 self.counts += replace(counts, rejections=())
 
+    def has_done(self) -> bool:
+        """Whether anything came of it."""
+        return self.counts.records > 0
+
     def said(self) -> str:
         """How far it is, in words."""
-        behind = f", {self.lag:,} bytes behind" if self.lag else ""
-        return f"{self.text}: {self.counts}{behind}"
+        return f"{self.text}: {self.counts}{f', {_lag(self._spout, self.lag)} behind' if self.lag else ''}"
+
+
+def _lag(spout: Spout, lag: int) -> str:
+    """How far behind a source is, in its own unit where that is known."""
+    if isinstance(spout, FileSpout):
+        return shown_size(lag)
+    return f"{lag:,} rows" if isinstance(spout, ParquetSpout) else f"{lag:,}"
 
 
 @dataclass(slots=True)
@@ -227,7 +241,8 @@ def _watch(ctx: Context, pumps: list[Pump], deliveries: list[Delivery], stop: St
     else:
         _watch_lines(ctx, pumps, workers, lines)
     for worker in workers:
-        say(worker.said())
+        if worker.error is None or worker.has_done():
+            say(worker.said())
     for pump in pumps:
         if pump.counts.rejected > _SHOWN:
             click.echo(f"rejected: {pump.counts.rejected - _SHOWN:,} more from {pump.text}", err=True)

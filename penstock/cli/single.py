@@ -11,7 +11,7 @@ from penstock.cli.context import DONE, WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_writer, table_of
 from penstock.cli.names import table_names
-from penstock.cli.output import tell
+from penstock.cli.output import format_option, tell
 from penstock.cli.repair import show
 from penstock.cli.values import group_of, loads, object_of
 from penstock.engine import parted
@@ -71,12 +71,13 @@ def delete(ctx: Context, table: str, keys: tuple[str, ...], ts: str | None) -> i
     examples=["""penstock post '{"topic": "users(id)", "ts": 3, "id": 7, "name": "Sue"}'"""],
 )
 @click.argument("records", metavar="JSON...", nargs=-1, required=True)
-def post(ctx: Context, records: tuple[str, ...]) -> int:
+@format_option
+def post(ctx: Context, records: tuple[str, ...], format: str | None) -> int:
     """Put records that name their own table, as they go over a wire, each a JSON object in single quotes.
 
     "topic" is the table, with its key in parentheses if you like; "ts" is the record's ts; all other fields are the
     document. All of them are one transaction. A ts of 0 posts an old value: before the rest, all that may be left of it
-    is taken back, as by `penstock repost`.
+    is taken back, as by `penstock repost`, which says what was wrong in rows.
     """
     app = load_app(ctx)
     known = [opened(app, object_of(text, _named(place, records))) for place, text in enumerate(records, 1)]
@@ -85,7 +86,7 @@ def post(ctx: Context, records: tuple[str, ...]) -> int:
         return _write(ctx, app, rest)
     with open_writer(ctx, app) as writer:
         try:
-            show(ctx, writer.repost(values))
+            show(ctx, writer.repost(values), format)
         except RecordError as error:
             raise Fault(f"a value can't have been a document of its table: {error.reason}", WRONG) from None
         return tell(ctx, writer.post(rest)) if rest else DONE

@@ -8,22 +8,24 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from io import StringIO
 from typing import Any
 
 import click
 
-from penstock.cache import owner_of
+from penstock.cache import owner_of, shown_size
 from penstock.cli.context import WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader
 from penstock.cli.output import emit, shown_cell
+from penstock.cli.progress import progress
 from penstock.cli.values import dumps
 from penstock.engine import Engine, memory_of_holder
 
 _EVERY = 1.0  # seconds
+_FORMATS = ("table", "json")
 _DATA = "data.mdb"
 
 
@@ -40,26 +42,29 @@ _DATA = "data.mdb"
 )
 @click.option("--watch", is_flag=True, help="Draw it again every second, until Ctrl-C.")
 @click.option("--digest", is_flag=True, help="Add the digest of all content, which equal content shares.")
-def status(ctx: Context, watch: bool, digest: bool) -> None:
+@click.option("--format", "format", type=click.Choice(_FORMATS), help="How (a table on a terminal, else json).")
+def status(ctx: Context, watch: bool, digest: bool, format: str | None) -> None:
     """Tables, views, position, sources, what is held, sizes, the last commit, and who writes.
 
     In a pipe it is one JSON object; with --watch one each second.
     """
+    for_people = ctx.terminal if format is None else format == "table"
     if watch and digest:
         raise Fault("--digest reads all content, which is too much for each second of --watch; leave one out", WRONG)
     with open_reader(ctx, load_app(ctx)) as engine:
         if watch:
             with suppress(KeyboardInterrupt):
-                _watch(ctx, lambda: read(engine, ctx.store, False))
+                _watch(ctx, for_people, lambda: read(engine, ctx.store, False))
         else:
-            data = read(engine, ctx.store, digest)
-            click.echo(_page(ctx, data) if ctx.terminal else dumps(data))
+            with progress(ctx, "reading all content", None) if digest else nullcontext():
+                data = read(engine, ctx.store, digest)
+            click.echo(_page(ctx, data) if for_people else dumps(data))
 
 
-def _watch(ctx: Context, look: Callable[[], dict[str, Any]]) -> None:
-    if not ctx.terminal:
+def _watch(ctx: Context, for_people: bool, look: Callable[[], dict[str, Any]]) -> None:
+    if not (for_people and ctx.terminal):
         while True:
-            click.echo(dumps(look()))
+            click.echo(_page(ctx, look()) + "\n" if for_people else dumps(look()))
             time.sleep(_EVERY)
     from rich.console import Console
     from rich.live import Live
@@ -94,10 +99,10 @@ def read(engine: Engine, store: str, digest: bool) -> dict[str, Any]:
 def _page(ctx: Context, data: dict[str, Any]) -> str:
     """The page for people."""
     sizes = data["store"]
-    memory = "" if data["memory"] is None else f", {_size(data['memory'])} of memory"
+    memory = "" if data["memory"] is None else f", {shown_size(data['memory'])} of memory"
     lines = [
         f"app       {data['app']}",
-        f"store     {shown_cell(data['path'])}, {_size(sizes['bytes'])}",
+        f"store     {shown_cell(data['path'])}, {shown_size(sizes['bytes'])}",
         f"position  {data['position']:,}, epoch {data['epoch']:,}, last commit {data['committed'] or 'unknown'}",
         f"writer    {data['owner'] or 'nobody'}{memory}",
     ]
@@ -109,9 +114,8 @@ def _page(ctx: Context, data: dict[str, Any]) -> str:
             lines.append(f"          it stopped, and is tried again: {shown_cell(building['trouble'])}")
     if "digest" in data:
         lines.append(f"digest    {data['digest']}")
-    out = "\n".join(lines) + "\n\n" + "\n".join(_tables(ctx, data))
-    held = list(_held(data))
-    return out + ("\n" + "\n".join(held) if held else "").rstrip()
+    parts = ["\n".join(lines), *(table.rstrip() for table in _tables(ctx, data)), "\n".join(_held(data))]
+    return "\n\n".join(filter(None, parts))
 
 
 def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:
@@ -142,15 +146,3 @@ def _drawn(ctx: Context, rows: list[list[Any]], columns: list[str]) -> str:
     out = StringIO()
     emit(ctx, rows, columns, "table", out)
     return out.getvalue()
-
-
-def _size(size: int) -> str:
-    """Bytes for people.
-
-    >>> _size(512), _size(1_500_000)
-    ('512 B', '1.4 MiB')
-    """
-    if size < 1024:
-        return f"{size} B"
-    power = min(3, (size.bit_length() - 1) // 10)
-    return f"{size / 1024**power:.1f} {('', 'KiB', 'MiB', 'GiB')[power]}"

@@ -50,7 +50,13 @@ _TOLD = 1024  # lines after which one tells how far it is
 )
 @click.argument("name", shell_complete=all_names)
 @click.option("--format", "format", type=click.Choice(_FORMATS), help="How (else as FILE ends, else jsonl).")
-@click.option("-o", "--output", metavar="FILE", help="Where to (else standard output); .gz and .zst are packed.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(),
+    help="Where to (else standard output); .gz and .zst are packed.",
+)
 def export(ctx: Context, name: str, format: str | None, output: str | None) -> None:
     """Write what NAME has at this moment, a table its documents or a view its rows, to a file or standard output.
 
@@ -94,7 +100,13 @@ def import_(ctx: Context, table: str, files: tuple[str, ...], again: bool, forma
     app = load_app(ctx)
     target = table_of(app, table)
     return take_files(
-        ctx, app, target, files, lambda path: open_file(path, table, format_in, again=again), read=read_portable
+        ctx,
+        app,
+        target,
+        files,
+        lambda path: open_file(path, table, format_in, again=again),
+        read=read_portable,
+        again=again,
     )
 
 
@@ -204,6 +216,7 @@ def _output(path: str | None, packing: str | None) -> Iterator[BinaryIO]:
         return
     begun = f"{path}.{os.getpid()}.partial"
     with ExitStack() as stack:
+        stack.enter_context(_named(path, begun))
         file: BinaryIO = stack.enter_context(open(begun, "wb"))
         stack.callback(_forget, begun)
         with _packed(file, packing) as out:
@@ -211,6 +224,17 @@ def _output(path: str | None, packing: str | None) -> Iterator[BinaryIO]:
         file.flush()
         os.fsync(file.fileno())
         os.replace(begun, path)
+
+
+@contextmanager
+def _named(path: str, begun: str) -> Iterator[None]:
+    """What the system refuses of a file is said of the name that was given, not of the one it has until it is whole."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename in (None, begun):
+            error.filename, error.filename2 = path, None
+        raise
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Watching views: what changes in them, as it is committed, by whichever process.
 
-On a terminal it is a table that stands in its place; elsewhere each change is a JSON object on a line of its own, which
-is written out before the next look. It ends in good order with the first signal, and with whoever reads it.
+On a terminal it is a table that stands in its place; elsewhere each change is a JSON object on a line of its own, or a
+row of CSV, which is written out before the next look. It ends in good order with the first signal, and with whoever
+reads it.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import select
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import click
 
-from penstock.cli.context import Context
+from penstock.cli.context import WRONG, Context
+from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader, shown_view
 from penstock.cli.names import view_names
+from penstock.cli.output import FORMATS, emit, write_array
 from penstock.cli.steps import Steps
 from penstock.cli.stopping import Stop
 from penstock.cli.values import dumps
 from penstock.engine import Engine
+from penstock.views import ABSENT, Change
 
 _LOOK = 0.02  # seconds between two looks
 _DRAW = 0.1  # seconds between two pages
@@ -34,13 +39,20 @@ _DRAW = 0.1  # seconds between two pages
         "penstock watch namecount",
         "penstock watch namecount revenue",
         "penstock watch namecount --since 1200 | jq .group",
+        "penstock watch namecount --format csv > changes.csv",
     ],
 )
 @click.argument("views", nargs=-1, required=True, metavar="VIEW...", shell_complete=view_names)
 @click.option(
     "--since", type=click.IntRange(min=0), metavar="P", help="All changes after this position, not from now on."
 )
-def watch(ctx: Context, views: tuple[str, ...], since: int | None) -> None:
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(FORMATS),
+    help="How changes come out (a table that stands in its place on a terminal, else jsonl: a JSON object a line).",
+)
+def watch(ctx: Context, views: tuple[str, ...], since: int | None, format: str | None) -> None:
     """The changes of each VIEW as they are committed, until Ctrl-C.
 
     On a terminal it is a table of groups with their values, what these were before, and how often they change. In a
@@ -48,16 +60,20 @@ def watch(ctx: Context, views: tuple[str, ...], since: int | None) -> None:
     to be, `new` where it is gone. The position of the last one is what --since takes. The feed keeps the last 1,000,000
     changes; where it no longer reaches back to P, that is an error.
     """
+    if format == "table" and not ctx.terminal:
+        raise Fault("--format table is drawn again and again on a terminal; write jsonl, json or csv here", WRONG)
     app = load_app(ctx)
     names = list(dict.fromkeys(views))
     with Stop() as stop, open_reader(ctx, app) as engine:
         with engine.snapshot() as snap:
             for name in names:
                 shown_view(snap, name)
-        if ctx.terminal:
+        if ctx.terminal and format in (None, "table"):
             _on_terminal(ctx, engine, names, since, lambda: stop.asked)
         else:
-            _in_pipe(ctx, engine, names, since, lambda: stop.asked)
+            steps = Steps(engine, names, _now(engine) if since is None else since)
+            ctx.detail(f"from position {steps.position} on")
+            _in_pipe(ctx, _coming(steps, lambda: stop.asked), format)
 
 
 def _now(engine: Engine) -> int:
@@ -65,15 +81,27 @@ def _now(engine: Engine) -> int:
         return snap.position
 
 
-def _in_pipe(
-    ctx: Context, engine: Engine, names: Sequence[str], since: int | None, stopped: Callable[[], bool]
-) -> None:
-    steps = Steps(engine, names, _now(engine) if since is None else since)
-    ctx.detail(f"from position {steps.position} on")
+def _in_pipe(ctx: Context, changes: Iterator[Change], format: str | None) -> None:
+    if format == "csv":
+        emit(ctx, map(_row, changes), ("view", "group", "old", "new", "position"), format)
+    elif format == "json":
+        write_array((dumps(change.data()) for change in changes), sys.stdout)
+    else:
+        for change in changes:
+            sys.stdout.write(dumps(change.data()) + "\n")
+
+
+def _row(change: Change) -> tuple[Any, ...]:
+    old, new = (None if value is ABSENT else value for value in (change.old, change.new))
+    return change.view, change.group, old, new, change.position
+
+
+def _coming(steps: Steps, stopped: Callable[[], bool]) -> Iterator[Change]:
+    """The changes as they are committed; what was made of them is written out before the next look."""
     gone = _gone()
     while not stopped() and not gone():
         for changes, _ in steps.step():
-            sys.stdout.write("".join(dumps(change.data()) + "\n" for change in changes))
+            yield from changes
             sys.stdout.flush()
             if stopped():
                 return

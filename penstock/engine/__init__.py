@@ -1,8 +1,10 @@
 """The engine: opens a store, wires the rooms, and takes what users put."""
 
+from penstock.engine.catalog import Catalog, Resume, State, read_catalog, read_state, write_notes, write_state
 from penstock.engine.compaction import Compacted, Progress
 from penstock.engine.copies import Copied, copy_of, restore, shrink
 from penstock.engine.core import Core
+from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.engine import Engine
 from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
@@ -14,6 +16,8 @@ from penstock.engine.weigh import Weight
 from penstock.engine.writing import HolderLost, HolderSilent, Writing, parted
 
 __all__ = [
+    "Batch",
+    "Catalog",
     "Compacted",
     "Copied",
     "Core",
@@ -21,19 +25,27 @@ __all__ = [
     "HolderLost",
     "HolderSilent",
     "Progress",
+    "Resume",
     "Snapshot",
+    "State",
     "Stored",
     "Ticket",
     "Told",
     "Transaction",
     "Weight",
     "Writing",
+    "batches_of",
     "copy_of",
+    "delivered",
     "memory_of_holder",
     "open_engine",
     "open_on",
     "parted",
+    "read_catalog",
+    "read_state",
     "restore",
     "shrink",
+    "write_notes",
+    "write_state",
     "writer",
 ]

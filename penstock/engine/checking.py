@@ -9,14 +9,18 @@ bounded; each table and each view is read in a snapshot of its own, so that no p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.cache import (
+    COPY,
     META,
+    LogMark,
     Reader,
     Segment,
     StoreDamaged,
@@ -32,7 +36,7 @@ from penstock.engine.judging import judged
 from penstock.engine.naming import places_of
 from penstock.engine.repairing import Repair
 from penstock.engine.snapshot import Snapshot
-from penstock.gateway import TableReader, Tails, document_of, moved_db, unwrap
+from penstock.gateway import CHECKING, TableReader, Tails, document_of, moved_db, unwrap
 from penstock.mapreduce import FEED, FunctionMapper, Groups, ViewNode, held_db, read_emissions, resting_db, told_db
 from penstock.recovery import QUARANTINE, Checked, Mapping, same_pairs
 from penstock.views import Progress, Row, Table
@@ -54,15 +58,21 @@ class Check:
         self._damaged: list[str] = []
         self._told: dict[str, int] = {}
         self._held: dict[str, int] = {}
+        self._anew: list[str] = []
 
     def run(self) -> Checked:
         """All of it."""
         for table in self._core.app.tables():
-            self._step(f"table {table.name!r}", partial(self._table, table))
-        self._step("the store", partial(self._rows_of, META, FEED, QUARANTINE))
-        for name in [view.name for view in self._core.app.views()]:
-            self._step(f"view {name!r}", partial(self._repair.view, name, None))
-            self._step(f"view {name!r}", partial(self._counted, self._core.views[name]))
+            self._step(partial(self._table, table))
+        self._step(partial(self._rows_of, META, FEED, QUARANTINE))
+        views = [view.name for view in self._core.app.views()]
+        if self._repair.fix:  # what one view holds is asked of when another is counted
+            for name in views:
+                with suppress(StoreDamaged):  # it is named where the view is compared
+                    self._repair.relearn(name)
+        for name in views:
+            self._step(partial(self._repair.view, name, None))
+            self._step(partial(self._counted, name))
         self._damaged += self._repair.left
         found = tuple(self._repair.found())
         return Checked(
@@ -73,14 +83,17 @@ class Check:
             self._held,
             self._told,
             self._repair.fix,
+            (*self._anew, *dict.fromkeys(self._repair.anew)),
         )
 
-    def _step(self, what: str, step: Callable[[], None]) -> None:
-        """A part whose damage is named, and does not end the check."""
+    def _step(self, step: Callable[[], None]) -> bool:
+        """A part whose damage is named, and does not end the check; whether there was none."""
         try:
             step()
         except StoreDamaged as damage:
-            self._damaged.append(f"{what}: {self._named(damage)}")
+            self._damaged.append(self._named(damage))
+            return False
+        return True
 
     def _named(self, damage: StoreDamaged) -> str:
         return str(named(damage, places_of(self._core.catalog)))
@@ -112,12 +125,27 @@ class Check:
     # -- a table
 
     def _table(self, table: Table) -> None:
+        """Read a table; where its index alone is damaged, and that is to be fixed, it is made anew and read again."""
+        known = self._rows, self._documents, len(self._damaged)
+        readable, indexed = self._read(table)
+        if readable and not indexed and self._repair.fix:
+            self._repair.reindex(table)
+            self._rows, self._documents = known[:2]
+            del self._damaged[known[2] :]
+            self._anew.append(f"table {table.name!r}, its index")
+            self._read(table)
+
+    def _read(self, table: Table) -> tuple[bool, bool]:
+        """Whether the log of a table is whole, and whether its index is that of the log, as far as that can be said."""
         number = self._core.tables[table.name].number
         with Snapshot(self._core) as snap:
             reader, mark = snap.reader(), read_mark(snap.reader(), number)
-            for db in (index_db(number), moved_db(number)):
-                for _ in self._checked(reader, db):
-                    pass
+            for _ in self._checked(reader, moved_db(number)):
+                pass
+            before = len(self._damaged)
+            for _ in self._checked(reader, index_db(number)):
+                pass
+            indexed, readable = len(self._damaged) == before, True
             # What other snapshots learnt of the log is not believed here.
             documents = TableReader(table, number, self._core.catalog.seed, snap.reader, Tails(), frozenset)
             present = tombstones = 0
@@ -127,23 +155,47 @@ class Check:
                 base = int.from_bytes(key, "big")
                 if following is not None and base != following:
                     self._damaged.append(
-                        f"table {table.name!r}: log entry {base} stands where {following} should follow"
+                        f"table {table.name!r}: log entry {base} stands where {following} should follow; {COPY}"
                     )
-                segment = Segment.parse(base, row, f"table {table.name!r}")
-                following = base + len(segment)
-                lines = segment.lines(np.arange(len(segment)))
-                newest = documents.newest(segment.k0, segment.k1, base + np.arange(len(segment)))
-                gone = np.fromiter((unwrap(line).absent for line in lines), bool, len(lines))
-                present += int((newest & ~gone).sum())
-                tombstones += int((newest & gone).sum())
+                    readable = False
+                following = None
+                try:
+                    segment = Segment.parse(base, row, f"table {table.name!r}")
+                    following = base + len(segment)
+                    gone = self._absent(segment)
+                except StoreDamaged as damage:
+                    self._damaged.append(self._named(damage))
+                    readable = False
+                    continue
+                if indexed and readable:
+                    newest = documents.newest(segment.k0, segment.k1, base + np.arange(len(segment)))
+                    present += int((newest & ~gone).sum())
+                    tombstones += int((newest & gone).sum())
                 self._tell(following, mark.tail)
+            if not (indexed and readable):
+                return readable, indexed
             self._documents += present
-            for what, there, said in (("documents", present, mark.present), ("deletions", tombstones, mark.tombstones)):
-                if there != said and (what == "documents" or table.has_ts):
-                    self._damaged.append(
-                        f"table {table.name!r}: its index names {there} {what} and {said} were counted; load its "
-                        "documents into a new path"
-                    )
+            return True, self._as_counted(table, mark, present, tombstones)
+
+    @staticmethod
+    def _absent(segment: Segment) -> NDArray[np.bool_]:
+        """Which lines of a segment say that there is no document; all of them are read."""
+        gone = np.zeros(len(segment), bool)
+        for a in range(0, len(segment), _BLOCK):
+            lines = segment.lines(np.arange(a, min(a + _BLOCK, len(segment))))
+            gone[a : a + len(lines)] = [unwrap(line).absent for line in lines]
+        return gone
+
+    def _as_counted(self, table: Table, mark: LogMark, present: int, tombstones: int) -> bool:
+        """Whether an index names as much as was counted."""
+        ok = True
+        for what, there, said in (("documents", present, mark.present), ("deletions", tombstones, mark.tombstones)):
+            if there != said and (what == "documents" or table.has_ts):
+                self._damaged.append(
+                    f"table {table.name!r}: its index names {there} {what} and {said} were counted; {CHECKING}"
+                )
+                ok = False
+        return ok
 
     def _tell(self, done: int, total: int) -> None:
         if self._progress is not None:
@@ -151,8 +203,9 @@ class Check:
 
     # -- what is counted apart
 
-    def _counted(self, view: ViewNode) -> None:
+    def _counted(self, name: str) -> None:
         """Count what a view holds, and what its function would yield otherwise now."""
+        view = self._core.views[name]
         with Snapshot(self._core) as snap:
             reader = snap.reader()
             self._rows += reader.count(view.reduce.db)

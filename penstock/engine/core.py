@@ -196,6 +196,11 @@ class Core:
         self._work(lambda: self._sweep_step(limit))
         return self.sweep is not None or bool(self.catalog.trash)
 
+    @property
+    def behind(self) -> int:
+        """How many rows came since the last step, which are to be told before others write again."""
+        return 0 if self.sweep is None else self.sweep.owed
+
     def _sweep_step(self, limit: int) -> None:
         if self.sweep is not None:
             self.sweep.step(limit)
@@ -309,9 +314,11 @@ class Core:
     def _state(self, refused: Mapping[str, int], writes: Writes, offsets: dict[str, int]) -> State:
         old = self.state
         ts = {name: node.ts_kind for name, node in self.tables.items() if node.ts_kind is not None}
+        position = old.position + writes.changed
         return msgspec.structs.replace(
             old,
-            position=old.position + writes.changed,
+            position=position,
+            followed=old.followed if self.feed.on or not writes.changed else position,
             sources=offsets,
             ts=ts,
             rejected=added(old.rejected, refused),

@@ -32,6 +32,7 @@ from penstock.engine.snapshot import Snapshot
 from penstock.engine.status import status_of
 from penstock.engine.transaction import Transaction, counts_in, joined_records, rejects_in
 from penstock.engine.turns import Turns
+from penstock.engine.wired import wired
 from penstock.spout import Record, SourceMoved, SpoutBatch
 from penstock.views import Change, Counts
 
@@ -182,8 +183,10 @@ class Engine(Quarantining):
         """Take a spout's batches, each with the offset after it in one transaction; gives its counts as it is durable.
 
         A batch below the offset that is committed already is a redelivery: it changes nothing and counts as late. One
-        that does not begin there raises SourceMoved. `long` says whether there is enough for another core to help, or
-        with None that it will show; `batches` is then read ahead, so it should end where no more is there yet.
+        that does not begin there raises SourceMoved. Under `envelope` each record goes to the table that it names, and
+        one with ts 0 is a repost, which is done before the rest and counts as equal. `long` says whether there is
+        enough for another core to help, or with None that it will show; `batches` is then read ahead, so it should end
+        where no more is there yet.
 
         for batch, counts in engine.load("users", batches):
             spout.committed(batch)
@@ -204,17 +207,27 @@ class Engine(Quarantining):
                 del batch, part  # so that no more is in memory than what is read ahead
 
     def _load(self, table: str, batch: SpoutBatch, part: Batch) -> Counts:
+        if not batch.envelope:
+            return self._load_tables(batch, {table: [part]}, part.size)
+        found = wired(self._core.app, table, part)
+        if found.values and batch.start == self._core.state.sources.get(batch.source or "", batch.start):
+            self._repost(found.values)
+        size = part.size
+        counts = self._load_tables(batch, found.tables, size)
+        return counts if counts.late == size else counts + Counts(equal=found.reposts)
+
+    def _load_tables(self, batch: SpoutBatch, tables: dict[str, list[Batch]], size: int) -> Counts:
         if batch.source is None:
-            return self._write({table: [part]}, None, False)
+            return self._write(tables, None, False)
         with self._lock:
             self._core.ready()
             done = self._core.state.sources.get(batch.source, 0)
             if batch.start != done and not batch.again:
                 if batch.resume <= done:
-                    return Counts(late=part.size)
+                    return Counts(late=size)
                 raise SourceMoved(batch.source, batch.start, done)
             resume = Resume(batch.resume, batch.note, batch.again)
-            return self._write({table: [part]}, {batch.source: resume}, False)
+            return self._write(tables, {batch.source: resume}, False)
 
     def take(self, tables: dict[str, list[Batch]], strict: bool = False) -> Counts:
         """One transaction of batches that another process made; under `strict` a rejection undoes it.
@@ -282,8 +295,9 @@ class Engine(Quarantining):
 
         Without `since` it begins with the oldest change that is kept; with `initial` with the views as they are, each
         row as a change from ABSENT, and goes on from there. With `follow` it never ends, and gives what is committed
-        within some milliseconds, also by another process. PositionExpired says that not all changes since then are
-        kept any more.
+        within some milliseconds, also by another process. Names and the position are looked at when it is called:
+        PositionExpired says that not all changes since then are kept any more, and is also raised on the way where a
+        follower stays behind for so long.
 
         for change in engine.changes("namecount", since=position, follow=True):
             print(change.group, change.old, change.new, change.position)

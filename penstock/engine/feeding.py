@@ -1,7 +1,8 @@
 """The feed of a store: one row a commit, and not more than is to be kept.
 
 The oldest rows go once more changes or bytes are kept than the store was opened for. `State.followed` is the oldest
-position that a reader can still follow from; it moves in the transaction that drops rows.
+position that a reader can still follow from; it moves in the transaction that drops rows, and with each commit that is
+not fed, where the store was opened for none.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Feed:
             if not gone:
                 return
             writer.delete_many(FEED, gone)
-            followed = int.from_bytes(gone[-1], "big")
+            followed = max(state.followed, int.from_bytes(gone[-1], "big"))  # rows from before a time without a feed
             state = msgspec.structs.replace(state, followed=followed)
             write_state(writer, state)
         core.state = state

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.cache import decode_key
+from penstock.cache import DefinitionError, decode_key
 from penstock.engine.differing import differing, next_switch
 from penstock.engine.snapshot import Snapshot
 from penstock.mapreduce import RowReading, feed_key, read_feed, same_result
@@ -33,27 +33,53 @@ def follow(
     wait: Wait,
     live: Callable[[], bool],
 ) -> Iterator[Change]:
-    """The changes of these views since a position, or all that the feed has; and what comes if it goes `on`."""
+    """The changes of these views since a position, or all that the feed has; and what comes if it goes `on`.
+
+    What can't be followed is refused here; what there is at first is read when the first change is asked for.
+    """
+    if since is not None and (isinstance(since, bool) or not isinstance(since, int)):
+        raise DefinitionError(f"since= is {since!r}; write a position, as snapshots and changes have them")
+    if since is not None and initial:
+        raise DefinitionError("since= and initial=True are two places to begin at; leave one out")
     with Snapshot(core) as snap:
-        names = list(views) or list(snap.schema.views)
         for name in views:
-            if name not in snap.schema.followed():
+            if initial or name not in snap.schema.followed():
                 snap.view(name)  # which says why not
-        if initial:
-            for name in names:
-                for row in snap.view(name):
-                    yield Change(name, row.key, ABSENT, row.value, snap.position)
+        if since is not None:
+            _reached(snap, since)
+    return _follow(core, views, since, on, initial, wait, live)
+
+
+def _reached(snap: Snapshot, since: int) -> None:
+    """The store came to this position, and the feed has what came after it."""
+    if since > snap.position:
+        raise PositionAhead(since, snap.position)
+    if since < snap.state.followed:
+        raise PositionExpired(since, snap.state.followed)
+
+
+def _follow(
+    core: Core,
+    views: Sequence[str],
+    since: int | None,
+    on: bool,
+    initial: bool,
+    wait: Wait,
+    live: Callable[[], bool],
+) -> Iterator[Change]:
+    if initial:
+        with Snapshot(core) as snap:
             since = snap.position
-        if since is None:
-            since = snap.state.followed
-        if since > snap.position:
-            raise PositionAhead(since, snap.position)
+            for name in list(views) or list(snap.schema.views):
+                for row in snap.view(name):
+                    yield Change(name, row.key, ABSENT, row.value, since)
     while live():
         more, since, switch = _since(core, views, since)
         yield from more
         if switch:
-            since += 1
             with Snapshot(core) as snap:
+                _reached(snap, since)  # else what was before may be gone by now
+                since += 1
                 yield from differing(snap.reader(), snap.schema, list(views) or snap.schema.followed(), since)
         elif len(more) < _READ:
             if not on:
@@ -61,12 +87,13 @@ def follow(
             wait(_LOOK)
 
 
-def _since(core: Core, views: Sequence[str], since: int) -> tuple[list[Change], int, bool]:
+def _since(core: Core, views: Sequence[str], since: int | None) -> tuple[list[Change], int, bool]:
     """The next changes, whole commits; the position up to which these are all; and whether a switch comes then."""
     out: list[Change] = []
     with Snapshot(core) as snap, snap.naming():
-        if since < snap.state.followed:
-            raise PositionExpired(since, snap.state.followed)
+        if since is None:
+            since = snap.state.followed
+        _reached(snap, since)
         names = list(views) or snap.schema.followed()
         generations = snap.schema.generations(names)
         codecs: dict[int, RowReading] = {number: codec for number, (_, codec) in generations.items()}

@@ -70,6 +70,7 @@ def spout_batch_data(batch: SpoutBatch) -> dict[str, Any]:
         "skips": batch.skips,
         "refused": _listed(batch.refused),
         "received": _received_data(batch.received),
+        "envelope": batch.envelope,
     }
 
 
@@ -141,7 +142,7 @@ def repaired_data(repaired: Sequence[Repaired]) -> list[Any]:
     return [
         [
             one.view,
-            encode_key(one.group),
+            None if one.group is ABSENT else encode_key(one.group),
             *(None if result is ABSENT else [result] for result in (one.old, one.new)),
             one.what.value,
         ]
@@ -156,7 +157,7 @@ def repaired_of_data(data: list[Any]) -> list[Repaired]:
         return ABSENT if found is None else found[0]
 
     return [
-        Repaired(view, decode_key(group), result(old), result(new), Mended(what))
+        Repaired(view, ABSENT if group is None else decode_key(group), result(old), result(new), Mended(what))
         for view, group, old, new, what in data
     ]
 
@@ -171,13 +172,14 @@ def checked_data(report: Checked) -> dict[str, Any]:
         "held": dict(report.held),
         "told": dict(report.told),
         "fixed": report.fixed,
+        "anew": list(report.anew),
     }
 
 
 def checked_of_data(data: dict[str, Any]) -> Checked:
     """The report that this is the data of."""
-    wrong, damaged = tuple(repaired_of_data(data["wrong"])), tuple(data["damaged"])
-    return Checked(**{**data, "wrong": wrong, "damaged": damaged})
+    listed = {name: tuple(data[name]) for name in ("damaged", "anew")}
+    return Checked(**{**data, **listed, "wrong": tuple(repaired_of_data(data["wrong"]))})
 
 
 def _rejection_data(rejection: Any) -> list[str]:

@@ -1,29 +1,31 @@
-"""Results judged by a recompute that shares no code with what keeps them: group by group, in memory of one group.
+"""Results judged by a recompute that shares no code with what keeps them: group by group, in bounded memory.
 
-Which documents contribute to which group is sorted in a store of its own; then each group's documents are mapped and
-folded once more in plain Python, and what comes of it is held against the row. Left out are groups that count a
-document that the view holds, whose reducer fails, or whose documents' function would yield something else now. A view
-whose reducer reads ts beside documents is not judged so.
+Which documents contribute to which group is sorted in a store of its own; then the documents of some groups at a time
+are mapped and folded once more in plain Python, and what comes of it is held against the rows. A group of many
+documents is folded part by part, as far as its reducers can be. Left out are groups that count a document that the view
+holds, whose reducer fails, or whose documents' function would yield something else now. A view whose reducer reads ts
+beside documents is not judged so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Any
 
-from penstock.cache import Reader, Store, decode_key, encode_key, pack, shown, stored_key, unpack
+from penstock.cache import Store, decode_key, encode_key, pack, shown, stored_key, unpack
 from penstock.engine.snapshot import Snapshot
-from penstock.mapreduce import IndexReduce, Pairs, ViewNode, same_result
-from penstock.recovery import Mapping, recomputed
-from penstock.views import Row
+from penstock.mapreduce import IndexReduce, ViewNode, same_result
+from penstock.recovery import Mapping, recomputed, recomputed_large
+from penstock.views import ABSENT, Row
 
 _DB = "judged"
 _BLOCK = 1 << 10
+_MOST = 1 << 14  # documents of a group that are in memory at once
 _DIGEST = 16
-Told = Callable[[list[Any]], list[Pairs | None]]
-"""What is remembered of documents, by their keys; None where nothing is."""
+Group = tuple[bytes, list[bytes]]
+"""A group, and the keys of the documents that contribute to it."""
 
 
 def judged(
@@ -37,8 +39,18 @@ def judged(
     _sort(mapping, view, documents, store)
     unsure = unsure | snap.held(view.name)[0]
     with store.read() as reader:
-        for _, entries in groupby(reader.scan(_DB), lambda entry: entry[0][:_DIGEST]):
-            yield from _group(snap, view, [unpack(row) for _, row in entries], unsure)
+        some: list[Group] = []
+        for _, found in groupby(reader.scan(_DB), lambda entry: entry[0][:_DIGEST]):
+            entries = (unpack(row) for _, row in found)
+            first = list(islice(entries, _MOST + 1))
+            if len(first) > _MOST:
+                yield from _large(snap, view, first[0][0], chain(first, entries), unsure)
+                continue
+            some += _by_group(first)
+            if sum(len(keys) for _, keys in some) >= _BLOCK:
+                yield from _some(snap, view, some, unsure)
+                some = []
+        yield from _some(snap, view, some, unsure)
 
 
 def _sort(mapping: Mapping, view: ViewNode, documents: Iterable[tuple[Any, Any]], store: Store) -> None:
@@ -57,38 +69,82 @@ def _sort(mapping: Mapping, view: ViewNode, documents: Iterable[tuple[Any, Any]]
             writer.put_many(_DB, sorted(rows.items()))
 
 
-def _group(snap: Snapshot, view: ViewNode, entries: list[list[bytes]], unsure: set[bytes]) -> Iterator[str]:
-    """What is wrong with one group; two that share a digest are told apart."""
-    for whole in dict.fromkeys(group for group, _ in entries):
-        if whole in unsure:
-            continue
-        keys = [decode_key(key) for group, key in entries if group == whole]
-        docs = _read(snap, view, keys)
-        made = recomputed(view.view, [(key, doc) for key, doc in zip(keys, docs, strict=True)])
-        for row in made.rows.values():
-            encoded = encode_key(row.group)
-            mine = isinstance(view.reduce, IndexReduce) and encode_key(row.group[0]) == whole
-            if row.refused or not (mine or encoded == whole):
-                continue
-            had, result, held = _shown(snap.reader(), view, encoded)
-            if not held and (not had or not same_result(result, row.result)):
-                shows = shown(result) if had else "nothing"
-                yield (
-                    f"view {view.name!r}, group {shown(row.group)}: it shows {shows}, and its documents from scratch "
-                    f"give {shown(row.result)}; run `penstock restate {view.name}`, and if that finds nothing report it"
-                )
+def _by_group(entries: Sequence[Sequence[bytes]]) -> list[Group]:
+    """The entries of one digest; two groups that share it are told apart."""
+    found: dict[bytes, list[bytes]] = {}
+    for group, key in entries:
+        found.setdefault(group, []).append(key)
+    return list(found.items())
 
 
-def _read(snap: Snapshot, view: ViewNode, keys: Sequence[Any]) -> list[Any]:
-    source = view.view.source.name
-    return snap.view(source).get_many(keys) if view.chained else snap.table(source).get_many(keys)
+def _some(snap: Snapshot, view: ViewNode, groups: Sequence[Group], unsure: set[bytes]) -> Iterator[str]:
+    """What is wrong with a few groups."""
+    groups = [own for own in groups if own[0] not in unsure]
+    docs = iter(_read(snap, view, [key for _, keys in groups for key in keys]))
+    for whole, keys in groups:
+        made = recomputed(view.view, list(islice(docs, len(keys))))
+        rows = [row for row in made.rows.values() if not row.refused]
+        rows = [row for row in rows if encode_key(row.group[0] if view.view.index else row.group) == whole]
+        for row, result in zip(rows, _shown(snap, view, [encode_key(row.group) for row in rows]), strict=True):
+            if result is not _HELD and (result is ABSENT or not same_result(result, row.result)):
+                yield _wrong(view, row.group, result, row.result)
 
 
-def _shown(reader: Reader, view: ViewNode, group: bytes) -> tuple[bool, Any, bool]:
-    """Whether a group has a row, what that shows, and whether it is held."""
-    key = stored_key(group)
-    row = reader.get_many(view.reduce.db, [key])[0]
-    if row is None:
-        return False, None, False
-    state = view.reduce.codec.decode(key, row, f"view {view.name!r}")
-    return True, view.reduce.codec.result(state), state.held is not None
+def _large(
+    snap: Snapshot, view: ViewNode, whole: bytes, entries: Iterable[Sequence[bytes]], unsure: set[bytes]
+) -> Iterator[str]:
+    """What is wrong with a group of many documents."""
+
+    def parts() -> Iterator[list[tuple[Any, Any]]]:
+        keys = (key for _, key in entries)
+        while block := list(islice(keys, _BLOCK)):
+            yield _read(snap, view, block)
+
+    if whole in unsure:
+        return
+    if isinstance(view.reduce, IndexReduce):  # each row is of one document
+        keys = (key for _, key in entries)
+        while block := list(islice(keys, _BLOCK)):
+            yield from _some(snap, view, [(whole, block)], unsure)
+        return
+    group = decode_key(whole)
+    made = recomputed_large(view.view, group, parts())
+    [result] = _shown(snap, view, [whole])
+    if result is _HELD:
+        return
+    for i, wanted in made.items():
+        name = None if view.view.fields is None else view.view.fields[i]
+        own = result if name is None or result is ABSENT else result[name]
+        if own is ABSENT or not same_result(own, wanted):
+            yield _wrong(view, group, own, wanted, "" if name is None else f", {name!r}")
+
+
+def _read(snap: Snapshot, view: ViewNode, keys: Sequence[bytes]) -> list[tuple[Any, Any]]:
+    """Documents of a table or rows of a view with their keys."""
+    source, asked = view.view.source.name, list(map(decode_key, keys))
+    found = snap.view(source).get_many(asked) if view.chained else snap.table(source).get_many(asked)
+    return list(zip(asked, found, strict=True))
+
+
+_HELD = object()
+
+
+def _shown(snap: Snapshot, view: ViewNode, groups: Sequence[bytes]) -> list[Any]:
+    """What these groups show; ABSENT without a row."""
+    keys = list(map(stored_key, groups))
+    out: list[Any] = []
+    for key, row in zip(keys, snap.reader().get_many(view.reduce.db, keys), strict=True):
+        state = None if row is None else view.reduce.codec.decode(key, row, f"view {view.name!r}")
+        if state is None:
+            out.append(ABSENT)
+        else:
+            out.append(_HELD if state.held is not None else view.reduce.codec.result(state))
+    return out
+
+
+def _wrong(view: ViewNode, group: Any, result: Any, wanted: Any, field: str = "") -> str:
+    shows = "nothing" if result is ABSENT else shown(result)
+    return (
+        f"view {view.name!r}, group {shown(group)}{field}: it shows {shows}, and its documents from scratch give "
+        f"{shown(wanted)}; run `penstock restate {view.name}`, and if that finds nothing report it"
+    )

@@ -11,7 +11,7 @@ from penstock.engine.agreeing import agrees
 from penstock.engine.differing import differing
 from penstock.engine.preview import preview_of
 from penstock.engine.schema import built_of
-from penstock.engine.sweeper import Sweeper
+from penstock.engine.sweeper import Sweeper, Turn
 from penstock.engine.turns import Turns
 from penstock.views import App, Migrated, Preview, Progress
 
@@ -97,15 +97,26 @@ class Migrating(ABC):
         if self._core.sweep is not None or self._core.catalog.trash:
             self._sweeper = Sweeper(self)
 
-    def sweep_once(self, limit: int) -> tuple[bool, float, bool]:
-        """One step: whether there is another, the seconds that it took, and whether others wrote since the last."""
+    def sweep_once(self, limit: int) -> Turn:
+        """One step."""
+        asked = time.perf_counter()
         with self._lock.next():
             self._open()
             began = time.perf_counter()
             more = self._core.sweep_step(limit)
             took = time.perf_counter() - began
             busy, self._seen = self._lock.taken != self._seen, self._lock.taken
-        return more, took, busy
+            if self._core.behind:
+                busy = False  # writers make rows as quickly as they are told: they get no more than every other turn
+                more = self._catch_up()
+        return Turn(more, took, began - asked, busy)
+
+    def _catch_up(self) -> bool:
+        """Tell as many rows as came since the last step: each turn leaves fewer then. Whether there is more to do."""
+        more = True
+        while behind := self._core.behind:
+            more = self._core.sweep_step(min(behind, _STEP))
+        return more
 
     def sweep_failed(self, why: str | None) -> None:
         """The last step of the thread failed, and why; None: it didn't."""
@@ -122,6 +133,8 @@ class Migrating(ABC):
             with self._lock.next():
                 self._open()
                 more = self._core.sweep_step(_STEP)
+                if self._core.behind:
+                    more = self._catch_up()
             if progress is not None and self._core.sweep is not None:
                 with self.snapshot() as snap:
                     progress(*built_of(snap.reader(), snap.schema.catalog))

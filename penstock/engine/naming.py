@@ -11,10 +11,11 @@ from penstock.recovery import QUARANTINE
 __all__ = ["places_of"]
 
 _FEED = "read the views with changes(…, initial=True), and follow from there"
+_LOST = "drop it with `penstock quarantine drop`, and put the record anew from its source"
 _OWN: dict[str, Place] = {
     META: META_PLACE,
     FEED: Place("the feed of changes", number_shown("position"), _FEED),
-    QUARANTINE: Place("quarantine", lambda key: f"record r{int.from_bytes(key, 'big')}"),
+    QUARANTINE: Place("quarantine", lambda key: f"record r{int.from_bytes(key, 'big')}", _LOST),
 }
 
 

@@ -28,6 +28,7 @@ from penstock.recovery import (
     Reject,
     Settled,
     Wanted,
+    counted,
     document_id,
     group_id,
     read_rejects,
@@ -152,6 +153,9 @@ class Releasing:
     def _drop_records(self, numbers: Sequence[int], writer: Writer, writes: Writes) -> Settled:
         found = read_rejects(writer, numbers)
         release({number: reject.table for number, reject in found.items()}, writes)
+        if any(reject.lost for reject in found.values()):  # of which table it was, only the others tell
+            left, kept = counted(writer, found), self._core.state.kept
+            writes.kept.update({name: left.get(name, 0) - kept.get(name, 0) for name in {*left, *kept}})
         return Settled(dropped=len(found))
 
     def _take_records(self, numbers: Sequence[int], writer: Writer, writes: Writes) -> Settled:
@@ -161,7 +165,9 @@ class Releasing:
         out = Settled()
         for name, rejects in tables.items():
             node = self._core.tables.get(name)
-            if node is None:
+            if not name:
+                out += Settled.of_left([Left(record_id(n), reject.reason) for n, reject in rejects.items()])
+            elif node is None:
                 out += Settled.of_left([Left(record_id(n), "its table is not there any more") for n in rejects])
             else:
                 out += self._take(node, rejects, writer, writes)

@@ -23,8 +23,9 @@ from penstock.mapreduce import (
     rows_db,
     told_db,
 )
+from penstock.views import ABSENT
 
-__all__ = ["forget", "gone_of", "remembered"]
+__all__ = ["forget", "gone_of", "remembered", "shown_of"]
 
 
 def forget(node: ViewNode, keys: Sequence[bytes], reader: Reader, writes: Writes) -> None:
@@ -82,3 +83,13 @@ def remembered(reader: Reader, node: ViewNode, key: bytes) -> Pairs | None:
         return None
     groups = Groups()
     return read_emissions(key, row, groups, told).pairs(0, groups)
+
+
+def shown_of(reader: Reader, node: ViewNode, groups: Sequence[bytes]) -> dict[bytes, Any]:
+    """What a view shows of groups; ABSENT where there is no row."""
+    rows = reader.get_many(node.reduce.db, [stored_key(group) for group in groups])
+    codec, out = node.reduce.codec, dict[bytes, Any]()
+    for group, row in zip(groups, rows, strict=True):
+        state = None if row is None else codec.decode(stored_key(group), row, f"view {node.name!r}")
+        out[group] = ABSENT if state is None else codec.result(state)
+    return out

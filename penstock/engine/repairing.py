@@ -11,9 +11,6 @@ of a view change, the views on it follow: the groups of what those rows said and
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -29,16 +26,20 @@ from penstock.cache import (
     decode_key,
     encode_key,
     is_long,
-    open_lmdb,
     read_mark,
+    reindex,
 )
-from penstock.engine.remembering import forget, gone_of, remembered
+from penstock.engine.refusing import Again, NotComplete, Unreadable
+from penstock.engine.relearning import Learnt, relearn, remembered_in
+from penstock.engine.remembering import forget, gone_of, remembered, shown_of
+from penstock.engine.scratch import folder_store
 from penstock.engine.snapshot import Snapshot
 from penstock.mapreduce import (
     FunctionMapper,
     IndexReduce,
     RowDelta,
     RowReading,
+    ViewNode,
     Writes,
     fed_changes,
     held_db,
@@ -67,41 +68,9 @@ _BLOCK = 1 << 12  # rows that are in memory at once
 _MANY = 10_000  # rows that change, from which on a view on them is made right as a whole
 _IN_MEMORY = 100_000  # documents, up to which the view beside is kept in memory
 _ATTEMPTS = 3
-_SCRATCH = "repair-"
 _SHOWN = (Mended.RESULT, Mended.UNREADABLE)  # what readers, and views on a view, are shown
 
 Found = dict[tuple[str, bytes], Repaired]
-
-
-class NotComplete(PenstockError):
-    """A view was to be repaired that is being built.
-
-    >>> print(NotComplete("namecount"))
-    view 'namecount' is being built from the documents, and what readers see of it until then is fixed; run penstock \
-migrate to its end, then this again
-    """
-
-    def __init__(self, view: str) -> None:
-        super().__init__(view)
-        self.view = view
-
-    def __str__(self) -> str:
-        return (
-            f"view {self.view!r} is being built from the documents, and what readers see of it until then is fixed; "
-            "run penstock migrate to its end, then this again"
-        )
-
-
-class _Unreadable(Exception):
-    """Rows of the view that a view is on can't be read."""
-
-    def __init__(self, keys: list[bytes]) -> None:
-        super().__init__(keys)
-        self.keys = keys
-
-
-class _Again(Exception):
-    """What was heard is not all there was."""
 
 
 class Repair:
@@ -117,12 +86,14 @@ class Repair:
     ) -> None:
         self.fix = fix  # or else only say what would be done
         self.left: list[str] = []  # what could not be compared
+        self.anew: list[str] = []  # damaged rows of what views remember, which were made anew
         self._wrong_rows: set[str] = set()  # views whose results are wrong, as they are left
         self._core = core
         self._lock = lock
         self._path = path
         self._progress = progress
         self._found: Found = {}
+        self._learnt: dict[str, list[Learnt]] = {}  # what was made anew of views that are to be made right after it
 
     def found(self) -> list[Repaired]:
         """What was repaired, each group once."""
@@ -144,28 +115,34 @@ class Repair:
             return
         for _ in range(_ATTEMPTS):
             try:
+                if distinct is None and self.fix:
+                    self.relearn(name)
                 replaced = self._once(name, distinct)
                 break
-            except _Unreadable as damage:
+            except StoreDamaged as damage:
+                if not self.fix or distinct is None or damage.where not in remembered_in(self._core.views[name]):
+                    raise
+                distinct = None  # whose groups it would say is not known
+            except Unreadable as damage:
                 if not self.fix:
                     self._wrong_rows.add(self._core.views[name].view.source.name)
                     self._on_wrong_rows(name)
                     return
                 source = self._core.app.view_of(name).source.name
                 self.view(source, None if any(map(is_long, damage.keys)) else damage.keys)
-            except _Again:
-                with self._lock:
-                    self._core.forget()
+            except Again:
+                self._read_anew()
         else:
             raise PenstockError(
                 f"view {name!r} could not be compared: writing failed meanwhile, {_ATTEMPTS} times; mend what keeps "
                 "batches from being written, then run this again"
             )
         self._note([one.repaired for one in replaced])
+        self._note_learnt(name)
         if not self.fix:
             self._wrong_rows |= {one.repaired.view for one in replaced if one.repaired.what in _SHOWN}
             return
-        if asked is None:
+        if distinct is None:
             self._forget_gone(name)
         moved = [one for one in replaced if one.repaired.what in _SHOWN]
         if moved:
@@ -185,8 +162,35 @@ class Repair:
 
     def _note(self, repaired: Sequence[Repaired]) -> None:
         for one in repaired:
-            key = one.view, encode_key(one.group)
+            key = one.view, b"" if one.group is ABSENT else encode_key(one.group)
             self._found[key] = one.after(self._found.get(key))
+
+    def relearn(self, name: str) -> None:
+        """Make anew what is damaged of what a view remembers; what it counts is to be made right after that."""
+        if self._core.views[name].building is None:
+            self._learnt.setdefault(name, []).extend(relearn(self._core, name, self.amended, self._read_anew))
+
+    def reindex(self, table: Table) -> None:
+        """Make the index of a table anew; writers wait for it, since they could not go by the damaged one."""
+        with self._lock:
+            with self._core.store.write() as writer:
+                reindex(writer, self._core.tables[table.name].number, table.has_ts)
+            self._core.forget()
+
+    def _note_learnt(self, name: str) -> None:
+        learnt = self._learnt.pop(name, [])
+        self.anew += [one.where for one in learnt]
+        if any(not one.groups for one in learnt):
+            self._note([Repaired(name, ABSENT, ABSENT, ABSENT, Mended.REMEMBERED)])
+        groups = sorted({group for one in learnt for group in one.groups})
+        if groups:
+            with self._core.store.read() as reader:
+                results = shown_of(reader, self._core.views[name], groups)
+            self._note([Repaired(name, decode_key(g), r, r, Mended.REMEMBERED) for g, r in results.items()])
+
+    def _read_anew(self) -> None:
+        with self._lock:
+            self._core.forget()
 
     # -- one view
 
@@ -233,7 +237,7 @@ class Repair:
         for part in parts:
             shadow.add(part)
         if scan.unreadable:
-            raise _Unreadable(scan.unreadable)
+            raise Unreadable(scan.unreadable)
         return mender.differing(snap.reader())
 
     def _replaced(self, name: str, shadow: Shadow, heard: Heard, mender: Mender, wrong: list[bytes]) -> list[Replaced]:
@@ -243,12 +247,12 @@ class Repair:
 
         def catch_up() -> None:
             if heard.lost:
-                raise _Again
+                raise Again
             try:
                 for told in heard.drain():
                     shadow.hear(told, wanted)
             except (StoreDamaged, AssertionError) as damage:
-                raise _Again from damage  # the writer remembers what the store doesn't
+                raise Again from damage  # the writer remembers what the store doesn't
 
         catch_up()
         for a in range(0, max(len(wrong), 1), _STEP):
@@ -270,15 +274,8 @@ class Repair:
         if small or self._path is None:
             yield MemoryStore()
             return
-        for name in os.listdir(self._path):
-            if name.startswith(_SCRATCH):  # of a process that was killed
-                shutil.rmtree(os.path.join(self._path, name), ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=self._path) as folder:
-            store = open_lmdb(folder, metasync=False)
-            try:
-                yield store
-            finally:
-                store.close()
+        with folder_store(self._path) as store:
+            yield store
 
     # -- the views on it
 
@@ -291,13 +288,19 @@ class Repair:
             asked = mapping.groups(
                 [_row(one, old) for one in moved for old in (True, False) if _row(one, old) is not None]
             )
-            with self._core.store.read() as reader:
-                for one in moved:
-                    asked.update(group for group, _ in remembered(reader, node, one.key) or ())
+            asked = self._with_remembered(node, moved, asked)
         self.view(name, None if asked is None else sorted(asked))
         if isinstance(node.mapper, FunctionMapper):
             for a in range(0, len(moved), _STEP):
                 self._retell_rows(name, mapping, moved[a : a + _STEP])
+
+    def _with_remembered(self, node: ViewNode, moved: Sequence[Replaced], asked: set[bytes]) -> set[bytes] | None:
+        """These groups, and those of what is remembered of rows; None where that can't be read."""
+        try:
+            with self._core.store.read() as reader:
+                return asked.union(group for one in moved for group, _ in remembered(reader, node, one.key) or ())
+        except StoreDamaged:
+            return None
 
     def _retell_rows(self, name: str, mapping: Mapping, moved: Sequence[Replaced]) -> None:
         """Map rows that changed, where what is remembered of them no longer fits."""

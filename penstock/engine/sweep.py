@@ -57,6 +57,7 @@ class Sweep:
                 views[name].building = Building()
         for name, (first, since) in (catalog.since or {}).items():
             tables[name].sweep = TableSweep(built.documents.get(name, first), since)
+        self.owed = 0  # rows to tell before others write again, for as many came since the last step
         self._sources = told_by_rows(catalog)
         for name in self._sources:
             self._set_until(views[name], built.rows.get(name, (b"", 0))[0])
@@ -93,6 +94,7 @@ class Sweep:
         codec, where = source.reduce.codec, f"view {name!r}"
         start, told = self.built.rows.get(name, (b"", 0))
         assert start is not None, "there are rows left"
+        came = max((child.building.ahead for child in source.children if child.building is not None), default=0)
         with self._core.store.write() as writer:
             found = list(islice(writer.scan(rows_db(source.number), start), limit + 1))
             until = found.pop()[0] if len(found) > limit else None
@@ -104,12 +106,16 @@ class Sweep:
             state = self._write(writer, writes, built)
         self._committed(writes, built, state, len(found))
         self._set_until(source, until)
+        if until is None or not start:  # of the first step all rows are ahead
+            self.owed = 0
+        else:
+            self.owed = max(0, self.owed - len(found)) + came
 
     @staticmethod
     def _set_until(source: ViewNode, until: bytes | None) -> None:
         for child in source.children:
             if child.building is not None:
-                child.building.until = until
+                child.building.until, child.building.ahead = until, 0
 
     def _write(self, writer: Writer, writes: Writes, built: Built) -> State:
         writes.write(writer)
@@ -179,6 +185,7 @@ class Sweep:
                 state,
                 position=position,
                 held_groups=held,
+                followed=state.followed if self._core.feed.on else position,
                 fed=state.fed + fed,
                 fed_bytes=state.fed_bytes + fed * _FED,
             ),

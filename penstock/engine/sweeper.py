@@ -1,7 +1,8 @@
 """The thread that builds views which changed, in steps between the batches of others.
 
-While others write, a step is short and is followed by a pause of several times its length, so that they keep most of
-their rate; while nobody does, steps follow each other. What fails is tried again after a while, and said in `status()`.
+While others write, they have several times the length of a step for themselves, so that they keep most of their rate:
+what a step waited for the lock counts, and a pause is the rest. Beside long batches a step may do more.
+While nobody writes, steps follow each other. What fails is tried again after a while, and said in `status()`.
 """
 
 from __future__ import annotations
@@ -10,44 +11,58 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.cache import Closed, ForkedStore, said
 
-__all__ = ["Pace", "Sweeper"]
+__all__ = ["Pace", "Sweeper", "Turn"]
 
-_IDLE, _BUSY = 0.02, 0.008  # seconds that a step should take
+_IDLE, _BUSY, _LONG = 0.02, 0.008, 0.05  # seconds that a step should take; what it may beside long batches
 _REST = 3.5  # times the length of a step that others have for themselves
-_LEAST, _MOST = 64, 1 << 13  # documents of a step
+_LEAST, _MOST = 64, 1 << 14  # documents of a step
 _AGAIN, _LONGEST = 1.0, 60.0  # seconds after which what failed is tried again
 _log = logging.getLogger("penstock.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A step that was done: whether there is another, the seconds that it took and that it waited for its turn, and
+    whether others wrote since the last one.
+    """
+
+    more: bool
+    took: float
+    waited: float
+    busy: bool
 
 
 class Pace:
     """How much a step does, and how long the pause after it is: both from what the last one took.
 
     >>> pace = Pace()
-    >>> pace.after(0.02, busy=True)
+    >>> pace.after(Turn(True, took=0.02, waited=0.01, busy=True))
     >>> pace.limit, round(pace.pause, 3)
-    (102, 0.07)
+    (102, 0.06)
     """
 
     def __init__(self) -> None:
         self.limit = 256
         self.pause = 0.0
 
-    def after(self, took: float, busy: bool) -> None:
-        """A step is done that took so many seconds; `busy` if others wrote since the last one."""
-        wanted = self.limit * (_BUSY if busy else _IDLE) / max(took, 1e-6)
+    def after(self, turn: Turn) -> None:
+        """A step is done."""
+        should = min(max(_BUSY, turn.waited / _REST), _LONG) if turn.busy else _IDLE
+        wanted = self.limit * should / max(turn.took, 1e-6)
         self.limit = int(min(max(wanted, self.limit / 4, _LEAST), self.limit * 2, _MOST))
-        self.pause = took * _REST if busy else 0.0
+        self.pause = max(0.0, turn.took * _REST - turn.waited) if turn.busy else 0.0
 
 
 class Sweeping(Protocol):
     """What the thread needs of an engine."""
 
-    def sweep_once(self, limit: int) -> tuple[bool, float, bool]:
-        """One step: whether there is another, the seconds that it took, and whether others wrote since the last."""
+    def sweep_once(self, limit: int) -> Turn:
+        """One step."""
         ...
 
     def sweep_failed(self, why: str | None) -> None:
@@ -78,7 +93,7 @@ class Sweeper:
             if engine is None:
                 return
             try:
-                more, took, busy = engine.sweep_once(pace.limit)
+                turn = engine.sweep_once(pace.limit)
                 engine.sweep_failed(None)
             except (Closed, ForkedStore):
                 return
@@ -87,9 +102,9 @@ class Sweeper:
                 engine.sweep_failed(said(error))
                 pause, again = again, min(2 * again, _LONGEST)
             else:
-                if not more:
+                if not turn.more:
                     return
-                pace.after(took, busy)
+                pace.after(turn)
                 pause, again = pace.pause, _AGAIN
             del engine
             self._wait(pause)

@@ -36,6 +36,9 @@ from penstock.views import App, Counts, Migrated
 
 __all__ = ["There"]
 
+_READING = ("remembered", "memory")
+_TAKING = ("write", "ingest", "load")
+
 
 class There:
     """The store is open in another process, which does the work."""
@@ -208,18 +211,24 @@ class There:
                     hear(answer["at"])
         except Silent:
             self.close()
-            raise HolderSilent(self._path, self.holder, self._patience, self._known()) from None
+            raise HolderSilent(self._path, self.holder, self._patience, self._known(asked)) from None
         except Gone:
             self.close()
-            raise HolderLost(self._path, self.holder, self._known()) from None
+            raise HolderLost(self._path, self.holder, self._known(asked)) from None
         except BaseException:
             self.close()  # an answer that is still to come would be taken for the next one's
             raise
 
-    def _known(self) -> str:
+    def _known(self, asked: dict[str, Any]) -> str:
+        """What is known to be committed, where an answer never came."""
+        if asked["do"] in _READING or (asked["do"] == "check" and not asked["fix"]):
+            return "it was only to read, so that nothing was changed"
+        if asked["do"] not in _TAKING:
+            return "what it was to do may be done, or a part of it"
         n = self._done.records
-        before = f"{n:,} record{' is' if n == 1 else 's are'} in" if n else "nothing before it was asked for"
-        return f"{before}, whether the last that was handed over is in is not known"
+        if not n:
+            return "what it was given may be in or not"
+        return f"{n:,} record{' is' if n == 1 else 's are'} in, and what it was given last may be too"
 
 
 def _hearing(progress: Progress | None) -> Callable[[dict[str, Any]], None] | None:

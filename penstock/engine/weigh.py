@@ -1,4 +1,4 @@
-"""How heavy the groups of a view are: one scan of its rows, which keeps the heaviest and nothing else."""
+"""How heavy the groups of a view are: one scan of its rows and its trees' nodes, which keeps the heaviest alone."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cache import Reader, decode_key
-from penstock.mapreduce import ViewNode
+from penstock.mapreduce import TreeReduce, ViewNode
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What the rows of a view take, and its groups with the most contributions, the heaviest first."""
+    """What the rows of a view take, its trees, and its groups with the most contributions, the heaviest first.
+
+    `nodes` are those that its trees have beside their groups' rows, `depth` the most of them on one path.
+    """
 
     rows: int
     bytes: int
     contributions: int
+    nodes: int
+    depth: int
     hot: tuple[tuple[Any, int], ...]
 
 
@@ -33,4 +38,10 @@ def weight_of(reader: Reader, view: ViewNode, most: int) -> Weight:
         if len(hot) < most or state.n > hot[0][0]:
             (heapq.heappush if len(hot) < most else heapq.heapreplace)(hot, (state.n, -rows, state.whole or key))
     named = tuple((decode_key(group), n) for n, _, group in sorted(hot, reverse=True))
-    return Weight(rows, size, total, named)
+    nodes = depth = 0
+    if isinstance(view.reduce, TreeReduce):
+        for address, node in view.reduce.nodes(reader):
+            nodes += 1
+            size += len(address) + len(node)
+            depth = max(depth, address[-1] + 1)
+    return Weight(rows, size, total, nodes, depth, named)

@@ -40,9 +40,9 @@ end it, then run this again
 class HolderLost(PenstockError):
     """The process that held the store ended while it had work in hand; `done` says what is committed.
 
-    >>> print(HolderLost("state", "process 4711", "2 documents are in, of the last batch nothing is known"))
-    process 4711, which held the store at state, ended before it answered: 2 documents are in, of the last batch \
-nothing is known; run this again, what is in already changes nothing
+    >>> print(HolderLost("state", "process 4711", "2 records are in, and what it was given last may be too"))
+    process 4711, which held the store at state, ended before it answered: 2 records are in, and what it was given \
+last may be too; run this again, what is done already changes nothing
     """
 
     def __init__(self, path: str, holder: str, done: str) -> None:
@@ -54,7 +54,7 @@ nothing is known; run this again, what is in already changes nothing
     def __str__(self) -> str:
         return (
             f"{self.holder}, which held the store at {self.path}, ended before it answered: {self.done}; run this "
-            "again, what is in already changes nothing"
+            "again, what is done already changes nothing"
         )
 
 

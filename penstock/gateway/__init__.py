@@ -4,7 +4,7 @@ from penstock.gateway.again import rest, tell_again
 from penstock.gateway.intake import REJECTED, Deletion, Report, TableBatch
 from penstock.gateway.lines import Patched, Unwrapped, unwrap
 from penstock.gateway.moved import moved_db
-from penstock.gateway.places import META_PLACE, table_places
+from penstock.gateway.places import CHECKING, META_PLACE, table_places
 from penstock.gateway.reader import Block, TableReader, Tails
 from penstock.gateway.received import MOST_RECEIVED, Form, Received
 from penstock.gateway.retelling import retell
@@ -17,6 +17,7 @@ from penstock.gateway.tombstones import forgettable
 from penstock.gateway.versions import Outcome
 
 __all__ = [
+    "CHECKING",
     "META_PLACE",
     "MOST_RECEIVED",
     "NUMBER",

@@ -35,8 +35,9 @@ from penstock.cache import (
     rest_of,
     segments_from,
     segments_of,
+    unpack_document,
 )
-from penstock.gateway.lines import unwrap
+from penstock.gateway.lines import is_wrapped, unwrap
 from penstock.gateway.places import table_places
 from penstock.gateway.telling import document_of, key_of, key_value
 from penstock.mapreduce import key_lanes
@@ -202,7 +203,9 @@ class TableReader:
         with self._naming():
             lines = read_lines(self._reader(), self._number, records[at], self._tails.checked(self._number))
         for i, line in zip(at.tolist(), lines, strict=True):
-            if not unwrap(line).absent:
+            if not is_wrapped(line):
+                out[i] = unpack_document(line)
+            elif not unwrap(line).absent:
                 out[i] = document_of(line)
         return out
 
@@ -251,9 +254,15 @@ class TableReader:
 
     def blocks(self) -> Iterator[Block]:
         """The same, a few thousand lines at a time."""
+        return self.blocks_between(0, None)
+
+    def blocks_between(self, start: int, stop: int | None) -> Iterator[Block]:
+        """The same of the segments that begin with a record from `start` on and before `stop`."""
         parts: list[tuple[Segment, NDArray[np.int64]]] = []
         n = 0
-        for segment in self.segments():
+        for segment in segments_from(self._reader(), self._number, start):
+            if stop is not None and segment.base >= stop:
+                break
             for a in range(0, len(segment), _BATCH):
                 at = np.arange(a, min(a + _BATCH, len(segment)))
                 parts.append((segment, at))

@@ -58,6 +58,7 @@ from penstock.mapreduce.viewnode import (
     Watch,
     Who,
     Writes,
+    held_row,
     read_held,
 )
 from penstock.mapreduce.worker import ANSWER, REQUEST, Answer, serve, write_lines
@@ -135,6 +136,7 @@ __all__ = [
     "group",
     "group_of_node",
     "held_db",
+    "held_row",
     "histogram",
     "in_columns",
     "join_columns",

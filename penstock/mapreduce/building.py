@@ -16,6 +16,8 @@ __all__ = ["Building"]
 class _Keyed(Protocol):
     @property
     def key(self) -> bytes: ...
+    @property
+    def old(self) -> object | None: ...
 
 
 _Delta = TypeVar("_Delta", bound=_Keyed)
@@ -23,14 +25,21 @@ _Delta = TypeVar("_Delta", bound=_Keyed)
 
 @dataclass(slots=True)
 class Building:
-    """How far a view is built: with the rows of its source before the key `until`; None: with all there are."""
+    """How far a view is built: with the rows of its source before the key `until`; None: with all there are.
+
+    `ahead` is how many rows came since the last step that the next ones have to tell.
+    """
 
     until: bytes | None = None
+    ahead: int = 0
 
     def told(self, deltas: list[_Delta]) -> list[_Delta]:
         """The changes of rows that the view was told of."""
         until = self.until
-        return deltas if until is None else [delta for delta in deltas if delta.key < until]
+        if until is None:
+            return deltas
+        self.ahead += sum(delta.old is None and delta.key >= until for delta in deltas)
+        return [delta for delta in deltas if delta.key < until]
 
     @staticmethod
     def label(name: str) -> str:

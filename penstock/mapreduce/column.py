@@ -96,6 +96,12 @@ class Column:
     @classmethod
     def _mixed(cls, values: Sequence[Any], keep: bool) -> Column:
         n = len(values)
+        if n <= _FEW:
+            lanes, kinds = [0] * n, bytearray(n)
+            for i, value in enumerate(values):
+                lanes[i], kinds[i] = lane_of(value)
+            few = {i: values[i] for i, k in enumerate(kinds) if k >= Kind.BIG and (keep or k == Kind.BIG)}
+            return cls(np.array(lanes, np.int64), np.frombuffer(kinds, np.uint8), few)
         kind = np.fromiter((_KIND_OF.get(type(v), Kind.OTHER) for v in values), np.uint8, n)
         lane = np.zeros(n, np.int64)
         objs: dict[int, Any] = {}
@@ -148,6 +154,9 @@ class Column:
         """The values as Python objects; an OTHER that was not kept is True, which is one as well."""
         if self.kind is None:
             return list(self.lane.tolist())
+        if self.lane.size <= _FEW:
+            rows = enumerate(zip(self.lane.tolist(), self.kind.tolist(), strict=True))
+            return [value_of(lane, kind, self.objs.get(i, True)) for i, (lane, kind) in rows]
         out: list[Any] = self.lane.tolist()
         for i in np.flatnonzero(self.kind == Kind.NULL).tolist():
             out[i] = None

@@ -159,7 +159,7 @@ def positions(items: Items) -> Codes64:
 
 def sort_order(items: Items) -> Ints:
     """The indexes that bring items into order, equal ones as they come."""
-    order = np.lexsort((items.at, items.node))
+    order = _packed_order(items.node, items.at)
     node, at = items.node[order], items.at[order]
     ties = np.flatnonzero((node[1:] == node[:-1]) & (at[1:] == at[:-1]))
     if ties.size and (items.text is not None or items.rank is not None):
@@ -167,6 +167,30 @@ def sort_order(items: Items) -> Ints:
         listed = sorted(order.tolist(), key=lambda i: (int(items.node[i]), int(items.at[i]), exact[i]))
         return np.array(listed, np.int64)
     return order
+
+
+def _packed_order(node: Ints, at: Codes64) -> Ints:
+    """The indexes that order by node, then `at`, equal ones as they come.
+
+    All three are packed into 64 bits and sorted as numbers, several times as fast as two stable sorts of indexes. Where
+    too few bits of `at` are left to tell all of them apart, that shows, and the two sorts decide.
+    """
+    n = int(node.size)
+    if n < 2:
+        return np.zeros(n, np.int64)
+    low = np.uint64(n.bit_length())
+    high = np.uint64(int(node.max()).bit_length())
+    if low + high >= 64:
+        return np.lexsort((at, node))
+    packed = (at >> (high + low)) << low
+    if high:
+        packed |= node.astype(np.uint64) << (np.uint64(64) - high)
+    packed |= np.arange(n, dtype=np.uint64)
+    packed.sort()
+    order = (packed & ((np.uint64(1) << low) - np.uint64(1))).astype(np.int64)
+    group, place = node[order], at[order]
+    less = (place[1:] < place[:-1]) & (group[1:] == group[:-1])
+    return np.lexsort((at, node)) if bool(less.any()) else order
 
 
 def same_items(a: Items, i: NDArray[Any], b: Items, j: NDArray[Any]) -> Mask:

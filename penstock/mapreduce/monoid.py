@@ -55,6 +55,7 @@ class _UserFolded(Folded):
     """A cell that runs a user's functions."""
 
     __slots__ = ()
+    runs: ClassVar[bool] = True
 
     @abstractmethod
     def _run(self) -> Callable[[list[Any]], Any]:

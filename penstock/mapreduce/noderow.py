@@ -17,18 +17,24 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import canonical, mix, unpack
+from penstock.cache import canonical, mix, unpack, unpack_hook
 from penstock.mapreduce.column import Column, Kind
-from penstock.mapreduce.items import Ints, Items, Texts, source_hash
+from penstock.mapreduce.items import Ints, Items, Mask, Texts, source_hash
 
 LEAF, INNER = 0, 1
 _INNER_TAG = 1
 _encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(ext_hook=unpack_hook).decode
 
 
 def is_inner(payload: bytes) -> bool:
     """Whether a node has children."""
     return payload[1] == _INNER_TAG
+
+
+def are_inner(rows: Sequence[bytes | None]) -> Mask:
+    """Which of these there are, and have children."""
+    return np.array([row is not None and row[1] == _INNER_TAG for row in rows], bool)
 
 
 class Cut:
@@ -109,7 +115,7 @@ class _CutColumn:
 
 def read_nodes(payloads: Sequence[bytes] | Sequence[list[Any]], columns: int) -> Items:
     """The items of nodes, node 0 those of the first payload, and so on; all leaves, or all inner nodes."""
-    rows = [unpack(p) if isinstance(p, bytes) else [LEAF, *p] for p in payloads]
+    rows = _rows(payloads)
     if not rows:
         return Items.none(columns)
     if rows[0][0] == INNER:
@@ -134,6 +140,16 @@ def read_nodes(payloads: Sequence[bytes] | Sequence[list[Any]], columns: int) ->
         if text is None:
             at = source_hash(at, rank)
     return Items(_nodes(counts), at, lane, text, rank, _read_columns([row[3] for row in rows], counts, columns))
+
+
+def _rows(payloads: Sequence[bytes] | Sequence[list[Any]]) -> list[Any]:
+    packed = [p for p in payloads if isinstance(p, bytes)]
+    if not packed:
+        return [[LEAF, *p] for p in payloads]
+    try:
+        return list(map(_decode, packed))
+    except (msgspec.DecodeError, ValueError, TypeError, ArithmeticError, RecursionError):
+        return list(map(unpack, packed))  # which says what is wrong
 
 
 def _nodes(counts: list[int]) -> NDArray[np.int64]:

@@ -14,14 +14,13 @@ __all__ = ["view_places"]
 def view_places(name: str, number: int, of_rows: bool) -> dict[str, Place]:
     """By database, of a view on documents or on the rows of another view."""
     words, step = f"view {name!r}", restating(name)
-    anew = f"open the store once without view {name!r} in the app, then with it: it is built anew from the documents"
     group, key = key_shown("group"), key_shown("row" if of_rows else "document")
     return {
         words: Place(words, group, step),
         rows_db(number): Place(words, group, step),
-        told_db(number): Place(f"{words}, what it was told", key if of_rows else number_shown("log entry"), anew),
-        held_db(number): Place(f"{words}, what it holds", key, anew),
-        resting_db(number): Place(f"{words}, what rests", key, anew),
+        told_db(number): Place(f"{words}, what it was told", key if of_rows else number_shown("log entry"), step),
+        held_db(number): Place(f"{words}, what it holds", key, step),
+        resting_db(number): Place(f"{words}, what rests", key, step),
         nodes_db(number): Place(f"{words}, its trees", lambda address: group(address[:-SUFFIX]), step),
         behind_db(number): Place(f"{words}, what its trees are behind by", number_shown("entry"), step),
     }

@@ -26,13 +26,13 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from penstock.cache import PenstockError, canonical, said, seal, unpack, unseal
+from penstock.cache import PenstockError, StoreDamaged, canonical, said, seal, unpack_hook, unseal
 from penstock.views import Cell, Reducer, State
 
 _SHORT_ARRAY = 15
 _INT64 = 0xD3
-_SIMPLE = frozenset({int, bool, bytes, type(None)})
-_QUICK = frozenset({int, str, bool, bytes, type(None)})
+_SIMPLE = frozenset({int, str, bool, bytes, type(None)})
+_are_simple = _SIMPLE.issuperset
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[int]).decode
 _MAP_BITS = (0x80, 0xDE)
@@ -49,6 +49,24 @@ class RowState:
     whole: bytes | None = None
     items: list[Any] | None = None
     values: list[int | None] | None = None
+
+
+_LETTERS = {"items": "c", "held": "h", "whole": "k", "lanes": "l", "n": "n", "spills": "s", "values": "v"}
+
+
+class _FormB(msgspec.Struct, omit_defaults=True, rename=_LETTERS):
+    """A row of form B as it is encoded: what applies, in the order of the letters."""
+
+    items: list[Any] | None = None
+    held: list[Any] | None = None
+    whole: bytes | None = None
+    lanes: list[int] | None = None
+    n: int | None = None
+    spills: list[Any] | None = None
+    values: list[Any] | None = None
+
+
+_decode_form_b = msgspec.msgpack.Decoder(_FormB, ext_hook=unpack_hook).decode
 
 
 class RowCodec:
@@ -98,31 +116,24 @@ class RowCodec:
             ints += (_INT64, lane)
         return key, seal(key, self._head + self._one.pack(*ints))
 
-    def sealed(self, key: bytes, state: RowState) -> bytes:
-        """A row of form B, sealed."""
+    def sealed(self, key: bytes, state: RowState, ints: bool = False) -> bytes:
+        """A row of form B, sealed; `ints` where all that it says are 64-bit ints."""
+        if ints and state.held is None:
+            return seal(key, _encode(_form_b(state)))
         return seal(key, self.payload(state))
 
     def payload(self, state: RowState, bare: bool = False) -> bytes:
         """A row of form B, its maps in order, also those inside values; `bare`: without its contributions."""
-        row: dict[str, Any] = {}
-        if state.items is not None and not bare:
-            row["c"] = state.items
-        if state.held is not None:
-            row["h"] = state.held
-        if state.whole is not None:
-            row["k"] = state.whole
-        row["l"] = state.lanes
-        row["n"] = state.n
-        if state.spills is not None and any(spill is not None for spill in state.spills):
-            row["s"] = state.spills
-        if state.values is not None and not bare:
-            row["v"] = state.values
-        if _is_simple(state):
+        row = _form_b(state)
+        if bare:
+            row.items = row.values = None
+        if _is_simple(row):
             try:
                 return _encode(row)  # which is what `canonical` gives, without its walk
             except OverflowError:
                 pass
-        return canonical(row)
+        parts = zip(_LETTERS.values(), msgspec.structs.astuple(row), strict=True)
+        return canonical({letter: part for letter, part in parts if part is not None})
 
     # -- reading
 
@@ -136,9 +147,13 @@ class RowCodec:
         if first & 0xF0 != 0x80 and first not in _MAP_BITS:
             n, *lanes = _decode(payload)
             return RowState(n, lanes)
-        found = unpack(payload)
-        more = (found.get(letter) for letter in "shkcv")
-        return RowState(found["n"], found["l"], *more)
+        try:
+            found = _decode_form_b(payload)
+        except (msgspec.DecodeError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+            raise StoreDamaged(f"a row that begins with {payload[:16]!r} and can't be unpacked: {error}") from error
+        if found.n is None or found.lanes is None:
+            raise StoreDamaged(f"a row that begins with {payload[:16]!r} and does not say what it counts")
+        return RowState(found.n, found.lanes, found.spills, found.held, found.whole, found.items, found.values)
 
     def merged(self, states: Sequence[RowState]) -> RowState:
         """The accumulators of several groups together; held without a result where a user's functions raise."""
@@ -168,9 +183,7 @@ class RowCodec:
         if old.held is not None or new.held is not None or old.lanes != new.lanes or (self._counts and old.n != new.n):
             return False
         mine, yours = old.spills, new.spills
-        if mine is None or yours is None:
-            return mine is yours
-        return all(a is b or (a is not None and b is not None and _same_spill(a, b)) for a, b in zip(mine, yours))
+        return mine == yours and (mine is None or yours is None or all(map(_same_spill, mine, yours)))
 
     def result(self, state: RowState) -> Any:
         """The result that a reader is shown."""
@@ -191,18 +204,43 @@ class RowCodec:
         }
 
 
-def _same_spill(a: list[Any], b: list[Any]) -> bool:
-    """Whether two spills are the same, as far as is quickly said: Python's == takes 1, 1.0 and True for one."""
-    return len(a) == len(b) and all(type(x) is type(y) and type(x) in _QUICK and x == y for x, y in zip(a, b))
+def _form_b(state: RowState) -> _FormB:
+    spills = state.spills
+    if spills is not None and spills.count(None) == len(spills):
+        spills = None
+    return _FormB(state.items, state.held, state.whole, state.lanes, state.n, spills, state.values)
 
 
-def _is_simple(state: RowState) -> bool:
+def _same_spill(a: list[Any] | None, b: list[Any] | None) -> bool:
+    """Whether two spills are the same that Python takes for equal, as it does 1, 1.0 and True; as far as types tell."""
+    if a is None or b is None:
+        return a is b
+    if len(a) == 1 and type(a[0]) is list and type(b[0]) is list:
+        a, b = a[0], b[0]
+    types = list(map(type, a))
+    return _are_simple(types) and types == list(map(type, b))
+
+
+def _is_simple(row: _FormB) -> bool:
     """Whether nothing in a row needs a form of its own: no Decimal, map, NaN or large value, as far as types tell."""
-    if state.held is not None:
+    if row.held is not None:
         return False
-    if state.items is not None and any(type(part) is list and len(part) > 2 for part in state.items[2]):
-        return False
-    return all(spill is None or _SIMPLE.issuperset(map(type, spill)) for spill in state.spills or ())
+    if row.items is not None:
+        for part in row.items[2]:
+            if type(part) is list and len(part) > 2:
+                return False
+    if row.spills is not None:
+        for spill in row.spills:
+            if spill is not None and not _is_plain(spill):
+                return False
+    return True
+
+
+def _is_plain(spill: list[Any]) -> bool:
+    """Whether a spill is plain values, and perhaps one list of them."""
+    if _are_simple(map(type, spill)):
+        return True
+    return len(spill) == 1 and type(spill[0]) is list and _are_simple(map(type, spill[0]))
 
 
 def same_result(a: Any, b: Any) -> bool:

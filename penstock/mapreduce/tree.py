@@ -116,12 +116,14 @@ class TreeReduce:
     @property
     def nbytes(self) -> int:
         """Bytes in use, about."""
-        return (0 if self._behind is None else self._behind.nbytes) + 200 * len(self._depths)
+        behind = 0 if self._behind is None else self._behind.nbytes
+        return behind + 200 * len(self._depths) + self._rows.nbytes
 
     def forget(self) -> None:
         """Drop what memory holds."""
         self._behind = None
         self._depths = {}
+        self._rows.forget()
 
     # -- a batch
 
@@ -142,7 +144,7 @@ class TreeReduce:
         keys = [groups.stored[c] for c in codes.tolist()]
         raw = reader.get_many(self.db, keys)
         where = f"view {self.name!r}"
-        old = [None if row is None else self.codec.decode(key, row, where) for key, row in zip(keys, raw)]
+        old = self._rows.read(keys, raw, where)
         m = len(keys)
         old_n = np.fromiter((0 if state is None else state.n for state in old), np.int64, m)
         n = old_n + np.bincount(here, minlength=m) - np.bincount(gone, minlength=m)

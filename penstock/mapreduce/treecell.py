@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class Folded(ABC):
     """A cell that is folded along a tree."""
 
     field: Path | None
+    runs: ClassVar[bool] = False
 
     @property
     def need(self) -> Need:

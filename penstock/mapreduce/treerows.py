@@ -6,14 +6,16 @@ has few, from its contributions; a row whose bytes stay is not written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from penstock.cache import said
 from penstock.mapreduce import nodes as trees
+from penstock.mapreduce.column import Column, Kind
 from penstock.mapreduce.groups import Groups
 from penstock.mapreduce.items import Ints
 from penstock.mapreduce.noderow import Cut
@@ -21,6 +23,10 @@ from penstock.mapreduce.nodes import Grown
 from penstock.mapreduce.rowcodec import RowCodec, RowState
 from penstock.mapreduce.valuetree import Settled
 from penstock.views import Cell, Totals, TreeCell, is_accumulator, is_tree_cell, is_value_cell
+
+_T = TypeVar("_T")
+_RECENT = 1 << 12  # rows that are remembered
+_EACH = 800  # bytes that one takes, about
 
 
 @dataclass(slots=True)
@@ -53,6 +59,16 @@ class _Kind(Enum):
         return cls.TOTAL if is_accumulator(cell) else cls.TREE if is_tree_cell(cell) else cls.VALUES
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What groups say: of each the lanes, spills and numbers of values of its cells, and of some why they fail."""
+
+    lanes: list[list[int]]
+    spills: list[list[list[Any] | None]]
+    distinct: list[list[int | None]]  # empty where no cell counts values
+    why: dict[int, str]
+
+
 @dataclass(slots=True)
 class ChangedRows:
     """The groups whose rows change: columns by group, the rows to put and the keys to delete."""
@@ -73,76 +89,103 @@ class TreeRows:
         self._kinds = tuple(_Kind.of(c) for c in codec.cells)
         self._trees = {i: c for i, c in enumerate(codec.cells) if is_tree_cell(c)}
         self._values = {i: c for i, c in enumerate(codec.cells) if is_value_cell(c)}
+        self._recent: dict[bytes, tuple[bytes, RowState]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use, about."""
+        return _EACH * len(self._recent)
+
+    def forget(self) -> None:
+        """Drop what memory holds."""
+        self._recent = {}
+
+    def read(self, keys: Sequence[bytes], rows: Sequence[bytes | None], where: str) -> list[RowState | None]:
+        """What rows hold. One of ints that was made a moment ago is known by its bytes, whatever became of it since."""
+        out: list[RowState | None] = []
+        recent, decode = self._recent, self._codec.decode
+        for key, row in zip(keys, rows, strict=True):
+            if row is None:
+                out.append(None)
+                continue
+            known = recent.get(key)
+            out.append(known[1] if known is not None and known[0] == row else decode(key, row, where))
+        return out
 
     def changed(
         self, batch: TreeBatch, totals: list[Totals], grown: Grown, values: list[dict[int, Settled]]
     ) -> ChangedRows:
         """The rows that change, of accumulators, trees and values that did."""
-        partials = [column.values() for column in grown.partials]
+        now = self._say(batch, totals, grown, values)
+        ints = _all_ints([*grown.partials, *grown.inline.columns]) and not (now.why or any(t.spill for t in totals))
+        ints &= not values
         cut = Cut(grown.inline, inner=False)
         starts = np.searchsorted(grown.inline.node, np.arange(len(batch.keys) + 1)).tolist()
+        out = ChangedRows(batch.codes, [], [], [], [], 0)
         at: list[int] = []
-        old: list[RowState | None] = []
-        new: list[RowState | None] = []
-        puts: list[tuple[bytes, bytes]] = []
-        deletes: list[bytes] = []
-        held = 0
-        for place, (key, n) in enumerate(zip(batch.keys, batch.n.tolist(), strict=True)):
-            before = batch.old[place]
+        for place, (key, n, before) in enumerate(zip(batch.keys, batch.n.tolist(), batch.old, strict=True)):
             after: RowState | None = None
             if n:
-                after = self._state(batch, place, totals, [p[place] for p in partials], values)
+                after = self._state(batch, place, n, now)
                 if n <= trees.CAPACITY:
                     after.items = cut.parts(starts[place], starts[place + 1])
-                row = self._codec.sealed(key, after)
+                row = self._codec.sealed(key, after, ints)
                 if row == batch.raw[place]:
                     continue
-                puts.append((key, row))
+                out.puts.append((key, row))
+                if ints:
+                    self._recent[key] = row, after
             elif before is None:
                 continue
             else:
-                deletes.append(key)
-            held += (after is not None and after.held is not None) - (before is not None and before.held is not None)
+                out.deletes.append(key)
+            if after is not None and after.held is not None:
+                out.held += 1
+            if before is not None and before.held is not None:
+                out.held -= 1
             at.append(place)
-            old.append(before)
-            new.append(after)
-        return ChangedRows(batch.codes[at], old, new, sorted(puts), deletes, held)
+            out.old.append(before)
+            out.new.append(after)
+        out.codes = batch.codes[at]
+        out.puts.sort()
+        if len(self._recent) > _RECENT:
+            self._recent.clear()
+        return out
 
-    def _state(
-        self,
-        batch: TreeBatch,
-        place: int,
-        totals: list[Totals],
-        partials: list[Any],
-        values: list[dict[int, Settled]],
-    ) -> RowState:
-        lanes: list[int] = []
-        spills: list[list[Any] | None] = []
-        distinct: list[int | None] = []
-        before = batch.old[place]
-        own, trees, why = iter(totals), iter(partials), ""
+    def _say(self, batch: TreeBatch, totals: list[Totals], grown: Grown, values: list[dict[int, Settled]]) -> _Said:
+        """What the groups say, cell by cell."""
+        places = range(len(batch.keys))
+        spills: list[list[list[Any] | None]] = []
+        distinct: list[list[int | None]] = []
+        why: dict[int, str] = {}
+        own, trees = iter(totals), iter(grown.partials)
         for i, kind in enumerate(self._kinds):
             if kind is _Kind.TOTAL:
                 total = next(own)
-                lanes += total.lanes[:, place].tolist()
-                spills.append(total.spill.get(place))
-                if place in total.errors:
-                    why = why or said(total.errors[place])
+                spills.append([total.spill.get(place) for place in places])
+                failed = {place: said(error) for place, error in total.errors.items()}
             elif kind is _Kind.TREE:
-                spill, error = answer_of(self._trees[i], next(trees))
-                spills.append(spill)
-                why = why or error
+                answers, failed = answers_of(self._trees[i], next(trees).values())
+                spills.append(answers)
             else:
-                found = values[len(distinct)].get(place)
-                if found is None:  # nothing moved among its values
-                    found = self._unmoved(i, len(distinct), before)
-                distinct.append(found[0] or None)
-                spills.append(found[1])
-        state = RowState(int(batch.n[place]), lanes, spills, None, batch.groups.encoded.get(int(batch.codes[place])))
-        if any(distinct):
-            state.values = distinct
-        if why:
-            state.held = [why, None if before is None else self._codec.result(before)]
+                moved, old, failed = values[len(distinct)], batch.old, {}
+                settled = [moved.get(place) or self._unmoved(i, len(distinct), old[place]) for place in places]
+                distinct.append([count or None for count, _ in settled])
+                spills.append([spill for _, spill in settled])
+            for place, error in failed.items():
+                why.setdefault(place, error)
+        lanes = np.concatenate([total.lanes for total in totals]).T.tolist() if totals else [[] for _ in places]
+        return _Said(lanes, _across(spills, places), _across(distinct, places) if distinct else [], why)
+
+    def _state(self, batch: TreeBatch, place: int, n: int, now: _Said) -> RowState:
+        whole = batch.groups.encoded.get(int(batch.codes[place])) if batch.groups.encoded else None
+        spills = now.spills[place]
+        state = RowState(n, now.lanes[place], None if spills.count(None) == len(spills) else spills, None, whole)
+        if now.distinct and any(now.distinct[place]):
+            state.values = now.distinct[place]
+        if place in now.why:
+            before = batch.old[place]
+            state.held = [now.why[place], None if before is None else self._codec.result(before)]
         return state
 
     def _unmoved(self, i: int, j: int, before: RowState | None) -> Settled:
@@ -153,6 +196,24 @@ class TreeRows:
             None if before.values is None else before.values[j],
             None if before.spills is None else before.spills[i],
         )
+
+
+def _all_ints(columns: Sequence[Column]) -> bool:
+    """Whether no value is anything but an int or null."""
+    return all(column.kind is None or bool((column.kind <= Kind.INT).all()) for column in columns)
+
+
+def _across(columns: Sequence[list[_T]], places: range) -> list[list[_T]]:
+    """Rows of columns, also where there is none."""
+    return list(map(list, zip(*columns))) if columns else [[] for _ in places]
+
+
+def answers_of(cell: TreeCell, partials: Sequence[Any]) -> tuple[list[list[Any] | None], dict[int, str]]:
+    """The spills of groups with these partials, and of some by their places why there is none."""
+    if not cell.runs:
+        return [None if partial is None else [partial] for partial in partials], {}
+    found = [answer_of(cell, partial) for partial in partials]
+    return [spill for spill, _ in found], {place: why for place, (_, why) in enumerate(found) if why}
 
 
 def answer_of(cell: TreeCell, partial: Any) -> tuple[list[Any] | None, str]:

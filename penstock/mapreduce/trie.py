@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 
 import numpy as np
 
 from penstock.mapreduce import nodes as trees
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.items import Codes64, Ints, Items, Mask, merge
-from penstock.mapreduce.noderow import Cut, is_inner, read_nodes
+from penstock.mapreduce.noderow import Cut, are_inner, is_inner, read_nodes
 from penstock.mapreduce.nodes import (
     DEEPEST,
     MASKS,
@@ -39,6 +40,7 @@ from penstock.mapreduce.nodes import (
 # Nodes that a batch reads on a hint alone. Where more are hinted at, most of them are not there: a hint is the depth of
 # a group's deepest path; one more read for all that are costs less.
 _EAGER = 256
+_ENDS = np.dtype(f"V{SUFFIX}")
 
 
 class Trie:
@@ -133,8 +135,7 @@ class _Work:
         ends[:, 0] = self._number
         ends[:, 1:-1] = prefix.astype(">u8").view(np.uint8).reshape(-1, 8)
         ends[:, -1] = depth
-        keys, raw = self._keys, ends.tobytes()
-        return [keys[p] + raw[i : i + SUFFIX] for p, i in zip(place.tolist(), range(0, len(raw), SUFFIX))]
+        return list(map(add, map(self._keys.__getitem__, place.tolist()), ends.view(_ENDS).ravel().tolist()))
 
     def _read(self, keys: list[bytes]) -> None:
         have = self._have
@@ -173,7 +174,7 @@ class _Work:
                 self._read(paths.keys)
             place, which = paths.place, paths.which
             rows = list(map(self._have.__getitem__, paths.keys))
-            inner = np.fromiter((row is not None and is_inner(row) for row in rows), bool, len(rows))
+            inner = are_inner(rows)
             self._inner.update((paths.keys[i], rows[i] or b"") for i in np.flatnonzero(inner).tolist())
             for p in np.unique(place[inner & (known[place] <= depth)]).tolist():
                 self._depth[p] = depth + 1

@@ -13,9 +13,19 @@ from penstock.recovery.entries import (
 )
 from penstock.recovery.mapping import Mapping, same_pairs, shown_pairs
 from penstock.recovery.mending import Mender, Replaced
-from penstock.recovery.oracle import Recomputed, Reducing, Shown, emission, read_by, recomputed, user_of
+from penstock.recovery.oracle import (
+    Recomputed,
+    Reducing,
+    Shown,
+    emission,
+    read_by,
+    recomputed,
+    recomputed_large,
+    refolded,
+    user_of,
+)
 from penstock.recovery.plain import Rank, Refused, at, group_of, identity, key_of, moment_of, place, rank, value_of
-from penstock.recovery.quarantine import QUARANTINE, Reject, quarantine, read_rejects, rejects_from, release
+from penstock.recovery.quarantine import QUARANTINE, Reject, counted, quarantine, read_rejects, rejects_from, release
 from penstock.recovery.recompute import RECIPES
 from penstock.recovery.repaired import Mended, Repaired
 from penstock.recovery.scan import Scan
@@ -45,6 +55,7 @@ __all__ = [
     "Shown",
     "Wanted",
     "at",
+    "counted",
     "document_id",
     "emission",
     "group_id",
@@ -59,7 +70,9 @@ __all__ = [
     "read_by",
     "read_rejects",
     "recomputed",
+    "recomputed_large",
     "record_id",
+    "refolded",
     "rejects_from",
     "release",
     "same_pairs",

@@ -13,9 +13,10 @@ class Checked:
     """The report of a check: what was read, what is wrong, and what is only counted.
 
     `wrong` are groups whose rows or trees are not what documents contribute: shown → what it should be, repaired where
-    the check was to fix; `damaged` is what no restatement mends. `held` counts by view the documents and groups that it
-    can't take, `told` the documents that its function would not yield again what is remembered of them: neither is
-    wrong.
+    the check was to fix. `anew` are damaged rows of what views remember, and indexes of tables, which it then made anew
+    from the documents; `damaged` is what it doesn't mend, with what to do. `held` counts by view the documents and
+    groups that it can't take, `told` the documents that its function would not yield again what is remembered of them:
+    neither is wrong.
 
     >>> report = Checked(rows=12, documents=5)
     >>> report.ok, str(report)
@@ -29,6 +30,7 @@ class Checked:
     held: Mapping[str, int] = field(default_factory=dict)
     told: Mapping[str, int] = field(default_factory=dict)
     fixed: bool = False
+    anew: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -38,6 +40,8 @@ class Checked:
     def __str__(self) -> str:
         parts = [_many(len(self.wrong), "group wrong", "groups wrong") + (" and repaired" if self.fixed else "")]
         parts = parts if self.wrong else []
+        if self.anew:
+            parts.append(f"{_many(len(self.anew), 'damaged row', 'damaged rows')} made anew")
         if self.damaged:
             parts.append(f"{len(self.damaged):,} damaged")
         said = ", ".join(parts) or "nothing is wrong"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.cache import canonical, decode_key
-from penstock.mapreduce import Decoder, FieldMapper, Groups, Pairs, Plan, Spaces, ViewNode
+from penstock.mapreduce import Decoder, FieldMapper, Groups, Hold, Pairs, Plan, Spaces, ViewNode
 from penstock.views import FieldMap, Key, Row, View
 
 _NO_KEY = Key((), False)
@@ -30,22 +30,26 @@ class Mapping:
 
         The function sees each document once, and may spoil it.
         """
+        return [None if isinstance(own, Hold) else own for own in self.told(docs)]
+
+    def told(self, docs: Sequence[Any]) -> list[Pairs | Hold]:
+        """The same, with the reason where it fails."""
         mapper = self._node.mapper
         if not docs:
             return []
         if not isinstance(mapper, FieldMapper):
             groups = Groups()
             emissions, held = mapper.run(docs, groups)
-            return [None if i in held else emissions.pairs(i, groups) for i in range(len(docs))]
+            return [held[i] if i in held else emissions.pairs(i, groups) for i in range(len(docs))]
         rows = [{"key": doc.key, "value": doc.value} if isinstance(doc, Row) else doc for doc in docs]
         columns = Decoder(Plan.of(_NO_KEY, None, [self._view]), self._spaces, 0).of_dicts(rows, keys=False)
         kept, bad = mapper.kept(columns), mapper.bad(columns)
-        out: list[Pairs | None] = []
-        for i in range(len(rows)):
+        out: list[Pairs | Hold] = []
+        for i, row in enumerate(rows):
             if kept is not None and not kept[i]:
                 out.append([])
             elif bad is not None and bad[i]:
-                out.append(None)
+                out.append(mapper.hold(row))
             else:
                 out.append(self._node.pairs_of(mapper.contributions(columns, np.array([i]))))
         return out

@@ -15,6 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from penstock.recovery.large import large
 from penstock.recovery.plain import Rank, Refused, at, group_of, place, rank, value_of
 from penstock.recovery.recompute import Given, check_value, result_of
 from penstock.views import FieldMap, Path, ReduceFunction, Reducer, Row, Table, View
@@ -84,6 +85,34 @@ def recomputed(
     return out
 
 
+def recomputed_large(view: View, group: Any, source: Iterable[Sequence[tuple[Any, Any]]]) -> dict[int, Any]:
+    """The result of one group by the number of each reducer, of those that can be folded part by part.
+
+    `source` are all documents or rows that may contribute to it, by their keys, in parts of which one is in memory.
+    """
+    described = [reducer.describe() for reducer in view.reducers]
+    made = [large(said, user_of(reducer)) for said, reducer in zip(described, view.reducers, strict=True)]
+    wanted = rank(group)
+    for part in source:
+        own: list[_Contribution] = []
+        for key, doc in part:
+            try:
+                values = [value for at_group, value in emission(view, key, doc) if rank(at_group) == wanted]
+            except Exception:  # it counts nothing here, as in a recompute of a whole view
+                continue
+            own += [_Contribution(key, rank(key), number, value, None) for number, value in enumerate(values)]
+        for said, reducer, one in zip(described, view.reducers, made, strict=True):
+            if one is not None:
+                one.add(_given(view, said, reducer, own))
+    return {i: one.result() for i, one in enumerate(made) if one is not None}
+
+
+def refolded(view: View, group: Any, given: Iterable[tuple[Any, int, Any, Moment | None]]) -> Any:
+    """The result of one group over all that counts for it: keys, numbers among their keys', values, and moments."""
+    own = [_Contribution(key, rank(key), number, value, moment) for key, number, value, moment in given]
+    return _result(view, group, own)
+
+
 @dataclass(frozen=True, slots=True)
 class _Contribution:
     key: Any
@@ -142,12 +171,19 @@ def _result(view: View, group: Any, contributions: Sequence[_Contribution]) -> A
     results = []
     for reducer in view.reducers:
         described = reducer.describe()
-        given = [
-            Given(read_by(view, reducer, c.value), (c.where, c.number), _beside(view, described, c), c.key)
-            for c in contributions
-        ]
+        given = _given(view, described, reducer, contributions)
         results.append(result_of(described, user_of(reducer), group, given))
     return results[0] if view.fields is None else dict(zip(view.fields, results, strict=True))
+
+
+def _given(
+    view: View, described: Mapping[str, Any], reducer: Reducing, contributions: Sequence[_Contribution]
+) -> list[Given]:
+    """Contributions as a reducer sees them."""
+    return [
+        Given(read_by(view, reducer, c.value), (c.where, c.number), _beside(view, described, c), c.key)
+        for c in contributions
+    ]
 
 
 def _indexed(view: View, value: Any) -> Any:

@@ -6,8 +6,8 @@ A row each, by their numbers, which are given once and grow:
         offset: of a record that has one of its own   where: its place in the source, as people call it
         form, data, size, ts: what was received       tail: the table's next record number then
 
-Invariant: a row is written in the transaction of the batch that the record was in, and goes in that of the one in which
-it is taken after all, or is dropped.
+Invariants: a row is written in the transaction of the batch that the record was in, and goes in that of the one in
+which it is taken after all, or is dropped; a damaged one is an entry like the others, and can be dropped.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cache import Reader, pack, seal, unpack, unseal
+from penstock.cache import Reader, StoreDamaged, pack, seal, unpack, unseal
 from penstock.gateway import Form, Received
 from penstock.mapreduce import Writes
 
-__all__ = ["QUARANTINE", "Reject", "quarantine", "read_rejects", "rejects_from", "release"]
+__all__ = ["QUARANTINE", "Reject", "counted", "quarantine", "read_rejects", "rejects_from", "release"]
 
 QUARANTINE = "quarantine"
 
@@ -36,6 +36,11 @@ class Reject:
     reason: str
     received: Received
     tail: int = 0
+
+    @property
+    def lost(self) -> bool:
+        """Whether its row is damaged, so that nothing is known of it but that it was there."""
+        return not self.table
 
 
 def _key(number: int) -> bytes:
@@ -56,9 +61,9 @@ def quarantine(rejects: Iterable[Reject], first: int, tails: Mapping[str, int], 
 
 
 def release(numbers: Mapping[int, str], writes: Writes) -> None:
-    """These are in quarantine no more; by number, the table."""
+    """These are in quarantine no more; by number, the table, as far as that is known."""
     writes.deletes.append((QUARANTINE, [_key(number) for number in numbers]))
-    for table in numbers.values():
+    for table in filter(None, numbers.values()):
         writes.kept[table] = writes.kept.get(table, 0) - 1
 
 
@@ -75,7 +80,23 @@ def rejects_from(reader: Reader, first: int = 0) -> Iterator[tuple[int, Reject]]
         yield int.from_bytes(key, "big"), _read(key, row)
 
 
+_LOST = "its row in the store is damaged; drop it, and put the record anew from its source"
+
+
 def _read(key: bytes, row: bytes) -> Reject:
-    said: list[Any] = unpack(unseal(key, row, QUARANTINE))
+    try:
+        said: list[Any] = unpack(unseal(key, row, QUARANTINE))
+    except StoreDamaged:
+        return Reject("", "", None, "", _LOST, Received(Form.TEXT, b"", 0, None))
     table, source, offset, where, reason, form, data, size, ts, tail = said
     return Reject(table, source, offset, where, reason, Received(Form(form), data, size, ts), tail)
+
+
+def counted(reader: Reader, gone: Iterable[int]) -> dict[str, int]:
+    """By table, how many records there are without these."""
+    out: dict[str, int] = {}
+    without = set(gone)
+    for number, reject in rejects_from(reader):
+        if not reject.lost and number not in without:
+            out[reject.table] = out.get(reject.table, 0) + 1
+    return out

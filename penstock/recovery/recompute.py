@@ -44,8 +44,8 @@ def result_of(described: Described, user: Any, group: Any, given: Sequence[Given
     if name == "count":
         return len(given) if described["field"] is None else sum(one.value is not None for one in given)
     if name == "function":
-        return _called(user, group, sorted(given, key=_order), described["keys"])
-    taken = sorted((one for one in given if one.value is not None), key=_order)
+        return _called(user, group, sorted(given, key=by_value), described["keys"])
+    taken = sorted((one for one in given if one.value is not None), key=by_value)
     if user is not None:
         return folded(user, [one.value for one in taken]) if taken else None
     return recipe_of(described).over(taken, described)
@@ -68,7 +68,8 @@ def recipe_of(described: Described) -> Recipe:
     return found
 
 
-def _order(one: Given) -> Any:
+def by_value(one: Given) -> Any:
+    """Where a contribution stands by its value, equal ones by their sources."""
     return place(one.value), one.source
 
 
@@ -165,7 +166,7 @@ def shortest(value: Fraction) -> Decimal:
     return Decimal((int(scaled < 0), tuple(map(int, str(abs(scaled.numerator)))), -places))
 
 
-def _rounded(value: Fraction, numbers: Sequence[Any]) -> float | Decimal:
+def rounded(value: Fraction, numbers: Sequence[Any]) -> float | Decimal:
     """A float, or 28 digits where the numbers are Decimals without floats."""
     if _has(Decimal, numbers) and not _has(float, numbers):
         return shortest(Fraction(_DIGITS.divide(Decimal(value.numerator), Decimal(value.denominator))))
@@ -183,7 +184,11 @@ def _sum(given: list[Given], described: Described) -> Any:
     strange = _strange(numbers)
     if strange is not None:
         return strange
-    total = exact(numbers)
+    return to_sum(exact(numbers), numbers)
+
+
+def to_sum(total: Fraction, numbers: Sequence[Any]) -> int | float | Decimal:
+    """An exact sum as what it is a sum of: a float, a Decimal or an int."""
     if _has(float, numbers):
         return to_float(total)
     return shortest(total) if _has(Decimal, numbers) else int(total)
@@ -194,7 +199,7 @@ def _mean(given: list[Given], described: Described) -> Any:
     if not numbers:
         return None
     strange = _strange(numbers)
-    return _rounded(exact(numbers) / len(numbers), numbers) if strange is None else strange
+    return rounded(exact(numbers) / len(numbers), numbers) if strange is None else strange
 
 
 def _spread(numbers: list[Any], ddof: int) -> Fraction | float | None:
@@ -209,16 +214,16 @@ def _spread(numbers: list[Any], ddof: int) -> Fraction | float | None:
 def _variance(given: list[Given], described: Described) -> Any:
     numbers = _numbers(given)
     spread = _spread(numbers, described["ddof"])
-    return _rounded(spread, numbers) if isinstance(spread, Fraction) else spread
+    return rounded(spread, numbers) if isinstance(spread, Fraction) else spread
 
 
 def _stddev(given: list[Given], described: Described) -> Any:
     numbers = _numbers(given)
     spread = _spread(numbers, described["ddof"])
-    return _rounded(_root(spread), numbers) if isinstance(spread, Fraction) else spread
+    return rounded(square_root(spread), numbers) if isinstance(spread, Fraction) else spread
 
 
-def _root(value: Fraction) -> Fraction:
+def square_root(value: Fraction) -> Fraction:
     """A fraction that rounds as the root does: over 120 digits of it, and a last one that says whether more follow."""
     scale = 10 ** (120 + len(str(value.denominator)))
     whole = value.numerator * scale * scale // value.denominator

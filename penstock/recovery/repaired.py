@@ -20,6 +20,7 @@ class Mended(Enum):
     CONTENT = "content"
     TREE = "tree"
     UNREADABLE = "unreadable"
+    REMEMBERED = "remembered"
 
     @property
     def why(self) -> str:
@@ -32,6 +33,7 @@ _WHY = {
     Mended.CONTENT: "its result stayed; what its row keeps was not what its contributions make",
     Mended.TREE: "its result stayed; nodes of its tree were not what its contributions make",
     Mended.UNREADABLE: "its row was damaged and could not be read",
+    Mended.REMEMBERED: "its result stayed; what was remembered of its documents was damaged, and is made anew",
 }
 
 
@@ -39,7 +41,8 @@ _WHY = {
 class Repaired:
     """One group that was repaired: its result before and after, ABSENT where there was no row, and what was wrong.
 
-    A row that could not be read counts as ABSENT before.
+    A row that could not be read counts as ABSENT before. The group is ABSENT where what was remembered is made anew and
+    no group counts any of it.
 
     >>> Repaired("namecount", "Sam", 1, ABSENT).data()
     {'view': 'namecount', 'group': 'Sam', 'old': 1, 'what': 'result'}
@@ -65,4 +68,4 @@ class Repaired:
         return Repaired(self.view, self.group, earlier.old, self.new, what)
 
 
-_FIRST = (Mended.UNREADABLE, Mended.RESULT, Mended.CONTENT, Mended.TREE)
+_FIRST = (Mended.UNREADABLE, Mended.RESULT, Mended.CONTENT, Mended.TREE, Mended.REMEMBERED)

@@ -1,10 +1,10 @@
 """Spouts: where records come from."""
 
-from penstock.spout.envelope import opened
+from penstock.spout.envelope import Enveloped, opened
 from penstock.spout.errors import SourceMissing, SourceMoved, SourceUnreadable, UnknownScheme, UriError
 from penstock.spout.files import FileSpout
 from penstock.spout.identity import Standing
-from penstock.spout.opening import FORMATS, STDIN, file_size, open_file
+from penstock.spout.opening import FORMATS, STDIN, begun, file_size, format_of, open_file
 from penstock.spout.parquet import ParquetSpout
 from penstock.spout.protocols import Contract, Recall, Remembered, Spout, SpoutBatch
 from penstock.spout.record import Record
@@ -15,6 +15,7 @@ __all__ = [
     "SPOUTS",
     "STDIN",
     "Contract",
+    "Enveloped",
     "FileSpout",
     "ParquetSpout",
     "Recall",
@@ -30,7 +31,9 @@ __all__ = [
     "UnknownScheme",
     "Uri",
     "UriError",
+    "begun",
     "file_size",
+    "format_of",
     "open_file",
     "opened",
 ]

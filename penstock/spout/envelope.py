@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.cache import RecordError
+from penstock.spout.protocols import Contract, Recall, Spout, SpoutBatch
 from penstock.spout.record import Record
 from penstock.views import App, Table
 
@@ -57,3 +58,43 @@ def key_text(table: Table) -> str:
     'shop,number'
     """
     return ",".join(".".join(path) for path in table.key.paths)
+
+
+class Enveloped:
+    """A spout whose records have the wire form: what another one gives, and that said of it.
+
+    >>> from penstock.spout import SPOUTS
+    >>> [type(SPOUTS.open(f"file:{__file__}?format=jsonl{more}", "users")).__name__ for more in ("", "&envelope=topic")]
+    ['FileSpout', 'Enveloped']
+    """
+
+    def __init__(self, spout: Spout) -> None:
+        self._spout = spout
+        self.contract: Contract = spout.contract
+        self.ended = spout.ended
+
+    def begin(self, recall: Recall) -> None:
+        """Go on where the store stands."""
+        self._spout.begin(recall)
+        self.ended = self._spout.ended
+
+    def next_batch(self, limit: int, wait: float = 0.0) -> SpoutBatch | None:
+        """At most `limit` records."""
+        batch = self._spout.next_batch(limit, wait)
+        self.ended = self._spout.ended
+        if batch is not None:
+            batch.envelope = True
+        return batch
+
+    def lag(self) -> int | None:
+        """How much is there and not given yet."""
+        return self._spout.lag()
+
+    def committed(self, batch: SpoutBatch) -> None:
+        """This batch, and all before it, is durable."""
+        self._spout.committed(batch)
+
+    def close(self) -> None:
+        """Let go of the source."""
+        self._spout.close()
+        self.ended = True

@@ -87,6 +87,11 @@ class FileSpout:
         return bare if self._format.packing is None else Unpacked(bare, self.name, self._format.packing)
 
     @property
+    def of_json(self) -> bool:
+        """Whether its lines are JSON."""
+        return self._format.name.startswith("jsonl")
+
+    @property
     def columns(self) -> tuple[str, ...] | None:
         """The fields that its head names, when that was read."""
         return self._shape.columns

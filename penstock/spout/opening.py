@@ -7,7 +7,9 @@ import stat
 
 from penstock.spout.errors import SourceMissing, SourceUnreadable, UriError
 from penstock.spout.files import FileSpout, Format
+from penstock.spout.identity import BLOCK, Block, Note, Whole
 from penstock.spout.parquet import ParquetSpout
+from penstock.spout.protocols import Remembered
 from penstock.spout.streams import PACKINGS, packing_in, packing_of
 from penstock.views import nearest
 
@@ -57,6 +59,33 @@ def open_file(
     except BaseException:
         os.close(file)
         raise
+
+
+def begun(path: str, format: str | None, offset: int, number: int) -> Remembered:
+    """Where a store would stand in a file of plain JSON lines or Parquet, had it read so many lines or rows of it."""
+    file = _opened(path)
+    try:
+        kind, packed = _kind(path, format, file)
+        assert packed is None, "a packed file is read from its beginning"
+        if kind == "parquet":
+            note = Note(kind, number, Block.of(b""), Block.of(b""), Whole.of(file))
+        else:
+            first = os.pread(file, min(BLOCK, offset), 0)
+            last = os.pread(file, min(BLOCK, offset), max(0, offset - BLOCK))
+            note = Note(kind, number, Block.of(first), Block.of(last), None)
+        return Remembered(offset, note.encode())
+    finally:
+        os.close(file)
+
+
+def format_of(path: str, format: str | None) -> tuple[str, bool]:
+    """The kind of a file, and whether it is packed."""
+    file = _opened(path)
+    try:
+        kind, packed = _kind(path, format, file)
+        return kind, packed is not None
+    finally:
+        os.close(file)
 
 
 def file_size(path: str) -> int | None:

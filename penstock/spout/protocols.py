@@ -58,6 +58,7 @@ class SpoutBatch:
     skips: list[int] = field(default_factory=list)  # places, from 0, that gave no record
     refused: dict[int, str] = field(default_factory=dict)  # by such places: why they gave none
     received: dict[int, Received] = field(default_factory=dict)  # by such places: what was received
+    envelope: bool = False  # each record names its own table
 
     def __post_init__(self) -> None:
         assert not (self.raw and (self.skips or self.records.n != len(self.records.lines))), (

@@ -13,12 +13,15 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 from urllib.parse import parse_qsl, unquote
 
+from penstock.spout.envelope import Enveloped
 from penstock.spout.errors import UnknownScheme, UriError
+from penstock.spout.files import FileSpout
 from penstock.spout.opening import open_file
 from penstock.spout.protocols import Spout
 
 T = TypeVar("T")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+(?=:)")  # one letter and a colon is a path elsewhere
+_TOPIC = "topic"
 _TRUE, _FALSE = {"1", "yes", "true", ""}, {"0", "no", "false"}
 
 
@@ -94,8 +97,11 @@ class Registry(Generic[T]):
 
 
 def _file(uri: Uri, table: str) -> Spout:
-    uri.only("follow", "format", "delimiter", "again")
-    return open_file(
+    uri.only("follow", "format", "delimiter", "again", "envelope")
+    envelope = uri.options.get("envelope")
+    if envelope not in (None, _TOPIC):
+        raise UriError(uri.text, f"there is no envelope {envelope!r}", f"records that name their table are {_TOPIC}")
+    spout = open_file(
         uri.rest,
         table,
         format=uri.options.get("format"),
@@ -103,6 +109,12 @@ def _file(uri: Uri, table: str) -> Spout:
         follow=uri.flag("follow"),
         again=uri.flag("again"),
     )
+    if envelope is None:
+        return spout
+    if not (isinstance(spout, FileSpout) and spout.of_json):
+        spout.close()
+        raise UriError(uri.text, "records that name their table are JSON lines", "leave out envelope=, or convert it")
+    return Enveloped(spout)
 
 
 SPOUTS: Registry[Spout] = Registry("spout", "penstock.spouts", {"file": _file})

@@ -168,6 +168,11 @@ class TreeCell(Cell, Protocol):
         """Further fields that it reads: `TS`, or paths."""
         ...
 
+    @property
+    def runs(self) -> bool:
+        """Whether functions of the user's run in it; of any other no partial fails, and a state is [partial]."""
+        ...
+
     def fold(self, leaves: Leaves) -> Values:
         """The partial of each node's contributions."""
         ...

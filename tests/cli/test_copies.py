@@ -127,6 +127,12 @@ WRITING: dict[str, list[str]] = {
     "import": ["import", "users", "users.jsonl"],
     "run": ["run", "--from", "users=users.jsonl"],
     "compact": ["compact"],
+    "repost": ["repost", "users", '{"id": 1, "name": "Sam"}'],
+    "restate": ["restate", "users"],
+    "check": ["check", "--fix"],
+    "retry": ["quarantine", "retry"],
+    "drop": ["quarantine", "drop", "--kind", "record"],
+    "migrate": ["migrate"],
 }
 READING: dict[str, list[str]] = {"snapshot": ["snapshot", "copy"], "export": ["export", "users"]}
 
@@ -214,7 +220,7 @@ def test_a_full_disk(command: list[str], filled: Path, run: Run) -> None:
 
 _NOBODY = """
 import os
-from penstock.cli import copies, single
+from penstock.cli import copies, load, repair, single
 from penstock.cli.main import group
 import penstock.engine, penstock.spout, penstock.cli.apps, rich.console
 if not os.geteuid():
@@ -228,10 +234,11 @@ group.main(sys.argv[1:], prog_name="penstock")
 """
 
 
-@pytest.mark.parametrize("name", ["put", "compact", "snapshot", "restore"])
+@pytest.mark.parametrize("name", ["put", "load", "check", "compact", "snapshot", "restore"])
 def test_no_permission(name: str, filled: Path, run: Run) -> None:
     """As somebody who may read all of it, and write none: where this is root, another user is that."""
     run("snapshot", "backup")
+    (filled / "users.jsonl").write_text('{"id": 5, "name": "Sue", "ts": 5}\n')
     commands = {**WRITING, "snapshot": ["snapshot", "copy"], "restore": ["restore", "backup", "--force"]}
     with tempfile.TemporaryDirectory() as where:  # one that others can reach
         there = Path(where) / "filled"

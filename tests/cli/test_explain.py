@@ -146,6 +146,7 @@ def test_trees_and_indexes(here: Path, run: Run) -> None:
     assert "plain    by shop → an index of values" in shown[2]
     assert "by_hand  by shop → function longest" in shown[4]
     for name in ("best", "kept", "by_hand"):
+        assert facts(run("explain", name).stdout)["trees"].startswith("none: ")
         found = facts(run("explain", name).stdout)
         assert found["kept as"].startswith("tree: a group's contributions themselves")
         assert found["an update"].startswith("reads and writes one path of the tree")
@@ -156,6 +157,9 @@ def test_trees_and_indexes(here: Path, run: Run) -> None:
     assert "hot groups" not in index
     assert run("query", "plain", "--limit", "1").stdout == '{"key": ["a", 0], "value": 0}\n'
     assert "a plain index folds nothing" in run("query", "plain", "--level", "0", code=2).stderr
+    run("put", "sales", *(f'{{"id": {i}, "shop": "c", "price": {i}}}' for i in range(10, 110)))
+    assert re.fullmatch("[0-9]+ nodes beside the rows, at most 2 deep", facts(run("explain", "best").stdout)["trees"])
+    assert "trees" not in facts(run("explain", "plain").stdout)
     assert json.loads(run("doc", "sales", "4").stdout)["views"] == {
         "best": {"told": [["b", 4]]},
         "plain": {"told": [["b", 4]]},

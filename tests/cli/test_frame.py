@@ -1,6 +1,7 @@
 """The frame of all commands: help, examples, global options, exit codes."""
 
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -83,6 +84,16 @@ def test_the_groups_help_lists_every_command_and_imports_none() -> None:
         assert re.search(rf"^  {name} +{re.escape(entry.short)}$", shown, re.MULTILINE)
 
 
+def test_help_is_there_in_less_than_a_third_of_a_second() -> None:
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "penstock", "--help"], stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)  # whatever else runs here
+    assert min(spent) < 0.3
+
+
 def test_no_command_is_help(run: Run) -> None:
     assert run().stdout == run("--help").stdout
 
@@ -97,7 +108,7 @@ def test_a_command_that_is_not_there_is_answered_by_the_nearest(run: Run) -> Non
     [
         (["get"], "penstock get: missing argument 'VIEW'; `penstock get --help` shows how it is used\n"),
         (["query", "x", "--limit", "few"], "penstock query: invalid value for '--limit'"),
-        (["query", "x", "--limti", "2"], "penstock query: no such option '--limti'"),
+        (["query", "x", "--limti", "2"], "penstock query: no such option '--limti'; did you mean '--limit'?\n"),
         (["query", "x", "--format", "xml"], "penstock query: invalid value for '--format'"),
         (["--stoer", "x"], "penstock: no such option '--stoer'"),
     ],

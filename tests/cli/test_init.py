@@ -66,31 +66,6 @@ def test_every_definition_of_the_app_has_a_comment_and_names_itself_by_a_literal
     assert max(map(len, lines)) <= 120
 
 
-def test_the_names_of_the_app_are_completed_in_a_shell(shop: Path, run: Run) -> None:
-    from click.shell_completion import BashComplete
-
-    from penstock.cli.main import group
-
-    def completed(*args: str) -> list[str]:
-        *before, last = args
-        made = BashComplete(group, {}, "penstock", "_PENSTOCK_COMPLETE")
-        return [item.value for item in made.get_completions(before, last)]
-
-    assert completed("que") == ["query"]
-    assert completed("query", "--le") == ["--level"]
-    assert completed("query", "na") == ["namecount"]
-    assert completed("put", "") == ["users", "marks"]
-    assert completed("--app", "nothing.py", "put", "") == []
-    assert completed("explain", "m") == ["marks"]
-
-
-def test_completion_is_printed_for_the_shell(run: Run) -> None:
-    assert "_PENSTOCK_COMPLETE=bash_complete" in run("completion", "bash").stdout
-    assert "_PENSTOCK_COMPLETE=zsh_complete" in run("completion", "zsh").stdout
-    assert "_PENSTOCK_COMPLETE=fish_complete" in run("completion", "fish").stdout
-    assert "invalid value for '[shell]'" in run("completion", "tcsh", code=2).stderr.lower()
-
-
 def test_what_init_says_on_a_terminal(here: Path) -> None:
     with Terminal("init", cwd=here) as terminal:
         assert terminal.end() == 0

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,37 @@ def test_a_holder_does_the_rest(other: Path, run: Run) -> None:
         (other / "app.py").write_text(OTHER)
         said = run("migrate", code=3).stderr
     assert "was started with other definitions of its views" in said
+
+
+def test_a_helper_in_another_module(here: Path, run: Run) -> None:
+    """Its code counts and its comments don't; so do values that it reads, also of a third module."""
+
+    def write(helper: str, limit: int = 5) -> None:
+        (here / "limits.py").write_text(f"LIMIT = {limit}\n")
+        (here / "cleaning.py").write_text(f"import limits\n\ndef clean(name):\n    return {helper}\n")
+        for name in ("cleaning", "limits"):
+            sys.modules.pop(name, None)
+
+    (here / "app.py").write_text(
+        "import penstock as ps\nimport cleaning\n"
+        'app = ps.App("shop")\nusers = app.table("users", key="id")\n'
+        "@users.view(reduce=ps.count())\n"
+        'def cleaned(user):\n    yield cleaning.clean(user["name"])\n'
+    )
+    write("name[: limits.LIMIT]")
+    run("put", "users", '{"id": 1, "name": "Susannah"}', '{"id": 2, "name": "Susan"}')
+    assert names(run, "cleaned") == {"Susan": 2}
+    write("name[: limits.LIMIT]  # as short as it may be")
+    run("migrate", "--dry-run", code=0)
+    write("name[: limits.LIMIT].upper()")
+    assert "'cleaned': cleaning.clean() changed; run `penstock migrate`" in run("delete", "users", "1", code=3).stderr
+    run("migrate")
+    assert names(run, "cleaned") == {"SUSAN": 2}
+    write("name[: limits.LIMIT].upper()", 500)
+    [change] = json.loads(run("migrate", "--dry-run", code=1).stdout)["changes"]
+    assert change == {"view": "cleaned", "kind": "changed", "why": "cleaning.limits.LIMIT changed"}
+    run("migrate")
+    assert names(run, "cleaned") == {"SUSAN": 1, "SUSANNAH": 1}
 
 
 def test_a_page_on_a_terminal(other: Path) -> None:

@@ -60,6 +60,12 @@ def test_a_table_has_aligned_columns() -> None:
     assert written([], ["a", "b"], "table").splitlines() == ["a  b", "─  ─"]
 
 
+def test_nothing_is_nothing_in_a_table_where_null_means_that() -> None:
+    rows, columns = [("a", None), (None, 7)], ["group", Column("old", empty=True)]
+    assert written(rows, columns, "table").splitlines()[2:] == ["a", "null     7"]
+    assert written(rows, columns, "jsonl").splitlines()[0] == '{"group": "a", "old": null}'
+
+
 def test_wide_characters_and_control_characters_in_a_table() -> None:
     shown = written([("日本", 1), ("\x1b[31mred\n", 2)], ["key", "n"], "table").splitlines()
     assert shown[2] == "日本" + " " * 11 + "1"

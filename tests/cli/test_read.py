@@ -30,6 +30,10 @@ def test_a_group_that_is_not_there_is_1_and_says_how_it_was_read(filled: Path, r
     assert """has no group 7 (for the text, write '"7"')""" in run("get", "namecount", "7", code=1).stderr
     assert "(it was read as text, since it is no JSON)" in run("get", "ages", '["NO"', code=1).stderr
     assert "can't be a key" in run("get", "namecount", '{"a": 1}', code=2).stderr
+    assert run("get", "ages", "NO", code=1).stderr.endswith('"NO" (its groups are lists, of country, name)\n')
+    assert run("why", "ages", '["NO"]', code=1).stderr.endswith('["NO"] (its groups are lists, of country, name)\n')
+    assert run("get", "total", "all", code=1).stderr.endswith("(its one group is [])\n")
+    assert run("get", "ages", '["NO", "Bob"]', code=1).stderr.endswith('has no group ["NO", "Bob"]\n')
 
 
 @pytest.mark.parametrize(
@@ -109,9 +113,39 @@ def test_a_query_streams_beside_a_writer_and_shows_one_position(filled: Path, ru
     assert "later" not in rest
 
 
+PEAKS = """
+import sys, tracemalloc
+from penstock.cli.main import group
+
+def peak(*command):
+    tracemalloc.reset_peak()
+    before, _ = tracemalloc.get_traced_memory()
+    try:
+        group.main(command, prog_name="penstock")
+    except SystemExit as end:
+        assert not end.code, command
+    return tracemalloc.get_traced_memory()[1] - before
+
+tracemalloc.start()
+for command in sys.argv[1:]:
+    peak(*command.split(), "--limit", "10")  # what it imports
+    print(peak(*command.split()), file=sys.stderr)
+"""
+
+
+def test_the_memory_of_a_query_is_bounded(filled: Path) -> None:
+    with ps.open(load("app.py"), "penstock-state") as engine:
+        engine.put_many("users", [{"id": i, "name": f"{i:0200}", "ts": 1} for i in range(10, 15_000)])
+    commands = ["query namecount", "query namecount --format csv"]
+    done = subprocess.run([sys.executable, "-c", PEAKS, *commands], capture_output=True, text=True, check=True)
+    assert len(done.stdout) > 2 * 3_000_000
+    peaks = dict(zip(commands, map(int, done.stderr.split()), strict=True))
+    assert max(peaks.values()) < 1_000_000, peaks
+
+
 def test_a_reader_that_has_enough_is_no_failure(filled: Path, run: Run) -> None:
     with ps.open(load("app.py"), "penstock-state") as engine:
-        engine.put_many("users", [{"id": i, "name": f"n{i:06}", "ts": 1} for i in range(10, 30_000)])
+        engine.put_many("users", [{"id": i, "name": f"n{i:06}", "ts": 1} for i in range(10, 15_000)])
     command = [sys.executable, "-m", "penstock", "query", "namecount"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout is not None

@@ -364,10 +364,11 @@ def test_a_file_that_can_t_be_written_leaves_the_old_one(documents: Path, run: R
     (documents / "a.jsonl").write_text("mine")
     with mock.patch.object(os, "fsync", side_effect=OSError(28, "No space left on device")):
         done = run("export", "numbers", "-o", "a.jsonl", code=3)
-    assert done.stderr == "penstock: no space left on device; free some space and run this again\n"
+    assert done.stderr == "penstock: a.jsonl: no space left on device; free some space and run this again\n"
     assert (documents / "a.jsonl").read_text() == "mine"
     assert [name for name in os.listdir() if "partial" in name] == []
-    assert "nowhere" in run("export", "numbers", "-o", "nowhere/a.jsonl", code=2).stderr
+    failed = run("export", "numbers", "-o", "nowhere/a.jsonl", code=2).stderr
+    assert failed == "penstock: nowhere/a.jsonl: no such file or directory; check the path\n"
 
 
 def test_who_has_read_enough_is_no_failure(everything: Path) -> None:

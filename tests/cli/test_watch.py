@@ -101,6 +101,31 @@ def test_it_works_beside_a_writer_and_several_views_are_in_one_order(filled: Pat
         assert seen[-1]["new"] == 10
 
 
+def test_changes_as_csv_or_as_one_array(filled: Path, run: Run) -> None:
+    with watching("namecount", "--since", "0", "--format", "csv", cwd=filled) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "view,group,old,new,position\n"
+        seen = {child.stdout.readline(), child.stdout.readline()}
+        assert seen == {"namecount,Joe,,2,1\n", "namecount,Sue,,1,1\n"}
+        run("delete", "users", "1")
+        assert child.stdout.readline() == "namecount,Sue,1,,2\n"
+    with watching("namecount", "--since", "1", "--format", "json", cwd=filled) as child:
+        assert child.stdout is not None
+        head = child.stdout.readline()
+        child.send_signal(signal.SIGTERM)
+        assert json.loads(head + child.stdout.read()) == [
+            {"view": "namecount", "group": "Sue", "old": 1, "position": 2}
+        ]
+    assert "--format table is drawn again" in run("watch", "namecount", "--format", "table", code=2).stderr
+
+
+def test_lines_of_json_on_a_terminal(filled: Path, run: Run) -> None:
+    with Terminal("watch", "namecount", "--since", "0", "--format", "jsonl", cwd=filled) as terminal:
+        terminal.until('{"view": "namecount", "group": "Sue", "new": 1, "position": 1}\n')
+        terminal.interrupt()
+        assert terminal.end() == 0
+
+
 def test_whoever_reads_may_leave(filled: Path) -> None:
     with watching("namecount", "--since", "0", cwd=filled) as child:
         next_line(child.stdout)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cache import encode_key, pack, seal, stored_key, unpack, unseal
+from penstock.cache import encode_key, index_db, pack, seal, stored_key, unpack, unseal
+from penstock.engine.relearning import remembered_in
 from penstock.mapreduce import (
     Column,
     Contributions,
@@ -88,6 +89,19 @@ def damage_bytes(engine: Any, choose: Random) -> str | None:
     key, how = choose.choice(sorted(rows)), choose.choice(BYTES)
     overwrite(engine, db, how(key, rows, choose))
     return f"{how.__name__}: {db}, {key!r}"
+
+
+def damage_remembered(engine: Any, choose: Random) -> str | None:
+    """Turn a bit of what a view remembers, or of an index; says of what, or None where there is nothing."""
+    found, dbs = content_of(engine), [db for view in engine._core.views.values() for db in remembered_in(view)]
+    dbs += [index_db(node.number) for node in engine._core.tables.values()]
+    dbs = [db for db in dbs if found.get(db)]
+    if not dbs:
+        return None
+    db = choose.choice(dbs)
+    key = choose.choice(sorted(found[db]))
+    overwrite(engine, db, turn_a_bit(key, found[db], choose))
+    return f"a bit of {db}, {key!r}"
 
 
 def overwrite(engine: Any, db: str, rows: dict[bytes, bytes | None]) -> None:

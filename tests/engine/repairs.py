@@ -12,7 +12,7 @@ import penstock as ps
 from penstock.cache import StoreDamaged
 from penstock.mapreduce import TreeReduce, check_trees
 from penstock.recovery import Shadow
-from tests.engine.damage import damage_bytes, tell, yield_otherwise
+from tests.engine.damage import damage_bytes, damage_remembered, tell, yield_otherwise
 from tests.engine.treeworlds import small_trees
 from tests.engine.worlds import TINY
 
@@ -76,7 +76,9 @@ class Trial:
     def damage(self) -> str:
         """Any damage: to bytes, to what views count, to what functions are remembered to have yielded."""
         choose, kind = self.choose, self.choose.random()
-        if kind < 0.5:
+        if kind < 0.2:
+            done = damage_remembered(self.engine, choose) or ""
+        elif kind < 0.5:
             done = damage_bytes(self.engine, choose) or ""
         elif kind < 0.9:
             view = choose.choice(("counted", "kept", "yielded", "latest"))
@@ -87,11 +89,12 @@ class Trial:
             done = f"a contribution to {view}"
         else:
             turned = choose.randrange(3)
-            yield_otherwise(
-                self.engine,
-                "yielded",
-                lambda docs: [[(g, v) for g, v in p if i % 3 != turned] for i, p in enumerate(docs)],
-            )
+            with suppress(StoreDamaged):
+                yield_otherwise(
+                    self.engine,
+                    "yielded",
+                    lambda docs: [[(g, v) for g, v in p if i % 3 != turned] for i, p in enumerate(docs)],
+                )
             done = "what was yielded"
         for table in self.engine._core.tables.values():
             table.forget()
@@ -150,7 +153,9 @@ def run(seed: int) -> None:
         assert engine.restate("users") == engine.restate("marks") == [], "nothing was wrong"
         assert engine.digest() == before
         done = [trial.damage() for _ in range(choose.choice([1, 1, 3]))]
-        if "what was yielded" in done:
+        if any(one.startswith("a bit of") for one in done):
+            _of_remembered(trial)
+        elif "what was yielded" in done:
             _by_reposts(trial, emitted)
         elif choose.random() < 0.5:
             _by_check(trial)
@@ -166,12 +171,25 @@ def _by_reposts(trial: Trial, emitted: dict[Any, Any]) -> None:
     engine = trial.engine
     engine.restate("users")
     if trial.emitted() != emitted:
-        assert engine.check().told["yielded"], "what no longer fits its document is counted"
+        assert "yielded" in engine.check().told, "what no longer fits its document is counted"
     with engine.snapshot() as snap:
         docs = [doc for _, doc in snap.table("users").items()]
     engine.repost_many({"users": docs})
     assert "yielded" not in engine.check().told, "what no longer fitted is replaced"
     engine.restate("marks")
+
+
+def _of_remembered(trial: Trial) -> None:
+    """What is damaged of what views remember, and of indexes, is named, and made anew by one check."""
+    damaged = trial.engine.check()
+    assert damaged.damaged, "a turned bit is named"
+    fixed = trial.engine.check(fix=True)
+    assert fixed.ok, fixed.damaged
+    assert fixed.anew, "what was made anew is said"
+    if trial.engine.check().told:  # of what else was turned
+        with trial.engine.snapshot() as snap:
+            docs = [doc for _, doc in snap.table("users").items()]
+        trial.engine.repost_many({"users": docs})
 
 
 def _by_check(trial: Trial) -> None:

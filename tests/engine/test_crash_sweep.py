@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -16,58 +17,47 @@ from penstock.cache import MemoryStore, open_lmdb
 from penstock.engine import open_on
 from penstock.spout import Record
 from tests.engine import crash_sweep
-from tests.engine.crash_points import FILE, Counted, unsynced
-from tests.engine.migrating import SEED, Moving, first, second, shown, take
+from tests.engine import sweep_crash_points as points
+from tests.engine.crash_points import AFTER, BEFORE, FILE, killed_at, unsynced
+from tests.engine.histories import Failed
+from tests.engine.migrating import SEED, Moving, second, shown, take
 from tests.engine.worlds import TINY
 from tests.tidy.tree import ROOT
 
 KEYS = 6_000
-Image = tuple[bytes, int]  # a file, and how many batches were acknowledged
+KILLED = 8
 
 
-def batches() -> list[list[Record]]:
-    """What is put: some before the apps change, some between any two steps."""
-    choose = Random(3)
-    out: list[list[Record]] = []
-    for ts in range(26):
-        batch: list[Record] = []
-        for _ in range(choose.randrange(1, 5)):
-            table, key = choose.choice(["users", "orders", "plain", "few"]), choose.randrange(9)
-            doc = {"id": key, "g": choose.choice(["Sue", "Joe", None]), "h": choose.choice([1, 2]), "v": ts}
-            own = {"ts": ts} if table in ("users", "few") else {}
-            gone = choose.random() < 0.15
-            batch.append(Record(table, key, None if gone else doc | own | {"tags": ["a", "b"]}, own.get("ts")))
-        out.append(batch)
-    return out
+@dataclass(frozen=True)
+class Run:
+    """A store before the app changed, and by side of each commit after that its file and how many batches were in."""
+
+    base: Path
+    files: dict[tuple[int, str], bytes]
+    done: dict[bytes, int]
+    kinds: set[str]
 
 
-def images(path: Path, parts: list[list[Record]]) -> Iterator[Image]:
-    """The store at every commit, from the opening under the second app on until its views are built."""
-    with unsynced():
-        engine, core = open_on(first(), open_lmdb(path), TINY, SEED)
-        for part in parts[:12]:
-            take(engine, part)
-        engine.close()
-        found: list[Image] = []
-        done = 12
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("sweep")
+    run = Run(folder / "base", {}, {}, set())
+    points.begin(run.base)
+    shutil.copytree(run.base, folder / "store")
+    done = points.BEGUN
 
-        def image(point: int, side: str, kind: str) -> None:
-            found.append(((path / FILE).read_bytes(), done))
+    def image(point: int, side: str, kind: str) -> None:
+        file = run.files[point, side] = (folder / "store" / FILE).read_bytes()
+        run.done[file] = done
+        run.kinds.add(kind)
 
-        with Counted(image).counting():
-            engine, core = open_on(second(), open_lmdb(path), TINY, SEED)
-            for part in parts[12:]:
-                core.sweep_step(3)
-                take(engine, part)
-                done += 1
-            while core.sweep_step(3):
-                pass
-            engine.close()
-    yield from dict.fromkeys(found)
+    for number in points.go_on(folder / "store", image):
+        done = number
+    return run
 
 
-def test_every_commit_is_survived(tmp_path: Path) -> None:
-    parts = batches()
+def test_every_commit_is_survived(whole: Run, tmp_path: Path) -> None:
+    parts = points.batches()
     wanted: dict[int, tuple[object, str]] = {}
     fresh, _ = open_on(second(), MemoryStore(), None, SEED)
     names = [view.name for view in second().views()]
@@ -78,7 +68,7 @@ def test_every_commit_is_survived(tmp_path: Path) -> None:
     came_to: set[int] = set()
     phases: set[tuple[bool, bool, bool]] = set()
     store = tmp_path / "again"
-    for file, least in images(tmp_path / "first", parts):
+    for file, least in whole.done.items():
         shutil.rmtree(store, ignore_errors=True)
         store.mkdir()
         (store / FILE).write_bytes(file)
@@ -93,8 +83,45 @@ def test_every_commit_is_survived(tmp_path: Path) -> None:
             assert shown(engine, names) == wanted[found[0]][0]
             came_to.update(found)
             engine.close()
-    assert came_to >= set(range(12, len(parts) + 1)), "every batch was in flight at some kill"
+    assert came_to >= set(range(points.BEGUN, len(parts) + 1)), "every batch was in flight at some kill"
     assert len(phases) == 4, "before any row, within rows, while databases are emptied, and at the end"
+    assert whole.kinds >= {"_documents", "_rows", "_switch", "empty_trash", "_agree"}, whole.kinds
+
+
+def test_an_image_is_what_a_kill_leaves(whole: Run, tmp_path: Path) -> None:
+    last = max(point for point, _ in whole.files)
+    killed = sorted({1, 2, *range(last, 2, -(last // KILLED))})
+    program = [sys.executable, "-m", "tests.engine.sweep_crash_points", str(whole.base), str(tmp_path / "store")]
+    subprocess.run([*program, *map(str, killed)], cwd=ROOT, check=True)
+    for point in killed:
+        for side in (BEFORE, AFTER):
+            left = killed_at(tmp_path / "store", point, side) / FILE
+            assert left.read_bytes() == whole.files[point, side], f"{side} commit {point}"
+
+
+def test_a_process_that_dies_in_every_commit_goes_on_with_the_next() -> None:
+    """In memory: each commit fails once, and whatever was in memory is gone."""
+    parts = points.batches()
+    moving = Moving(parts[: points.BEGUN])
+    died, done = 0, False
+    while not done:
+        moving.store.fails_in = 0
+        with pytest.raises(Failed):
+            moving.open()
+        moving.store.fails_in = 1  # the epoch's
+        with suppress(Failed):
+            moving.open()
+        moving.store.fails_in = -1
+        moving.open()
+        moving.store.fails_in = 0
+        with pytest.raises(Failed):
+            moving.core.sweep_step(2)
+        died += 1
+        moving.store.fails_in = -1
+        moving.open()
+        done = not moving.core.sweep_step(2)
+    assert died > 10
+    moving.check()
 
 
 def test_a_writer_that_is_killed_again_and_again(tmp_path: Path) -> None:

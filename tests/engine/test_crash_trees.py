@@ -25,9 +25,9 @@ from tests.engine.after_crash import ROOT
 from tests.engine.checks import Picture
 from tests.engine.treehistories import faults_of, nodes_of
 
-BATCHES, SIZE = 36, 8
-GO_ON = 3
-KILLED = 5
+BATCHES, SIZE = 26, 8
+GO_ON = 2
+KILLED = 3
 
 
 def counted(path: Path, *at: int) -> str:

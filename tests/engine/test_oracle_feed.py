@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
@@ -101,6 +101,7 @@ def test_from_any_position_it_leads_to_the_view(history: list[Step]) -> None:
         assert replayed({view: {} for view in VIEWS}, engine.changes(initial=True)) == last
 
 
+@settings(max_examples=50)
 @given(steps, steps)
 def test_it_goes_on_from_initial(before: list[Step], after: list[Step]) -> None:
     with ps.open(app(), None) as engine:
@@ -172,6 +173,31 @@ def test_without_one_there_is_none(place: Path | None) -> None:
     with ps.open(app(), place, changes=0) as engine:
         engine.put("docs", {"id": 1, "g": "a", "v": 1})
         assert list(engine.changes()) == []
+
+
+def test_what_was_not_fed_is_not_passed_over(store_path: Path) -> None:
+    def put(ids: range, changes: int) -> int:
+        with ps.open(app(), store_path, changes=changes) as engine:
+            for i in ids:
+                engine.put("docs", {"id": i, "g": "a", "v": i})
+            return seen(engine)[0]
+
+    fed = put(range(30), 1_000)
+    missed = put(range(30, 60), 0)
+    with ps.open(app(), store_path, readonly=True) as reader:
+        with pytest.raises(ps.PositionExpired, match=f"the oldest that can be followed from is {missed}"):
+            reader.changes(since=fed)
+        assert list(reader.changes(since=missed)) == []
+    with ps.open(app(), store_path) as engine:
+        rows = seen(engine)[1]
+    put(range(60, 90), 1_000)
+    with ps.open(app(), store_path) as engine:
+        assert replayed(rows, engine.changes(since=missed)) == seen(engine)[1]
+    put(range(90, 91), 300)  # rows from before are dropped, and are not what it can be followed from
+    with ps.open(app(), store_path, readonly=True) as reader:
+        assert next(reader.changes()).position > missed
+        with pytest.raises(ps.PositionExpired):
+            reader.changes(since=missed - 1)
 
 
 def test_a_position_ahead_is_refused() -> None:

@@ -79,7 +79,7 @@ class Watched(Moving):
             assert followed(self.engine.changes(since=position), dict(before)) == rows
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(before=st.lists(BATCHES, max_size=6), steps=st.lists(STEPS, max_size=12), few=FEW)
 def test_a_store_on_its_way_is_one_of_the_new_app(before: list[list[Record]], steps: list[Any], few: int) -> None:
     with small_trees():

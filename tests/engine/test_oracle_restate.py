@@ -32,7 +32,7 @@ def trees(seed: int, wrong: bool) -> Iterator[TreeHistory]:
     history = TreeHistory(Random(seed), wrong)
     choose, own = history.choose, history.trees
     try:
-        for _ in range(8):
+        for _ in range(6):
             own.take(list(history.records(choose.choice([1, 3, 20, 40]))))
             if choose.random() < 0.3:
                 choose.choice([own.reopen, own.lose, own.forget])()
@@ -49,13 +49,13 @@ def untouched(engine: Any, choose: Random, known: dict[str, list[Any]]) -> None:
     before, position = content_of(engine), engine.status()["position"]
     assert restate_all(engine) == []
     for table, docs in known.items():
-        for doc in choose.sample(docs, min(3, len(docs))):
+        for doc in choose.sample(docs, min(2, len(docs))):
             assert engine.repost(table, doc) == []
             assert engine.restate(table, doc["id"]) == []
         assert engine.repost_many({table: docs[:20]}) == []
     for view in engine._core.app.views():
         with engine.snapshot() as snap:
-            groups = [row.key for row in snap.view(view.name).items(limit=2)]
+            groups = [row.key for row in snap.view(view.name).items(limit=1)]
         for group in groups:
             assert engine.restate(view.name, group[0] if view.index else group) == []
     assert content_of(engine) == before
@@ -72,7 +72,7 @@ def mended(engine: Any, choose: Random) -> None:
     assert len({(one.view, repr(one.group)) for one in reported}) == len(reported), "each group is named once"
 
 
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=settings().max_examples // 12)
 @given(seed=seeds)
 def test_accumulators_that_are_right_are_not_touched(seed: int) -> None:
     history = History(seed)
@@ -81,7 +81,7 @@ def test_accumulators_that_are_right_are_not_touched(seed: int) -> None:
     untouched(history.engine, history.choose, known)
 
 
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=settings().max_examples // 15)
 @given(seed=seeds, wrong=st.booleans())
 def test_trees_that_are_right_are_not_touched(seed: int, wrong: bool) -> None:
     with trees(seed, wrong) as history:
@@ -92,7 +92,7 @@ def test_trees_that_are_right_are_not_touched(seed: int, wrong: bool) -> None:
         untouched(history.trees.engine, history.choose, known)
 
 
-@settings(max_examples=settings().max_examples // 3)
+@settings(max_examples=settings().max_examples // 12)
 @given(seed=seeds)
 def test_damaged_accumulators_are_as_before(seed: int) -> None:
     history = History(seed)
@@ -100,7 +100,7 @@ def test_damaged_accumulators_are_as_before(seed: int) -> None:
     mended(history.engine, history.choose)
 
 
-@settings(max_examples=settings().max_examples // 3)
+@settings(max_examples=settings().max_examples // 15)
 @given(seed=seeds)
 def test_damaged_trees_are_as_before(seed: int) -> None:
     with trees(seed, wrong=False) as history:

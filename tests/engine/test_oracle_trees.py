@@ -99,9 +99,9 @@ TestLmdb = LmdbMachine.TestCase
 TestTrees.settings = TestTied.settings = TestLmdb.settings = BUDGET
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_long_histories(seed: int) -> None:
-    treehistories.run(seed, 30)
+    treehistories.run(seed, 24)
 
 
 @pytest.mark.parametrize("seed", range(2))

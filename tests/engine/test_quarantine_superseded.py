@@ -87,12 +87,12 @@ def test_the_number_before_is_noted_only_while_it_is_needed(store_path: Path) ->
         engine.put(PLAIN, {"id": 1, "name": "before"})
         plant(engine, PLAIN, {"id": 1, "name": "planted"})
         moved = f"moved:{engine._core.tables[PLAIN].number}"
-        for _ in range(30):
+        for _ in range(3):
             many(engine)
         with engine.snapshot() as snap:
             assert snap.reader().count(moved)
         assert engine.retry().applied == 1
-        for _ in range(30):
+        for _ in range(3):
             many(engine)
         engine.compact()
         with engine.snapshot() as snap:

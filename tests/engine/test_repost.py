@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import penstock as ps
 from penstock.cache import RecordError
 from penstock.recovery import Mended, Repaired
-from penstock.spout import opened
+from penstock.spout import SPOUTS, UriError, opened
 from penstock.views import ABSENT
 from tests.engine.damage import add_to_lane, content_of, tell, yield_otherwise
 
@@ -178,6 +179,59 @@ def test_the_wire_form(engine: Any) -> None:
     assert engine.digest() == before
     with engine.snapshot() as snap:
         assert snap.sources == {"file:a": 2}
+
+
+def delivered(engine: Any, path: Path, *wires: Any) -> list[ps.Counts]:
+    """What becomes of records in the wire form, in a file."""
+    with path.open("a") as file:
+        file.writelines((wire if isinstance(wire, str) else json.dumps(wire)) + "\n" for wire in wires)
+    spout = SPOUTS.open(f"file:{path}?envelope=topic", "users")
+    with engine.snapshot() as snap:
+        spout.begin(snap.remembered)
+    out: list[ps.Counts] = []
+    while (batch := spout.next_batch(100)) is not None:
+        out += [counts for _, counts in engine.load("users", [batch])]
+        spout.committed(batch)
+    spout.close()
+    return out
+
+
+def test_a_spout_of_the_wire_form(engine: Any, tmp_path: Path) -> None:
+    path = tmp_path / "wire.jsonl"
+    tell(engine, "names", [(3, "Sam", None)], [])
+    first = delivered(
+        engine,
+        path,
+        {"topic": "users(id)", "ts": 9, "id": 3, "name": "Kim", "age": 4},
+        {"topic": "users", "ts": 0, "id": 3, "name": "Sam"},
+        {"topic": "marks(id)", "id": 77, "a": 1, "b": 2},
+        {"topic": "nobody", "id": 1},
+        "",
+        {"id": 5},
+        "{",
+    )
+    total = sum(first, ps.Counts())
+    assert (total.applied, total.equal, total.rejected) == (2, 1, 3)
+    assert sorted(r.where.rpartition(" ")[2] for r in total.rejections) == ["4", "6", "7"]
+    assert any("there is no table named 'nobody'" in r.reason for r in total.rejections), total.rejections
+    with engine.snapshot() as snap:
+        assert snap.view("names").get("Sam") is None, "what the posted value left behind is gone"
+        assert (snap.table("users")[3]["name"], snap.table("marks")[77]) == ("Kim", {"id": 77, "a": 1, "b": 2})
+        assert snap.table("users")[3]["ts"] == 9
+    assert engine.check().ok
+    assert delivered(engine, path) == [], "the file goes on where it stood"
+    [more] = delivered(engine, path, {"topic": "users", "ts": 0, "id": 3, "name": "Kim"})
+    assert str(more) == "1 equal"
+
+
+def test_what_no_envelope_is(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,name\n")
+    for uri, why in (
+        (f"file:{tmp_path}/a.csv?envelope=topic", "JSON lines"),
+        ("file:a?envelope=all", "no envelope 'all'"),
+    ):
+        with pytest.raises(UriError, match=why):
+            SPOUTS.open(uri, "users")
 
 
 def test_it_is_done_before_the_documents_that_come_with_it(engine: Any) -> None:

@@ -15,7 +15,7 @@ import penstock as ps
 from penstock.cache import StoreDamaged, UnknownName, encode_key
 from penstock.engine import opening, repairing
 from penstock.mapreduce import nodes_db, rows_db, told_db
-from penstock.recovery import Mended, Repaired
+from penstock.recovery import Mended, Repaired, recomputed
 from penstock.views import ABSENT
 from tests.engine.damage import add_to_lane, change_payload, overwrite, tell, turn_a_bit
 from tests.engine.histories import Failed, LastingStore
@@ -281,6 +281,49 @@ def test_what_comes_meanwhile_is_kept(view: str, engine: Any, monkeypatch: pytes
         with anew.snapshot() as fresh:
             for name in (*VIEWS, "sizes", "heights"):
                 assert list(snap.view(name).items()) == list(fresh.view(name).items()), name
+
+
+def test_another_thread_writes_as_fast_as_it_can(place: Path | None) -> None:
+    """Its writes go on while views are repaired, and repairs end while it writes."""
+    with ps.open(shop(), place) as engine:
+        engine.put_many("users", [document(i, g=f"g{i % 40}") for i in range(2_000)])
+        for view in VIEWS:
+            if view == "counted":
+                add_to_lane(engine, view, "g7", lane=2, by=5)
+            else:
+                tell(engine, view, [(7_000, "orphan", 5)], [(7, "g7", 7)])
+        engine._core.forget()
+        done, batches = threading.Event(), 0
+
+        def write() -> None:
+            nonlocal batches
+            choose = Random(batches)
+            while not done.is_set():  # without document 7: who takes back what was lost of it finds the damage first
+                batches += 1
+                some = [document(choose.randrange(8, 2_100), ts=1 + batches, v=batches + i) for i in range(40)]
+                engine.put_many("users", some)
+                engine.delete("users", choose.randrange(8, 2_100), ts=1 + batches)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            before = batches
+            for view in VIEWS:
+                found = restated(engine, view)
+                assert view == "counted" or any(str(one.group).count("orphan") for one in found.values())
+            checked = engine.check()
+            assert batches > before + 1, "the writer waited until it was done"
+        finally:
+            done.set()
+            thread.join()
+        assert checked.ok, checked
+        assert engine.check().ok
+        assert engine.restate("users") == []
+        with engine.snapshot() as snap:
+            documents = [(row.key, row.value) for row in snap.table("users").items()]
+            for name in VIEWS:
+                wanted = recomputed(engine._core.app.view_of(name), documents).sorted()
+                assert [(row.key, row.value) for row in snap.view(name).items()] == wanted, name
 
 
 def test_a_batch_that_fails_meanwhile_begins_it_again(monkeypatch: pytest.MonkeyPatch) -> None:

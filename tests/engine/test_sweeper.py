@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import StoreFull
-from penstock.engine.sweeper import Pace, Sweeper
+from penstock.engine.sweeper import Pace, Sweeper, Turn
 from penstock.engine.turns import Turns
 
 PATIENCE = 30.0
@@ -81,13 +81,13 @@ class Engine:
         self.said: list[str | None] = []
         self.limits: list[int] = []
 
-    def sweep_once(self, limit: int) -> tuple[bool, float, bool]:
+    def sweep_once(self, limit: int) -> Turn:
         self.limits.append(limit)
         step = self.steps.pop(0)
         if isinstance(step, Exception):
             raise step
         more, took, busy = step
-        return more, took, busy
+        return Turn(more, took, 0.0, busy)
 
     def sweep_failed(self, why: str | None) -> None:
         self.said.append(why)
@@ -120,19 +120,33 @@ def test_a_closed_engine_ends_it() -> None:
     assert run(Engine((True, 0.01, False), ps.Closed("the engine"))) == [0.0]
 
 
-def test_steps_follow_what_they_take() -> None:
+def paced(busy: bool, waited: float = 0.0) -> Pace:
+    """The pace of steps whose documents take 10 µs each."""
     pace = Pace()
     for _ in range(20):
-        pace.after(pace.limit * 10e-6, busy=False)
+        pace.after(Turn(True, pace.limit * 10e-6, waited, busy))
+    return pace
+
+
+def test_steps_follow_what_they_take() -> None:
+    pace = paced(busy=False)
     assert pace.pause == 0
     assert 15e-3 < pace.limit * 10e-6 < 25e-3, "while nobody writes"
-    for _ in range(20):
-        took = pace.limit * 10e-6
-        pace.after(took, busy=True)
+    pace = paced(busy=True)
+    took = pace.limit * 10e-6
     assert took < 10e-3, "while others write"
     assert took / (took + pace.pause) < 0.25, "of the time at most"
-    pace.after(10.0, busy=True)
+    pace.after(Turn(True, 10.0, 0.0, True))
     assert pace.limit >= 64, "what takes long is not made ever smaller"
+
+
+def test_beside_long_batches_a_step_does_more() -> None:
+    for waited in (0.01, 0.1, 0.15):
+        pace = paced(busy=True, waited=waited)
+        took = pace.limit * 10e-6
+        assert 0.15 < took / (took + waited + pace.pause) < 0.25, "writers keep most of the time, and no more"
+    pace = paced(busy=True, waited=5.0)
+    assert (pace.pause, pace.limit * 10e-6 < 0.06) == (0, True), "a writer waits no longer for a step"
 
 
 # -- the lock

@@ -60,28 +60,27 @@ def lengths(row: Any) -> Iterator[Any]:
     yield len(row.key), row.value
 
 
-def app_of(remembering: bool = True) -> ps.App:
-    """Views of every kind, perhaps without those that remember what they were told."""
+def app_of() -> ps.App:
+    """Views of every kind."""
     app = ps.App("kinds")
     users, plain = app.table("users", key="id", ts="ts"), app.table("plain", key="id")
     names = users.view("names", key="name", reduce=ps.count())
     users.view("most", key="city", reduce={"most": ps.max("amount"), "n": ps.count()})
     users.view("listed", key="name", value="amount", reduce=None)
     plain.view("sizes", key="city", reduce=ps.group(Sizes(), "amount"))
-    if remembering:
-        users.view("sums", key="city", reduce={"total": ps.sum("amount"), "avg": ps.mean("amount")})
-        users.view("tags", reduce=ps.count())(tags)
-        names.view("lengths", reduce=ps.sum())(lengths)
+    users.view("sums", key="city", reduce={"total": ps.sum("amount"), "avg": ps.mean("amount")})
+    users.view("tags", reduce=ps.count())(tags)
+    names.view("lengths", reduce=ps.sum())(lengths)
     return app
 
 
 @contextmanager
-def opened(path: Path, remembering: bool = True) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[Any]:
     """The engine at a path, with everything small."""
     with ExitStack() as stack:
         stack.enter_context(small_buckets())
         stack.enter_context(small_trees(most_bytes=1 << 20, most_items=30))
-        yield stack.enter_context(ps.open(app_of(remembering), path, limits=TINY, listen=False))
+        yield stack.enter_context(ps.open(app_of(), path, limits=TINY, listen=False))
 
 
 def document(number: int, ts: int = 0) -> dict[str, Any]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import resource
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +23,13 @@ from tests.cache.processes import in_fork
 from tests.engine import crash_writer as writer
 from tests.engine.worlds import TINY
 from tests.faults import shop
+from tests.faults.smalldisk import ROOM, Disk, small_disk
 
 SIZE = 30
 MOST = 400
 MORE = 3  # batches that are put once there is room
 FULL = "(No space left on device|File too large|Input/output error, its disk is full.*)"
 UNDONE = "; what was being written is undone; free some space and put it again"
-ROOM = 1 << 19
 
 
 def until_refused(engine: Any, done: int = 0) -> tuple[int, str]:
@@ -65,36 +63,35 @@ def fills_up(engine: Any, make_room: Callable[[], object]) -> str:
     return said
 
 
-@contextmanager
-def small_disk(path: Path) -> Iterator[Callable[[], object]]:
-    """A disk of its own at a path, or where none may be mounted files of a size; with what gives it room."""
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "tmpfs", path]
-    mounted = not subprocess.run(mount, capture_output=True).returncode
-    try:
-        if mounted:
-            larger = ["mount", "-o", "remount,size=64m", path]
-            yield lambda: subprocess.run(larger, check=True)
-        else:
-            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-            resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
-            yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    finally:
-        if mounted:
-            subprocess.run(["umount", path], check=True)
-
-
-def on_small_disk(path: Path, act: Callable[[Callable[[], object]], object]) -> str:
+def on_small_disk(disk: Disk, path: Path, act: Callable[[Callable[[], object]], object]) -> str:
     """What is said of something that is done on a small disk, by a process of its own."""
 
     def run() -> object:
-        with small_disk(path) as make_room:
+        with small_disk(disk, path) as make_room:
             return act(make_room)
 
     return in_fork(run)
 
 
-def test_a_full_disk_refuses_a_batch_and_no_more(store_path: Path) -> None:
+def test_a_small_disk_is_soon_full_and_then_has_room(disk: Disk, tmp_path: Path) -> None:
+    for way in {disk, Disk.LIMITED}:
+        file = tmp_path / way.name / "filler"
+
+        def fill(file: Path = file) -> bool:
+            with suppress(OSError), open(file, "wb", buffering=0) as filler:
+                while filler.tell() < 2 * ROOM:
+                    filler.write(b"x" * 4096)
+            return file.stat().st_size > ROOM
+
+        def act(make_room: Callable[[], object], fill: Callable[[], bool] = fill) -> list[bool]:
+            before = fill()
+            make_room()
+            return [before, fill()]
+
+        assert on_small_disk(way, file.parent, act) == "[False, True]", way
+
+
+def test_a_full_disk_refuses_a_batch_and_no_more(disk: Disk, store_path: Path) -> None:
     def act(make_room: Callable[[], object]) -> str:
         with shop.opened(store_path) as engine:
             said = fills_up(engine, make_room)
@@ -103,11 +100,11 @@ def test_a_full_disk_refuses_a_batch_and_no_more(store_path: Path) -> None:
             assert engine.digest() == digest
         return said
 
-    said = on_small_disk(store_path, act)
+    said = on_small_disk(disk, store_path, act)
     assert re.fullmatch(rf'"the store at {store_path} can\'t grow: {FULL}{UNDONE}"', said), said
 
 
-def test_a_full_disk_fails_tickets_and_no_more(store_path: Path) -> None:
+def test_a_full_disk_fails_tickets_and_no_more(disk: Disk, store_path: Path) -> None:
     def act(make_room: Callable[[], object]) -> int:
         with shop.opened(store_path, "group") as engine:
             acknowledged, refused = 0, ""
@@ -126,10 +123,10 @@ def test_a_full_disk_fails_tickets_and_no_more(store_path: Path) -> None:
             assert engine.check().ok
             return acknowledged
 
-    assert int(on_small_disk(store_path, act)) > 10
+    assert int(on_small_disk(disk, store_path, act)) > 10
 
 
-def test_a_store_on_a_full_disk_can_be_read(store_path: Path) -> None:
+def test_a_store_on_a_full_disk_can_be_read(disk: Disk, store_path: Path) -> None:
     def act(make_room: Callable[[], object]) -> bool:
         with shop.opened(store_path) as engine:
             done, _ = until_refused(engine)
@@ -144,7 +141,7 @@ def test_a_store_on_a_full_disk_can_be_read(store_path: Path) -> None:
             shows(engine, done)
         return True
 
-    assert on_small_disk(store_path, act) == "True"
+    assert on_small_disk(disk, store_path, act) == "True"
 
 
 def test_a_full_map_refuses_a_batch_and_no_more(store_path: Path) -> None:

@@ -1,0 +1,33 @@
+"""A store for a while, in a folder within another store's: what is built beside a large view lies there.
+
+Nothing of it is synced: nobody needs it after a crash. Invariant: the folder goes with the block, and one of a process
+that was killed goes with the next block.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock.cache import Store, open_lmdb
+
+__all__ = ["folder_store"]
+
+_NAMED = "repair-"
+
+
+@contextmanager
+def folder_store(path: str) -> Iterator[Store]:
+    """An empty store within this folder, whose repairs go one at a time."""
+    for name in os.listdir(path):
+        if name.startswith(_NAMED):
+            shutil.rmtree(os.path.join(path, name), ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_NAMED, dir=path) as folder:
+        store = open_lmdb(folder, sync=False)
+        try:
+            yield store
+        finally:
+            store.close()

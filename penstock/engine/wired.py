@@ -1,0 +1,66 @@
+"""Records of a spout in the wire form, each of which names its own table: parted by table, reposts apart.
+
+What names no table, or has no such form, is refused in the name of the table that the source was given to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from penstock.cache import PenstockError, RecordError, normalise, unpack_document
+from penstock.engine.documents import Batch, line_of
+from penstock.engine.reposting import Posted, posted
+from penstock.gateway import Received
+from penstock.spout import Record, opened
+from penstock.views import App
+
+__all__ = ["Wired", "wired"]
+
+
+@dataclass(slots=True)
+class Wired:
+    """The batches of tables, and the values that were posted to them."""
+
+    tables: dict[str, list[Batch]] = field(default_factory=dict)
+    values: dict[str, list[Posted]] = field(default_factory=dict)
+    reposts: int = 0
+
+
+def wired(app: App, table: str, batch: Batch) -> Wired:
+    """What the records of a batch say; `table` is that of its source."""
+    out = Wired()
+    taken: dict[str, dict[int, tuple[bytes, Any]]] = {table: {}}
+    refused, received = dict(batch.refused), dict(batch.received)
+    for place, line in zip(batch.places(range(batch.records.n)), batch.records.lines, strict=True):
+        try:
+            record = _record(app, line)
+            if record.repost:
+                own = posted(app.table_of(record.table), record.doc)
+                out.values.setdefault(record.table, []).append(own)
+                out.reposts += 1
+            else:
+                taken.setdefault(record.table, {})[place] = line_of(record.doc), normalise(record.ts)
+        except PenstockError as error:
+            refused[place], received[place] = str(getattr(error, "reason", error)), Received.of_line(line)
+    places = range(batch.records.n + len(batch.skips))
+    for name, lines in taken.items():
+        part = Batch(unit=batch.unit, first=batch.first, origin=batch.origin)
+        part.records.lines = [line for line, _ in lines.values()]
+        part.records.stamps.update({i: ts for i, (_, ts) in enumerate(lines.values()) if ts is not None})
+        part.skips = [place for place in places if place not in lines]
+        if name == table:
+            part.refused, part.received = refused, received
+            part.records.refused = len(refused)
+        out.tables[name] = [part]
+    return out
+
+
+def _record(app: App, line: bytes) -> Record:
+    try:
+        wire = unpack_document(line)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        raise RecordError("it is no JSON object") from None
+    return opened(app, wire)

@@ -1,0 +1,149 @@
+"""Bugs planted in the feed: a story with all that it has to tell finds each, and none where none was planted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import penstock as ps
+from penstock.engine import open_on
+from tests.engine import test_oracle_feed
+from tests.engine.follower import app, plain, put
+from tests.engine.histories import LastingStore
+from tests.engine.planting import Bug, Edit
+from tests.engine.test_feed_beside import Rows, replayed, rows_of
+
+KEPT = 60  # changes, at last
+
+
+class Story:
+    """A store that many things happen to, and what it showed at times."""
+
+    def __init__(self) -> None:
+        self.store = LastingStore()
+        self.choose = Random(5)
+        self.marks: list[tuple[int, Rows]] = []
+        self.open(False)
+
+    def open(self, later: bool) -> None:
+        self.engine, self.core = open_on(app(later), self.store)
+
+    def now(self) -> tuple[int, Rows]:
+        with self.engine.snapshot() as snap:
+            return snap.position, rows_of(snap)
+
+    def some(self, n: int = 6) -> None:
+        """Some batches, and a look."""
+        for _ in range(n):
+            put(self.engine, self.choose)
+        self.marks.append(self.now())
+
+    def check(self) -> None:
+        """From each look on the feed leads to what there is, or says that it no longer does."""
+        position, rows = self.now()
+        oldest = self.core.state.followed
+        told = [plain(change) for change in self.engine.changes()]
+        assert all(oldest < at <= position for *_, at in told)
+        for since, before in self.marks:
+            if since < oldest:
+                with pytest.raises(ps.PositionExpired):
+                    self.engine.changes(since=since)
+            else:
+                assert replayed(before, (plain(change) for change in self.engine.changes(since=since))) == rows
+
+    def run(self) -> None:
+        """All of it."""
+        self.some()
+        self.repair()
+        self.engine.put_many("users", [{"id": 1_000 + i, "name": "Eve", "n": i * 7} for i in range(1_500)])
+        self.some()
+        self.engine.put("users", {"id": 7, "name": "Eve", "n": 1 << 70})  # more than a lane holds
+        for key in (5_000, 5_001):  # which have one mean
+            self.engine.put("users", {"id": key, "name": "Ida", "n": 4})
+        self.some()
+        following = self.engine.changes(initial=True)
+        seen = [plain(next(following)) for _ in range(len(self.now()[1]))]
+        self.open(True)
+        while self.core.sweep is not None:
+            self.some(1)
+            self.core.sweep_step(500)
+        self.some()
+        seen += [plain(change) for change in following]
+        assert replayed({}, iter(seen)) == self.now()[1]
+        self.check()
+        self.core.feed._changes = KEPT
+        for _ in range(20):
+            self.some(1)
+        self.check()
+        assert len(list(self.engine.changes())) <= 2 * KEPT
+
+    def repair(self) -> None:
+        """A row that is lost, which no feed tells of, and put right, which it does."""
+        with self.store.write() as writer:
+            db = self.core.views["kept"].reduce.db
+            key, _ = next(iter(writer.scan(db)))
+            writer.delete_many(db, [key])
+        self.core.forget()
+        self.marks = [self.now()]
+        assert self.engine.restate("kept")
+
+
+BUGS = [
+    Bug(
+        "what a repair changed is not told",
+        "engine.core:Core._amend",
+        "if writes.fed and self.feed.on:",
+        "if False:",
+    ),
+    Bug("a large commit is cut", "engine.following:_since", "len(out) >= _READ and position", "len(out) > 99 and 0"),
+    Bug("what stays is told", "engine.following:_since", "if old is ABSENT or new is ABSENT or", "if True or"),
+    Bug("changes after a switch come before it", "engine.following:_since", "stop = None if", "stop = None if True or"),
+    Bug(
+        "a switch is passed over",
+        "engine.following:_since",
+        "return out, switch - 1, True",
+        "return out, switch, False",
+    ),
+    Bug(
+        "rows come at the position after theirs",
+        "engine.following:_follow",
+        "since = snap.position",
+        "since = snap.position + 1",
+    ),
+    Bug("what no lane holds is told as zeros", "mapreduce.feed:_changes", "if place in strange:", "if False:"),
+    Bug(
+        "before and after change places",
+        "mapreduce.feed:_changes",
+        "(own[:half], own[half:])",
+        "(own[half:], own[:half])",
+    ),
+    Bug("changes are not counted", "mapreduce.feed:feed_row", "changes + sum(len(p.groups) for p in parts)", "changes"),
+    Bug("what is dropped is not said", "engine.feeding:Feed.trim", "followed=followed", "followed=state.followed"),
+    Bug(
+        "the row of a commit is not kept",
+        "engine.feeding:Feed.put",
+        "writer.put_many(FEED, [(key, row)], append=True)",
+        "state.position % 9 and writer.put_many(FEED, [(key, row)], append=True)",
+    ),
+]
+
+
+def test_no_bug_is_found_where_none_was_planted() -> None:
+    Story().run()
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    for edit in bug.edits:
+        edit.plant(monkeypatch)
+    with pytest.raises((AssertionError, ps.PenstockError, LookupError, pytest.fail.Exception)):
+        Story().run()
+
+
+def test_a_time_without_a_feed_that_is_not_said_is_found(store_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gap = "old.followed if self.feed.on or not writes.changed else position"
+    Edit("engine.core:Core._state", gap, "old.followed").plant(monkeypatch)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_oracle_feed.test_what_was_not_fed_is_not_passed_over(store_path)
