@@ -50,14 +50,14 @@ def load(
     iterable: bool = False,
 ) -> dict[str, Any]:
     """Passes of so many upserts into an empty store: seconds, decode-only before and after each, size after each, and
-    the limits of syncing for the lines of the last.
+    the limits of syncing for the lines of the last. All passes of an iterable are one.
     """
     work = Workload(keys)
     store = fresh(folder) / "store"
     clock, decode, sizes, sync = Clock(), 0.0, [], dict[str, float]()
     engine = ps.open(app(functions), store)
-    for number in range(passes):
-        lines = work.upserts(docs)
+    for number in range(1 if iterable else passes):
+        lines = [line for _ in range(passes if iterable else 1) for line in work.upserts(docs)]
         before = limits.decode_only(lines)
         if iterable:
             clock.time(engine.put_many, TABLE, iter(lines))
@@ -65,7 +65,7 @@ def load(
             for part in cut(lines, batch):
                 clock.time(engine.put_many, TABLE, part, batch=batch)
         decode += (before + limits.decode_only(lines)) / 2
-        if number == passes - 1:
+        if iterable or number == passes - 1:
             work.check(engine)
             clock.time(engine.close)
             sync = limits.synced(cut(lines, batch), store.parent)

@@ -28,7 +28,7 @@ from typing import Any
 
 from penstock.engine.documents import Batch
 from penstock.gateway import TableNode
-from penstock.mapreduce import ANSWER, REQUEST, Answer, Columns, Plan, Receiver, Spaces, plan_data, write_lines
+from penstock.mapreduce import ANSWER, REQUEST, Answer, Columns, Laid, Plan, Receiver, Spaces, plan_data, write_lines
 from penstock.views import Merge
 
 LONG = 100_000  # lines from which a helper is worth its start
@@ -123,7 +123,10 @@ def _ahead(source: _Pace, start: Callable[[], Helper | None], whole: bool) -> It
                 failed, more = error, False
                 break
             lines = batch.records.lines
-            handed = helper.hand(lines) if helper is not None and coming and len(lines) >= WORTH else None
+            handed = None
+            if helper is not None and coming and len(lines) >= WORTH:
+                handed = helper.hand(lines, batch.laid)
+            batch.laid = None
             batch.records.decoded = None if handed is None else handed.columns
             coming.append((batch, handed))
             if not started and source.quick and source.lines >= LONG:
@@ -188,15 +191,21 @@ class Helper:
         """Wait until it can be handed batches; False where it never will."""
         return self._has_answer(_PATIENCE) and self.ready()
 
-    def hand(self, lines: list[bytes]) -> Handed | None:
-        """Hand it a batch, once it has decoded the first of as many as it can hold; None where it can't take one."""
+    def hand(self, lines: list[bytes], laid: Laid | None = None) -> Handed | None:
+        """Hand it a batch, once it has decoded the first of as many as it can hold; None where it can't take one.
+
+        `laid` are the lines in one piece, if they are at hand so.
+        """
+        if laid is None or laid.lines is not lines:
+            laid = Laid.of(lines)
+            assert laid is not None, "there is no bound"
         if self._handed and not self._free:
             self._handed[0].take()
         if not self.ready():
             return None
         file = self._free.popleft()
         try:
-            size = write_lines(file, lines)
+            size = write_lines(file, laid)
             os.write(self._requests, REQUEST.pack(self._files.index(file), len(lines), size, self._receiver.era))
         except OSError:
             self._dead = True

@@ -61,7 +61,7 @@ from penstock.mapreduce.viewnode import (
     held_row,
     read_held,
 )
-from penstock.mapreduce.worker import ANSWER, REQUEST, Answer, serve, write_lines
+from penstock.mapreduce.worker import ANSWER, REQUEST, Answer, Laid, serve, write_lines
 
 __all__ = [
     "ANSWER",
@@ -95,6 +95,7 @@ __all__ = [
     "IndexReduce",
     "Items",
     "Kind",
+    "Laid",
     "Pairs",
     "Plan",
     "Reading",

@@ -16,10 +16,12 @@ import gc
 import os
 import select
 import struct
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.mapreduce.shipping import Sender, plan_from
 
@@ -66,13 +68,34 @@ def _answer(sender: Sender, file: int, n: int, size: int, era: int) -> bytes:
     return ANSWER.pack(Answer.DONE, len(reply))
 
 
-def write_lines(file: int, lines: list[bytes]) -> int:
-    """Lay lines into a file; the bytes they take there."""
-    ends = np.zeros(len(lines) + 1, np.int64)
-    np.fromiter(map(len, lines), np.int64, len(lines)).cumsum(out=ends[1:])
-    write_all(file, ends.tobytes())
-    write_all(file, b"".join(lines), ends.nbytes)
-    return int(ends.nbytes + ends[-1])
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Lines in one piece, and where each ends; before them a 0."""
+
+    lines: list[bytes]
+    ends: NDArray[np.int64]
+    joined: bytes
+
+    @classmethod
+    def of(cls, lines: list[bytes], most: int | None = None) -> Laid | None:
+        """These lines; None where they take more bytes than `most`."""
+        ends = np.zeros(len(lines) + 1, np.int64)
+        np.fromiter(map(len, lines), np.int64, len(lines)).cumsum(out=ends[1:])
+        return None if most is not None and ends[-1] > most else cls(lines, ends, b"".join(lines))
+
+    def begin_with(self, byte: int) -> bool:
+        """Whether all lines do, and none is empty."""
+        starts = self.ends[:-1]
+        if not self.lines or (starts == self.ends[1:]).any():
+            return False
+        return bool((np.frombuffer(self.joined, np.uint8)[starts] == byte).all())
+
+
+def write_lines(file: int, laid: Laid) -> int:
+    """Write lines into a file; the bytes they take there."""
+    write_all(file, laid.ends.tobytes())
+    write_all(file, laid.joined, laid.ends.nbytes)
+    return int(laid.ends.nbytes + laid.ends[-1])
 
 
 def read_lines(file: int, n: int, size: int) -> list[bytes]:

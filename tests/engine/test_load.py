@@ -156,9 +156,9 @@ def test_long_input_is_decoded_by_the_helper(monkeypatch: pytest.MonkeyPatch, tm
         assert own.wait()
         return own
 
-    def counted(self: helper.Helper, lines: list[bytes]) -> helper.Handed | None:
+    def counted(self: helper.Helper, lines: list[bytes], *laid: Any) -> helper.Handed | None:
         handed.append(len(lines))
-        return hand(self, lines)
+        return hand(self, lines, *laid)
 
     monkeypatch.setattr(helper.Helper, "start", started)
     monkeypatch.setattr(helper.Helper, "hand", counted)
