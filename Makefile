@@ -5,10 +5,10 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pictures bench campaign lock clean
+.PHONY: help demo test lint format types pictures bench bench-spark campaign lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements/dev.txt pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "penstock needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -41,6 +41,9 @@ pictures: $(READY) ## draw the README's pictures of the command line again
 
 bench: $(READY) ## every figure beside its limits; one of them: make bench ARGS="--only put"
 	$(BIN)/python -m bench $(ARGS)
+
+bench-spark: $(READY) ## filling a store in bulk, beside load and DuckDB; make bench-spark ARGS="--docs 10000000"
+	$(BIN)/python -m bench.spark $(ARGS)
 
 campaign: $(READY) ## crash more: seeds after all those before; make campaign ARGS="--budget 30m"
 	$(BIN)/python -m penstock.testing.campaign --totals tests/testing/campaign.json $(ARGS)

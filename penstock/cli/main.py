@@ -25,6 +25,7 @@ ENTRIES: dict[str, Entry] = {
     "delete": Entry(_WRITE, "penstock.cli.single:delete", "Delete documents by key."),
     "post": Entry(_WRITE, "penstock.cli.single:post", "Put records that name their table."),
     "run": Entry(_WRITE, "penstock.cli.run:run", "Take records from sources as they come."),
+    "backfill": Entry(_WRITE, "penstock.cli.bulk:backfill", "Fill a new store in bulk, with Spark."),
     "migrate": Entry(_WRITE, "penstock.cli.migrate:migrate", "Build views whose definitions changed."),
     "get": Entry(_READ, "penstock.cli.read:get", "The result of one group of a view."),
     "query": Entry(_READ, "penstock.cli.read:query", "The rows of a view, in order."),
@@ -39,6 +40,7 @@ ENTRIES: dict[str, Entry] = {
     "repost": Entry(_REPAIR, "penstock.cli.repair:repost", "Post old values again, so that nothing is left of them."),
     "restate": Entry(_REPAIR, "penstock.cli.repair:restate", "Make right what views say."),
     "check": Entry(_REPAIR, "penstock.cli.repair:check", "Read all of the store, and hold views against documents."),
+    "verify": Entry(_REPAIR, "penstock.cli.bulk:verify", "Recompute views from a copy, with Spark."),
     "quarantine": Entry(
         _REPAIR, "penstock.cli.quarantine:quarantine", "What could not be taken: list, show, retry, drop."
     ),

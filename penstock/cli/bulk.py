@@ -1,0 +1,175 @@
+"""What is done to all of a store at once, in tasks of Spark's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import click
+
+from penstock.cache import StoreMissing, shown
+from penstock.cli.context import DONE, NO, WRONG, Context
+from penstock.cli.faults import Fault
+from penstock.cli.frame import command, load_app, table_of
+from penstock.cli.names import table_names, view_names
+from penstock.cli.output import Column, emit, format_option
+from penstock.cli.progress import parts
+from penstock.spark import Backfilled, Difference, session
+from penstock.spark import backfill as fill
+from penstock.spark import verify as verified
+from penstock.spout import Uri, file_size
+from penstock.views import ABSENT, App
+
+master_option = click.option(
+    "--spark",
+    "master",
+    metavar="MASTER",
+    help="Where Spark runs, as in local[4] or spark://host:7077 (else all cores of this machine).",
+)
+
+
+@command(
+    "backfill",
+    app=True,
+    store=True,
+    examples=[
+        "penstock backfill users=users.jsonl",
+        "penstock backfill users=dump/users orders=orders.csv.gz --spark 'local[4]' --store state",
+    ],
+)
+@click.argument("sources", metavar="TABLE=URI...", nargs=-1, required=True, shell_complete=table_names)
+@master_option
+@click.option(
+    "--staging",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="A folder that all workers and this machine share, for what is under way (else beside the store).",
+)
+def backfill(ctx: Context, sources: tuple[str, ...], master: str | None, staging: str | None) -> int:
+    """Fill a new store and all its views from files, in tasks of Spark's: what `load` would leave.
+
+    A URI is a path, of a file that `load` reads or of a folder of such files, or file:PATH?format=csv. Files of one
+    table are read in the order in which they are named, and `load` goes on where they ended. A folder has no order: of
+    versions with equal ts the one with the greater bytes wins, and how many such ties there were is said. The store is
+    there when it is whole; until then nothing is. On one machine `load` is quicker.
+    """
+    app = load_app(ctx)
+    given = _given(app, sources)
+    if os.path.exists(os.path.join(ctx.store, "data.mdb")):
+        raise Fault(
+            f"{ctx.store} is a store already; name a new folder with --store, `penstock load` adds to one", WRONG
+        )
+    with parts(ctx) as tell:
+        tell("starting Spark", 0, 0)
+        spark = session(master)
+        try:
+            done = fill(app, ctx.store, spark=spark, staging=staging, progress=tell, tables=given)
+        finally:
+            spark.stop()
+    _say(ctx, done)
+    return NO if done.rejected else DONE
+
+
+def _given(app: App, sources: Sequence[str]) -> dict[str, list[str]]:
+    """The sources of each table, in order."""
+    given: dict[str, list[str]] = {}
+    for text in sources:
+        table, sign, uri = text.partition("=")
+        if not sign or not uri:
+            raise Fault(f"{text!r} names no table and source; write TABLE=PATH, as in users=users.jsonl", WRONG)
+        given.setdefault(table_of(app, table).name, []).append(uri)
+        path = uri if os.path.lexists(uri) else Uri.parse(uri).rest
+        if Uri.parse(uri).scheme == "file" and not os.path.isdir(path):
+            file_size(path)  # which says what is wrong with it, before Spark is started
+    return given
+
+
+def _say(ctx: Context, done: Backfilled) -> None:
+    for table, n in done.documents.items():
+        ctx.say(f"{table}: {n:,} documents")
+    for view, n in done.rows.items():
+        held = f", {done.held[view]:,} held" if done.held.get(view) else ""
+        ctx.say(f"{view}: {n:,} rows{held}")
+    if done.ties:
+        ctx.note(f"{done.ties:,} versions had the ts of another and other bytes: the greater bytes won")
+    if done.rejected:
+        ctx.note(f"{done.rejected:,} records were rejected; `penstock quarantine list` shows them")
+    ctx.detail(", ".join(f"{stage}: {seconds:.1f} s" for stage, seconds in done.seconds.items()))
+
+
+_SHOWN = 20  # documents that are named
+_COLUMNS = ("view", "group", Column("stored", empty=True), Column("expected", empty=True), "documents")
+
+
+@command(
+    "verify",
+    app=True,
+    store=True,
+    examples=["penstock verify", "penstock verify revenue --fix", "penstock verify --spark 'local[4]' --snapshot copy"],
+)
+@click.argument("views", metavar="[VIEW]...", nargs=-1, shell_complete=view_names)
+@master_option
+@click.option("--fix", is_flag=True, help="Restate the groups that differ, through whoever holds the store.")
+@click.option(
+    "--snapshot",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="The copy to read: one that is there, or where it is made and stays (else one beside the store, removed).",
+)
+@click.option(
+    "--against",
+    metavar="TABLE=URI",
+    multiple=True,
+    shell_complete=table_names,
+    help="Where a table comes from: documents that are missing or older than there are found too; several times.",
+)
+@format_option
+def verify(
+    ctx: Context,
+    views: tuple[str, ...],
+    master: str | None,
+    fix: bool,
+    snapshot: str | None,
+    against: tuple[str, ...],
+    format: str | None,
+) -> int:
+    """Recompute views, all unless some are named, from a copy of the store by none of the code that keeps them.
+
+    Says which groups differ: what is stored, what it should be, and keys of documents behind it. The copy is made while
+    others write. Documents that a view can't take are counted as held, those that a function would yield something else
+    for now as told otherwise: neither is wrong. Exits with 1 if any group differs that --fix has not repaired.
+    """
+    app = load_app(ctx)
+    for name in views:
+        app.view_of(name)
+    sources = _given(app, against)
+    if not os.path.exists(os.path.join(ctx.store, "data.mdb")):
+        raise StoreMissing(ctx.store)
+    with parts(ctx) as tell:
+        spark = session(master)
+        try:
+            found = verified(
+                app, ctx.store, views, spark=spark, snapshot=snapshot, against=sources, fix=fix, progress=tell
+            )
+        finally:
+            spark.stop()
+    if found.wrong:
+        emit(ctx, map(_row, found.wrong), _COLUMNS, format)
+    for one in found.stale[:_SHOWN]:
+        ctx.note(f"{one.table} {shown(one.key)}: {'missing' if one.stored is ABSENT else 'stale'}")
+    for table, n in found.beyond.items():
+        ctx.note(f"{table}: {n:,} documents are not in the source")
+    for what, counted in (("held", found.held), ("told otherwise", found.told)):
+        for view, n in counted.items():
+            ctx.detail(f"{what}: {view}: {n:,}")
+    ctx.note(str(found))
+    if fix and not found.ok:
+        ctx.note(f"{len(found.stale):,} documents were put, {len(found.repaired):,} groups restated")
+    elif not found.ok:
+        ctx.note("`penstock verify --fix` puts and restates what differs")
+    return DONE if found.ok or fix else NO
+
+
+def _row(one: Difference) -> tuple[object, ...]:
+    stored, expected = (None if value is ABSENT else value for value in (one.stored, one.expected))
+    return one.view, one.group, stored, expected, list(one.by)

@@ -1,0 +1,101 @@
+"""Files of what tasks made, for those who come after them: frames of rows, each with what they are and a CRC.
+
+    frame   size u32 | crc32c u32 | kind u8 | length of the name u16 | name | [keys, values] in MessagePack
+
+A frame of another kind is passed over without being decoded. Invariants:
+
+- a file has its name when it is whole: a task that ends on the way, or runs twice, leaves none that anybody reads;
+- rows of one kind and name stand in the order in which they were added.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Collection, Iterator, Sequence
+from enum import IntEnum
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import msgspec
+from crc32c import crc32c
+
+from penstock.cache import StoreDamaged
+
+__all__ = ["FrameKind", "Frames", "read_frames"]
+
+_HEAD = struct.Struct(">IIBH")
+_CHUNK = 1 << 12
+_MOST = 8 << 20
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes]]).decode
+Rows = tuple[list[bytes], list[bytes]]
+
+
+class FrameKind(IntEnum):
+    """What rows are."""
+
+    ROWS = 1
+    """Of a database, by its name: keys and rows as they are stored."""
+    SEGMENT = 2
+    """Of a table, by its name: the log entry of some documents, as if it were the first."""
+    TOLD = 3
+    """Of a view, by its name: what its function yielded for the documents of the segment before it."""
+    SHARE = 4
+    """Of a view, by its name: contributions."""
+    REJECT = 5
+    """Of a table, by its name: the place of a record, and why it could not be taken."""
+
+
+class Frames:
+    """A file being written; it gets its name when the block ends well."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._partial = f"{path}.{os.getpid()}"
+        new = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._file: BinaryIO = os.fdopen(os.open(self._partial, new, 0o644), "wb", buffering=1 << 20)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if kind is None:
+            os.replace(self._partial, self._path)
+        else:
+            os.unlink(self._partial)
+
+    def add(self, kind: FrameKind, name: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Some rows; many are cut into several frames."""
+        start = size = 0
+        for i, value in enumerate(values):
+            size += len(value)
+            if size >= _MOST or i - start == _CHUNK:
+                self._put(kind, name, keys[start : i + 1], values[start : i + 1])
+                start, size = i + 1, 0
+        if start < len(values):
+            self._put(kind, name, keys[start:], values[start:])
+
+    def _put(self, kind: FrameKind, name: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        called, data = name.encode(), _encode((keys, values))
+        self._file.write(_HEAD.pack(len(data), crc32c(data), kind, len(called)) + called + data)
+
+
+def read_frames(path: str, kinds: Collection[FrameKind]) -> Iterator[tuple[FrameKind, str, Rows]]:
+    """The rows of these kinds in a file, in their order; StoreDamaged where it is not what was written."""
+    wanted = set(kinds)
+    with open(path, "rb") as file:
+        while head := file.read(_HEAD.size):
+            if len(head) < _HEAD.size:
+                raise StoreDamaged(path)
+            size, crc, kind, length = _HEAD.unpack(head)
+            if kind not in wanted:
+                file.seek(length + size, os.SEEK_CUR)
+                continue
+            name, data = file.read(length), file.read(size)
+            if len(data) < size or crc32c(data) != crc:
+                raise StoreDamaged(path)
+            yield FrameKind(kind), name.decode(), _decode(data)

@@ -1,0 +1,128 @@
+"""Contributions on their way from those who map to those who reduce: columns as bytes, cut by ranges of groups.
+
+A share is what one task found for one view: the encodings of the groups that occur, and the contributions as columns,
+in the form in which trees keep them. Invariants:
+
+- a group is in one range, wherever it is met; ranges are in the order in which stores keep groups;
+- what is read back is what was written, value by value, and whose it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import pack, stored_key, unpack
+from penstock.mapreduce import (
+    Column,
+    Contributions,
+    Cut,
+    Groups,
+    Items,
+    SourceKeys,
+    Sources,
+    Spaces,
+    ViewNode,
+    read_nodes,
+)
+from penstock.views import TS, FieldMap, View
+
+__all__ = ["Share", "bounds_of", "fields_count", "joined_shares", "sample_of", "share_of"]
+
+HEAD = 100  # bytes of a group that tell its range: fewer than begin every stored form of a long one
+_SAMPLE = 64
+
+
+def fields_of(node: ViewNode) -> tuple[Any, ...]:
+    """The columns of a view's contributions."""
+    return (*node.reduce.fields, *((TS,) if node.stamped else ()))
+
+
+def fields_count(view: View) -> int:
+    """How many columns the contributions of a view have."""
+    return len(fields_of(ViewNode(view, 0, Spaces() if isinstance(view.map, FieldMap) else None, True)))
+
+
+class Share:
+    """Some contributions to one view: the encodings of their groups, and which is whose."""
+
+    def __init__(self, names: list[bytes], items: Items) -> None:
+        self._names = names
+        self._items = items  # of "node" i: the group's place among the names
+
+    @classmethod
+    def read(cls, data: bytes, columns: int) -> Share:
+        """A share that was written."""
+        names, places, leaf = unpack(data)
+        items = read_nodes([leaf], columns)
+        return cls(names, items.moved(np.frombuffer(places, "<u4").astype(np.int64)))
+
+    def data(self) -> bytes:
+        """As bytes."""
+        items = self._items
+        leaf = Cut(items, inner=False).parts(0, len(items))
+        return pack([self._names, items.node.astype("<u4").tobytes(), leaf])
+
+    def split(self, bounds: Sequence[bytes]) -> Iterator[tuple[int, Share]]:
+        """The parts by range of groups; `bounds` are where ranges begin but the first."""
+        if not bounds:
+            yield 0, self
+            return
+        ranges = np.array([bisect_right(bounds, stored_key(name)) for name in self._names], np.int64)
+        own = ranges[self._items.node]
+        for number in np.unique(own).tolist():
+            names = np.flatnonzero(ranges == number)
+            place = np.zeros(ranges.size, np.int64)
+            place[names] = np.arange(names.size)
+            items = self._items.take(np.flatnonzero(own == number))
+            yield number, Share([self._names[i] for i in names.tolist()], items.moved(place[items.node]))
+
+    def coded(self, groups: Groups) -> Items:
+        """The contributions, numbered by these codes of their groups."""
+        codes = np.fromiter(map(groups.code_of_encoded, self._names), np.int64, len(self._names))
+        return self._items.moved(codes[self._items.node])
+
+
+def share_of(node: ViewNode, part: Contributions) -> Share:
+    """Contributions in the codes of a view's node."""
+    used, place = np.unique(part.code, return_inverse=True)
+    groups = node.groups
+    lane: NDArray[np.int64] = np.zeros(part.n, np.int64)
+    text: NDArray[np.object_] | None = None
+    rank: NDArray[np.int64] | None = None
+    if part.sources is not None:
+        own, keys = part.sources.index, part.sources.keys
+        lane, rank = keys.lane[own], part.sources.rank
+        text = None if keys.text is None else keys.text[own]
+    columns = tuple(part.inputs[field] for field in fields_of(node))
+    items = Items(place.ravel().astype(np.int64), np.zeros(part.n, np.uint64), lane, text, rank, columns)
+    return Share([groups.whole(code) for code in used.tolist()], items)
+
+
+def joined_shares(node: ViewNode, shares: Sequence[bytes]) -> Contributions:
+    """All of these shares as contributions to a view, in the codes of its node."""
+    fields = fields_of(node)
+    parts = [Share.read(data, len(fields)).coded(node.groups) for data in shares]
+    items = Items.join(parts)
+    sources = None
+    if node.keeps:
+        sources = Sources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
+    inputs: dict[Any, Column] = dict(zip(fields, items.columns, strict=True))
+    return Contributions(items.node.astype(np.int32), inputs, sources)
+
+
+def sample_of(node: ViewNode, part: Contributions) -> list[bytes]:
+    """The beginnings of some groups, each as likely as it has contributions."""
+    step = max(1, part.n // _SAMPLE)
+    return [stored_key(node.groups.whole(code))[:HEAD] for code in part.code[::step].tolist()]
+
+
+def bounds_of(samples: Sequence[bytes], ranges: int) -> list[bytes]:
+    """Where so many ranges of groups begin, so that they are about as large."""
+    ordered = sorted(samples)
+    found = {ordered[len(ordered) * i // ranges] for i in range(1, ranges)} if ordered else set[bytes]()
+    return sorted(found)

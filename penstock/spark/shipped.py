@@ -1,0 +1,82 @@
+"""An app on its way to the workers: by value where its module can't be imported there, and with the driver's paths.
+
+A worker is a process of its own, which imports what a function of a view names. So it is told where this process looks
+for modules, before it reads the app. Invariant: a worker reads an app once, however many tasks it is given.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pickle
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from penstock.recovery import user_of
+from penstock.views import App, FunctionMap
+
+__all__ = ["Shipped", "shipped"]
+
+_READ: dict[bytes, App] = {}
+_MOST = 4  # apps that a worker remembers
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """An app as bytes, and where its modules are."""
+
+    data: bytes
+    paths: tuple[str, ...]
+
+    def app(self) -> App:
+        """The app, in a worker."""
+        found = _READ.get(self.data)
+        if found is None:
+            sys.path.extend(path for path in self.paths if path not in sys.path)
+            found = pickle.loads(self.data)
+            assert isinstance(found, App), "an app was sent"
+            if len(_READ) >= _MOST:
+                _READ.clear()
+            _READ[self.data] = found
+        return found
+
+
+def shipped(app: App) -> Shipped:
+    """An app as workers get it."""
+    cloud: Any = importlib.import_module("pyspark.cloudpickle")
+    foreign = [module for module in _modules(app) if not _importable(module)]
+    for module in foreign:
+        cloud.register_pickle_by_value(module)
+    try:
+        data: bytes = cloud.dumps(app)
+    finally:
+        for module in foreign:
+            cloud.unregister_pickle_by_value(module)
+    return Shipped(data, tuple(os.path.abspath(path) for path in sys.path))
+
+
+def _modules(app: App) -> list[ModuleType]:
+    """The modules that the functions and classes of an app come from."""
+    names: dict[str, None] = {}
+    for view in app.views():
+        own = [view.map.function] if isinstance(view.map, FunctionMap) else []
+        own += [user for reducer in view.reducers if (user := user_of(reducer)) is not None]
+        for part in own:
+            names[getattr(part, "__module__", None) or type(part).__module__] = None
+            names[type(part).__module__] = None
+    return [sys.modules[name] for name in names if name in sys.modules and name != "__main__"]
+
+
+def _importable(module: ModuleType) -> bool:
+    """Whether another process would find this very module by its name."""
+    if module.__name__.partition(".")[0] == "penstock":
+        return True
+    try:
+        spec = importlib.util.find_spec(module.__name__)
+    except (ImportError, ValueError, AttributeError):
+        return False
+    file = getattr(module, "__file__", None)
+    return spec is not None and (file is None or spec.origin == file) and not module.__name__.startswith("__penstock")

@@ -1,0 +1,47 @@
+"""How far a job of Spark's is: a thread asks now and then, and tells in tasks done, of all."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.cache import Tell
+
+__all__ = ["told_of"]
+
+_EVERY = 0.25  # seconds
+
+
+@contextmanager
+def told_of(spark: Any, what: str, tell: Tell) -> Iterator[None]:
+    """While this block runs jobs, tell how far they are; where it fails they end."""
+    context = spark.sparkContext
+    group, ended = f"penstock-{uuid.uuid4().hex}", threading.Event()
+    context.setJobGroup(group, what, interruptOnCancel=True)
+    watch = threading.Thread(target=_watch, args=(context.statusTracker(), group, what, tell, ended), daemon=True)
+    watch.start()
+    try:
+        yield
+    except BaseException:
+        context.cancelJobGroup(group)
+        raise
+    finally:
+        ended.set()
+        watch.join()
+        context.setLocalProperty("spark.jobGroup.id", None)
+
+
+def _watch(tracker: Any, group: str, what: str, tell: Tell, ended: threading.Event) -> None:
+    while not ended.wait(_EVERY):
+        done = total = 0
+        for job in tracker.getJobIdsForGroup(group):
+            info = tracker.getJobInfo(job)
+            for number in () if info is None else info.stageIds:
+                stage = tracker.getStageInfo(number)
+                if stage is not None:
+                    done, total = done + stage.numCompletedTasks, total + stage.numTasks
+        if total:
+            tell(what, done, total)

@@ -1,0 +1,82 @@
+"""The same records through both paths: one by one into an engine, and in bulk; and all that is compared of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+from penstock.cache import canonical, unpack
+from penstock.mapreduce import FunctionMapper, TreeReduce, held_db, told_db
+
+KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def topic(spark: Any, records: Sequence[ps.Record]) -> Any:
+    """Records as a DataFrame of a Kafka topic."""
+    rows = []
+    for record in records:
+        key = json.dumps(record.key).encode()
+        value = None if record.doc is None else json.dumps(record.doc).encode()
+        stamp = _BEGIN + timedelta(milliseconds=record.ts or 0)
+        rows.append((bytearray(key), None if value is None else bytearray(value), "t", 0, record.offset, stamp, 0))
+    return spark.createDataFrame(rows, KAFKA)
+
+
+def one_by_one(app: ps.App, records: Sequence[ps.Record], size: int = 7) -> Any:
+    """An engine in memory that took these records, some at a time."""
+    engine: Any = ps.open(app, None)
+    for at in range(0, len(records), size):
+        part = [
+            ps.Record(r.table, r.key, None if r.doc is None else json.dumps(r.doc), ts=r.ts)
+            for r in records[at : at + size]
+        ]
+        engine.ingest(part, source="test", resume=at + size)
+    return engine
+
+
+def stored(engine: Any) -> dict[str, dict[bytes, bytes]]:
+    """All rows and nodes of views, what functions yielded for rows, and what is held, as they are stored."""
+    out: dict[str, dict[bytes, bytes]] = {}
+    with engine.snapshot() as snap:
+        reader = snap.reader()
+        for name, view in engine._core.views.items():
+            out[f"{name}, rows"] = dict(reader.scan(view.reduce.db))
+            out[f"{name}, held"] = dict(reader.scan(held_db(view.number)))
+            if isinstance(view.reduce, TreeReduce):
+                out[f"{name}, nodes"] = dict(view.reduce.nodes(reader))
+            if view.chained and isinstance(view.mapper, FunctionMapper):
+                out[f"{name}, told"] = dict(reader.scan(told_db(view.number)))
+    return out
+
+
+def documents(engine: Any) -> dict[str, dict[Any, Any]]:
+    """All documents, by table and key."""
+    with engine.snapshot() as snap:
+        return {
+            table.name: {repr(row.key): canonical(row.value) for row in snap.table(table.name)}
+            for table in engine._core.app.tables()
+        }
+
+
+def same(app: ps.App, engine: Any, path: Path) -> None:
+    """A store on disk has the content of an engine, row by row; and a check finds nothing wrong with it."""
+    with ps.open(app, path) as bulk:
+        for table, wanted_docs in documents(engine).items():
+            found = documents(bulk)[table]
+            assert found.keys() == wanted_docs.keys()
+            wrong = [key for key, doc in wanted_docs.items() if found[key] != doc]
+            assert not wrong, f"{wrong[0]}: {unpack(found[wrong[0]])} should be {unpack(wanted_docs[wrong[0]])}"
+        wanted, got = stored(engine), stored(bulk)
+        for name, rows in wanted.items():
+            differing = sorted(key for key in rows.keys() | got[name].keys() if rows.get(key) != got[name].get(key))
+            assert not differing, f"{name} differs, at {differing[0]!r} of {len(differing)}"
+        assert bulk.digest() == engine.digest()
+        assert bulk.status()["tables"].keys() == engine.status()["tables"].keys()
+        checked: Any = bulk.check()
+        assert not checked.wrong, str(checked)
+        assert not checked.damaged, str(checked)
