@@ -222,7 +222,7 @@ class Check:
                 if told:
                     self._told[view.name] = told
             wrong = not self._repair.fix and any(one.view == view.name for one in self._repair.found())
-            if not (wrong or view.stamped or view.building):
+            if not (wrong or view.building):
                 self._judge(snap, view, unsure)
 
     def _judge(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> None:

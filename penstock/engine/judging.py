@@ -3,8 +3,7 @@
 Which documents contribute to which group is sorted in a store of its own; then the documents of some groups at a time
 are mapped and folded once more in plain Python, and what comes of it is held against the rows. A group of many
 documents is folded part by part, as far as its reducers can be. Left out are groups that count a document that the view
-holds, whose reducer fails, or whose documents' function would yield something else now. A view whose reducer reads ts
-beside documents is not judged so.
+holds, whose reducer fails, or whose documents' function would yield something else now.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ from typing import Any
 
 from penstock.cache import Store, decode_key, encode_key, pack, shown, stored_key, unpack
 from penstock.engine.snapshot import Snapshot
+from penstock.gateway import document_of, unwrap
 from penstock.mapreduce import IndexReduce, ViewNode, same_result
-from penstock.recovery import Mapping, recomputed, recomputed_large
-from penstock.views import ABSENT, Row
+from penstock.recovery import Mapping, moment_in, rank, recomputed, recomputed_large
+from penstock.views import ABSENT, Row, Table
 
 _DB = "judged"
 _BLOCK = 1 << 10
@@ -26,6 +26,8 @@ _MOST = 1 << 14  # documents of a group that are in memory at once
 _DIGEST = 16
 Group = tuple[bytes, list[bytes]]
 """A group, and the keys of the documents that contribute to it."""
+Found = tuple[Any, Any, Any]
+"""A key, its document or row, and the document's ts, None where nobody reads it."""
 
 
 def judged(
@@ -82,7 +84,9 @@ def _some(snap: Snapshot, view: ViewNode, groups: Sequence[Group], unsure: set[b
     groups = [own for own in groups if own[0] not in unsure]
     docs = iter(_read(snap, view, [key for _, keys in groups for key in keys]))
     for whole, keys in groups:
-        made = recomputed(view.view, list(islice(docs, len(keys))))
+        own = list(islice(docs, len(keys)))
+        moments = {rank(key): moment for key, _, moment in own if moment is not None}
+        made = recomputed(view.view, [(key, doc) for key, doc, _ in own], moments)
         rows = [row for row in made.rows.values() if not row.refused]
         rows = [row for row in rows if encode_key(row.group[0] if view.view.index else row.group) == whole]
         for row, result in zip(rows, _shown(snap, view, [encode_key(row.group) for row in rows]), strict=True):
@@ -95,7 +99,7 @@ def _large(
 ) -> Iterator[str]:
     """What is wrong with a group of many documents."""
 
-    def parts() -> Iterator[list[tuple[Any, Any]]]:
+    def parts() -> Iterator[list[Found]]:
         keys = (key for _, key in entries)
         while block := list(islice(keys, _BLOCK)):
             yield _read(snap, view, block)
@@ -119,11 +123,21 @@ def _large(
             yield _wrong(view, group, own, wanted, "" if name is None else f", {name!r}")
 
 
-def _read(snap: Snapshot, view: ViewNode, keys: Sequence[bytes]) -> list[tuple[Any, Any]]:
-    """Documents of a table or rows of a view with their keys."""
-    source, asked = view.view.source.name, list(map(decode_key, keys))
-    found = snap.view(source).get_many(asked) if view.chained else snap.table(source).get_many(asked)
-    return list(zip(asked, found, strict=True))
+def _read(snap: Snapshot, view: ViewNode, keys: Sequence[bytes]) -> list[Found]:
+    """Documents of a table or rows of a view with their keys, and the ts of each where the view reads it."""
+    source, asked = view.view.source, list(map(decode_key, keys))
+    nothing: list[Any] = [None] * len(asked)
+    if not isinstance(source, Table):
+        return list(zip(asked, snap.view(source.name).get_many(asked), nothing, strict=True))
+    documents = snap.table(source.name)
+    if not view.stamped:
+        return list(zip(asked, documents.get_many(asked), nothing, strict=True))
+    out: list[Found] = []
+    for key, line in zip(asked, documents.lines_of(asked), strict=True):
+        assert line is not None, "its document was there when groups were sorted, in the same snapshot"
+        doc = document_of(line)
+        out.append((key, doc, moment_in(source, unwrap(line), doc)))
+    return out
 
 
 _HELD = object()

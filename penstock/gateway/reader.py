@@ -191,22 +191,30 @@ class TableReader:
 
     def get_many(self, keys: Iterable[Any], default: Any = None) -> list[Any]:
         """The documents of several keys, in their order."""
+        out: list[Any] = []
+        for line in self.lines_of(keys):
+            if line is None:
+                out.append(default)
+            else:
+                out.append(document_of(line) if is_wrapped(line) else unpack_document(line))
+        return out
+
+    def lines_of(self, keys: Iterable[Any]) -> list[bytes | None]:
+        """The stored lines of several keys, in their order; None where there is no document."""
         wanted = list(keys)
         (k0, k1), refused = key_lanes(wanted, self._seed)
         if refused:
             i, why = next(iter(refused.items()))
             encode_key(wanted[i])  # which says why, but of null
             raise KeyKind(wanted[i], why)
-        out: list[Any] = [default] * len(wanted)
+        out: list[bytes | None] = [None] * len(wanted)
         found, records = self._find(k0, k1)
         at = np.flatnonzero(found)
         with self._naming():
             lines = read_lines(self._reader(), self._number, records[at], self._tails.checked(self._number))
         for i, line in zip(at.tolist(), lines, strict=True):
-            if not is_wrapped(line):
-                out[i] = unpack_document(line)
-            elif not unwrap(line).absent:
-                out[i] = document_of(line)
+            if not (is_wrapped(line) and unwrap(line).absent):
+                out[i] = line
         return out
 
     def row(self, key: Any) -> Row:

@@ -11,7 +11,7 @@ from penstock.recovery.entries import (
     group_id,
     record_id,
 )
-from penstock.recovery.mapping import Mapping, same_pairs, shown_pairs
+from penstock.recovery.mapping import Mapping, moment_in, same_pairs, shown_pairs
 from penstock.recovery.mending import Mender, Replaced
 from penstock.recovery.oracle import (
     Recomputed,
@@ -63,6 +63,7 @@ __all__ = [
     "hearing",
     "identity",
     "key_of",
+    "moment_in",
     "moment_of",
     "place",
     "quarantine",

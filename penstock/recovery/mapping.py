@@ -11,10 +11,21 @@ from typing import Any
 import numpy as np
 
 from penstock.cache import canonical, decode_key
+from penstock.gateway import Unwrapped
 from penstock.mapreduce import Decoder, FieldMapper, Groups, Hold, Pairs, Plan, Spaces, ViewNode
-from penstock.views import FieldMap, Key, Row, View
+from penstock.recovery.plain import moment_of
+from penstock.views import FieldMap, Key, Row, Table, View, reach
 
 _NO_KEY = Key((), False)
+
+
+def moment_in(table: Table, found: Unwrapped, doc: Any) -> Any:
+    """What a stored document is ordered by; of one that is merged the greatest of its fields."""
+    if found.patched is not None:
+        return max(found.patched.stamps.values(), default=None)
+    if table.broker_ts:
+        return found.ts
+    return None if table.ts is None else moment_of(reach(doc, table.ts))[1]
 
 
 class Mapping:

@@ -85,22 +85,24 @@ def recomputed(
     return out
 
 
-def recomputed_large(view: View, group: Any, source: Iterable[Sequence[tuple[Any, Any]]]) -> dict[int, Any]:
+def recomputed_large(view: View, group: Any, source: Iterable[Sequence[tuple[Any, ...]]]) -> dict[int, Any]:
     """The result of one group by the number of each reducer, of those that can be folded part by part.
 
-    `source` are all documents or rows that may contribute to it, by their keys, in parts of which one is in memory.
+    `source` are all documents or rows that may contribute to it: the key and the document of each, and its ts where
+    there is one, in parts of which one is in memory.
     """
     described = [reducer.describe() for reducer in view.reducers]
     made = [large(said, user_of(reducer)) for said, reducer in zip(described, view.reducers, strict=True)]
     wanted = rank(group)
     for part in source:
         own: list[_Contribution] = []
-        for key, doc in part:
+        for key, doc, *moment in part:
             try:
                 values = [value for at_group, value in emission(view, key, doc) if rank(at_group) == wanted]
             except Exception:  # it counts nothing here, as in a recompute of a whole view
                 continue
-            own += [_Contribution(key, rank(key), number, value, None) for number, value in enumerate(values)]
+            ts = moment[0] if moment else None
+            own += [_Contribution(key, rank(key), number, value, ts) for number, value in enumerate(values)]
         for said, reducer, one in zip(described, view.reducers, made, strict=True):
             if one is not None:
                 one.add(_given(view, said, reducer, own))

@@ -95,7 +95,7 @@ def rank(value: Any) -> Rank:
         return (3, 3 if math.isnan(value) else 2 if value > 0 else 0)
     if isinstance(value, int | float):
         return (3, 1, value)  # Python compares the two exactly
-    if isinstance(value, Decimal):
+    if isinstance(value, Decimal | Fraction):  # a fraction is the ts that a text says
         return (3, 1, Fraction(value))
     if isinstance(value, str):
         return (4, value)

@@ -31,12 +31,12 @@ from penstock.cache import (
     segments_from,
 )
 from penstock.engine import Engine, Snapshot, open_engine
-from penstock.gateway import Unwrapped, document_of, key_value, unwrap
+from penstock.gateway import document_of, key_value, unwrap
 from penstock.mapreduce import Emissions, FunctionMapper, Groups, ViewNode, read_emissions, told_db
-from penstock.recovery import emission, moment_of, same_pairs
+from penstock.recovery import emission, moment_in, same_pairs
 from penstock.spark.shipped import Shipped
 from penstock.spark.spans import Span
-from penstock.views import FieldMap, Path, Table, View, reach
+from penstock.views import FieldMap, Path, Table, View
 
 __all__ = ["SCHEMA", "Fact", "Part", "Retelling", "Verifying"]
 
@@ -165,20 +165,11 @@ def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts
                 continue
             doc = document_of(line)
             key = key_value(table, doc)
-            moment = _moment(table, found, doc)
+            moment = moment_in(table, found, doc)
             facts.count(table.name, documents=1)
             for teller, own in zip(tellers, told, strict=True):
                 teller.tell(key, doc, moment, None if own is None else partial(own, place))
         yield
-
-
-def _moment(table: Table, found: Unwrapped, doc: Any) -> Any:
-    """What a document is ordered by; of one that is merged the greatest of its fields."""
-    if found.patched is not None:
-        return max(found.patched.stamps.values(), default=None)
-    if table.broker_ts:
-        return found.ts
-    return None if table.ts is None else moment_of(reach(doc, table.ts))[1]
 
 
 def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: _Facts, asked: bool) -> Iterator[None]:

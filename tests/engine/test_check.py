@@ -10,9 +10,10 @@ import pytest
 
 import penstock as ps
 from penstock.cache import encode_key, index_db, log_db
+from penstock.engine import judging
 from penstock.mapreduce import held_db, rows_db, told_db
-from penstock.recovery import Checked, Mended, Repaired, Shadow
-from penstock.views import ABSENT
+from penstock.recovery import Checked, Mended, Repaired, Shadow, large, recompute
+from penstock.views import ABSENT, BROKER
 from tests.engine.damage import add_to_lane, content_of, overwrite, tell, yield_otherwise
 from tests.engine.histories import History
 from tests.engine.worlds import TINY
@@ -114,6 +115,33 @@ def test_a_key_that_the_index_lost(engine: Any) -> None:
         key, _ = next(iter(snap.reader().scan(where)))
     overwrite(engine, where, {key: None})
     assert "its index names" in engine.check().damaged[0]
+
+
+@pytest.mark.parametrize("most", [1 << 14, 4])
+def test_what_goes_by_ts_is_judged(most: int, place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "_MOST", most)
+    app = ps.App("shop")
+    days = [f"2026-11-{day:02}T00:00:00Z" for day in range(1, 20)]
+    tables = {
+        "numbers": app.table("numbers", key="id", ts="ts"),
+        "texts": app.table("texts", key="id", ts="ts"),
+        "broker": app.table("broker", key="id", ts=BROKER),
+        "patched": app.table("patched", key="id", ts="ts", merge="patch"),
+    }
+    for name, table in tables.items():
+        table.view(f"last_{name}", key="g", reduce={"last": ps.last("v"), "first": ps.first("v")})
+    with ps.open(app, place, limits=TINY) as engine:
+        for i, day in enumerate(days):
+            doc = {"id": i % 11, "g": i % 2, "v": i}
+            ts = (i * 7) % 19
+            engine.put("numbers", doc | {"ts": ts})
+            engine.put("texts", doc | {"ts": day})
+            engine.ingest([ps.Record("broker", i % 11, doc, ts, i)], source="topic", resume=i + 1)
+            engine.put("patched", {k: doc[k] for k in list(doc)[: 1 + i % 3]} | {"id": i % 11, "ts": ts})
+        assert engine.check().damaged == ()
+        monkeypatch.setitem(recompute.RECIPES, "last", recompute.RECIPES["min"])
+        monkeypatch.setitem(large._ORDERS, "last", large._ORDERS["min"])
+        assert {line.split("'")[1] for line in engine.check().damaged} == {f"last_{name}" for name in tables}
 
 
 def test_held_and_told_are_counted_apart(engine: Any) -> None:
