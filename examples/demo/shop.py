@@ -10,31 +10,36 @@ import penstock as ps
 
 Document = dict[str, Any]
 
-app = ps.App("shop")
-users = app.table("users", key="id", ts="ts")
-orders = app.table("orders", key="order_id", ts="ts")
 
-namecount = users.view("namecount", key="name", reduce=ps.count())
-spent = orders.view("spent", key="user", where=ps.field("amount") > 0, value="amount", reduce=ps.sum())
-revenue = orders.view(
-    "revenue",
-    key=("country", "day"),
-    where="paid",
-    reduce={"n": ps.count(), "total": ps.sum("amount"), "avg": ps.mean("amount")},
-)
+def make_app(letters: int = 1) -> ps.App:
+    """Tables and views of the shop; `letters` of a name are its initials."""
+    shop = ps.App("shop")
+    users = shop.table("users", key="id", ts="ts")
+    orders = shop.table("orders", key="order_id", ts="ts")
+
+    namecount = users.view("namecount", key="name", reduce=ps.count())
+    orders.view("spent", key="user", where=ps.field("amount") > 0, value="amount", reduce=ps.sum())
+    orders.view(
+        "revenue",
+        key=("country", "day"),
+        where="paid",
+        reduce={"n": ps.count(), "total": ps.sum("amount"), "avg": ps.mean("amount")},
+    )
+
+    @users.view(reduce=ps.count())
+    def initials(user: Document) -> Iterator[str]:
+        """How many users have a name that begins so."""
+        yield user["name"][:letters]
+
+    @namecount.view(reduce=ps.sum())
+    def by_length(row: ps.Row) -> Iterator[tuple[int, int]]:
+        """How many users have a name of this length: a view of a view."""
+        yield len(row.key), row.value
+
+    return shop
 
 
-@users.view(reduce=ps.count())
-def initials(user: Document) -> Iterator[str]:
-    """How many users have a name with this first letter."""
-    yield user["name"][0]
-
-
-@namecount.view(reduce=ps.sum())
-def by_length(row: ps.Row) -> Iterator[tuple[int, int]]:
-    """How many users have a name of this length: a view of a view."""
-    yield len(row.key), row.value
-
+app = make_app()
 
 _COMMON_FIRST = """
     Sue Joe Bob Ada Sam Eve Max Amy Tom Liv Ida Jon Kim Leo Mia Ole Pia Ray Siv Tor Una Vic Zoe Anna Erik Emma Jens Lars

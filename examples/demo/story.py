@@ -1,5 +1,6 @@
 """The acts of the demo, in order; each checks what it shows, and a wrong answer ends the story."""
 
+import math
 import os
 import signal
 import subprocess
@@ -9,10 +10,11 @@ from itertools import islice
 from pathlib import Path
 
 import penstock as ps
+from examples.demo.damage import flip_a_bit
 from examples.demo.loading import load, source_of
 from examples.demo.recompute import Documents, newest, recompute
 from examples.demo.screen import Bar, heading, say, table
-from examples.demo.shop import app, make_orders, make_users, write_lines
+from examples.demo.shop import app, make_app, make_orders, make_users, write_lines
 
 _ROOT = Path(__file__).resolve().parents[2]
 _AHEAD = 5  # transactions that the writer may be ahead of what was read of it
@@ -41,6 +43,9 @@ class Story:
         self.kill()
         self.check()
         self.finish()
+        self.explain()
+        self.mend()
+        self.reshape()
 
     def load(self) -> None:
         """Documents go in."""
@@ -136,7 +141,42 @@ class Story:
             say(f"digest of all content              {_shown(engine.digest())}")
             say(f"digest of a store that never died  {_shown(self._twin(engine))}")
 
-    def _equal(self, engine: ps.Engine) -> int:
+    def explain(self) -> None:
+        """A number is asked where it comes from."""
+        heading("Explain: the documents behind a number")
+        with ps.open(app, self.store, readonly=True) as engine, engine.snapshot() as snap:
+            view = snap.view("revenue")
+            group = next(view.items(prefix=("NO",))).key
+            behind = view.why(group)
+            say(f"revenue of {group} is {view[group]['total']:,.2f}, of {len(behind):,} orders, among them:")
+            table((one.key, one.document["amount"]) for one in behind[:3])
+            if math.fsum(one.document["amount"] for one in behind) != view[group]["total"]:
+                raise Wrong(f"what is behind {group} does not give its result")
+
+    def mend(self) -> None:
+        """A disk goes bad under a row."""
+        heading("Mend: a bit flips in a row on the disk, and the row is made again from the documents")
+        flip_a_bit(self.store, b"Sue")
+        with ps.open(app, self.store) as engine:
+            try:
+                _names(engine)
+                raise Wrong("a damaged row was served")
+            except ps.StoreDamaged as error:
+                say(str(error))
+            for one in engine.restate("namecount", "Sue"):
+                say(f"restated: {one.view} of {one.group} was {one.what.value}, and is {one.new:,} now")
+            say(str(engine.check()))
+            self._equal(engine)
+
+    def reshape(self) -> None:
+        """A view gets other code."""
+        heading("Change the code of a view: initials are two letters from now on, while others write")
+        with ps.open(make_app(letters=2), self.store) as engine:
+            engine.put("users", {"id": 8, "name": "Sue", "ts": 40})
+            say(str(engine.migrate()))
+            self._equal(engine, letters=2)
+
+    def _equal(self, engine: ps.Engine, letters: int = 1) -> int:
         """The documents are those of the file as far as the store stands in it, and the views are theirs."""
         with engine.snapshot() as snap:
             place = snap.sources[source_of(self.file)]
@@ -147,7 +187,7 @@ class Story:
             if orders != expected:
                 raise Wrong(f"the orders are not those of the first {place:,} lines of the file")
             say(f"orders: {len(orders):,} documents, those of the first {place:,} lines of the file")
-            for name, answers in recompute(users, orders).items():
+            for name, answers in recompute(users, orders, letters).items():
                 if dict(snap.view(name).items()) != answers:
                     raise Wrong(f"view {name} is not what its documents say")
                 say(f"{name + ':':<10} {len(answers):,} groups equal")

@@ -26,8 +26,20 @@ def test_it_comes_to_its_end(tmp_path: Path) -> None:
         out, err = demo.communicate(timeout=120)
     assert (demo.returncode, err) == (0, "")
     acts = [line.split(":")[0] for line in out.splitlines() if line.startswith("== ")]
-    assert acts == ["== Load", "== Read", "== Change", "== Kill -9", "== Reopen", "== Go on", "== The end"]
-    assert out.count("groups equal") == 10
+    wanted = [
+        "Load",
+        "Read",
+        "Change",
+        "Kill -9",
+        "Reopen",
+        "Go on",
+        "Explain",
+        "Mend",
+        "Change the code of a view",
+        "The end",
+    ]
+    assert acts == [f"== {act}" for act in wanted]
+    assert out.count("groups equal") == 20
     one, other = (line.split()[-1] for line in out.splitlines() if "digest of" in line)
     assert one == other
     assert list(tmp_path.iterdir()) == []
@@ -47,8 +59,8 @@ def test_it_can_be_interrupted(tmp_path: Path) -> None:
 
 
 def test_a_wrong_view_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def off_by_one(users: Documents, orders: Documents) -> Answers:
-        answers = recompute(users, orders)
+    def off_by_one(users: Documents, orders: Documents, letters: int) -> Answers:
+        answers = recompute(users, orders, letters)
         answers["namecount"]["Sue"] += 1
         return answers
 
