@@ -53,13 +53,18 @@ def read_log(
         marks.append((np.frombuffer(marked, np.uint8) != 0)[asked])
     if not parts:
         return None
-    items, gone = Items.join(parts), np.concatenate(marks)
+    items, gone = last_of_each(Items.join(parts), np.concatenate(marks))
+    return list(numbers), items, gone
+
+
+def last_of_each(items: Items, gone: Mask) -> tuple[Items, Mask]:
+    """In order, and of items that come or go several times the last."""
     order = sort_order(items)
     last = np.ones(order.size, bool)
     here, after = order[:-1], order[1:]
     last[:-1] = (items.node[here] != items.node[after]) | ~same_items(items, here, items, after)
     order = order[last]
-    return list(numbers), items.take(order), gone[order]
+    return items.take(order), gone[order]
 
 
 class Behind:
@@ -132,6 +137,10 @@ class Behind:
         self._written = {**self.nodes, **nodes}
         self.nodes = {}
         self._items = self._next = 0
+
+    def laid(self, nodes: Nodes) -> None:
+        """What the log says already made these nodes."""
+        self._take(nodes)
 
     def log_key(self) -> bytes:
         """The key of the next row of the log."""

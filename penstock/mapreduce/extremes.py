@@ -22,6 +22,7 @@ from penstock.mapreduce.treecell import Folded, node_numbers, nodes_of, partials
 from penstock.views import Leaves, Values
 
 Mask = NDArray[np.bool_]
+_LOWEST = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,36 @@ class Extreme(Folded):
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
         """The extreme of each node's children."""
         return self._best(starts, partials)
+
+    def stepped(self, before: Values, came: Values, here: Ints, went: Values, gone: Ints) -> tuple[Column, Mask] | None:
+        """Known where the extreme did not go, or what came is no worse; all values must be of one kind, or null."""
+        kinds = (_kinds(before) | _kinds(came) | _kinds(went)) - {Kind.NULL}
+        if len(kinds) > 1 or not kinds <= {Kind.INT, Kind.FLOAT}:
+            return None
+        floats = Kind.FLOAT in kinds
+        m = len(before.lane)
+        had, best = self._greatest_codes(before, np.arange(m), m, floats)
+        new, top = self._greatest_codes(came, here, m, floats)
+        left, lost = self._greatest_codes(went, gone, m, floats)
+        sure = ~(left & (~had | (lost >= best))) | (new & (top >= best))
+        codes = np.maximum(best, top)
+        lane = codes if self.greatest else ~codes
+        has = had | new
+        kind = None if not floats and has.all() else np.where(has, Kind.FLOAT if floats else Kind.INT, Kind.NULL)
+        lane = np.where(has, float_lanes(lane) if floats else lane, 0)
+        return Column(lane, None if kind is None else kind.astype(np.uint8)), sure
+
+    def _greatest_codes(self, column: Values, group: Ints, m: int, floats: bool) -> tuple[Mask, Ints]:
+        """Of m groups whether each has a value that is not null, and the greatest code, turned round for the least."""
+        lane = column.lane
+        if column.kind is not None:
+            own = column.kind != Kind.NULL
+            lane, group = lane[own], group[own]
+        codes = float_codes(lane) if floats else lane
+        has, best = np.zeros(m, bool), np.full(m, _LOWEST, np.int64)
+        has[group] = True
+        np.maximum.at(best, group, codes if self.greatest else ~codes)
+        return has, best
 
     def _best(self, starts: Ints, column: Values) -> Column:
         kind = column.kind
@@ -128,3 +159,8 @@ class Ranking(Folded):
         ends = np.append(np.searchsorted(node[order], np.arange(starts.size)), order.size).tolist()
         values = column.take(order).values()
         return partials_of([values[a : min(b, a + self.n)] or None for a, b in pairwise(ends)])
+
+
+def _kinds(column: Values) -> set[int]:
+    """The kinds that occur."""
+    return {Kind.INT} if column.kind is None else set(np.unique(column.kind).tolist())

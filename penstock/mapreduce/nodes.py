@@ -66,6 +66,21 @@ class Grown:
     was: Ints  # for each new item its place in `before`, or -1
     depth: dict[int, int]  # of groups where it was deeper than known
 
+    def among(self, own: Ints, items: Ints, mine: Mask, sure: Mask, partials: tuple[Column, ...]) -> Grown:
+        """The same, of the groups `own` of all: the others, which are `sure`, have so many items and these partials.
+
+        `mine` says which of all new items these are of.
+        """
+        counts = items.copy()
+        counts[own] = self.items
+        at = np.where(sure, own.size + np.arange(sure.size), np.cumsum(~sure) - 1)
+        both = tuple(Column.join([few, all_]).take(at) for few, all_ in zip(self.partials, partials, strict=True))
+        was = np.full(mine.size, -1, np.int64)
+        was[mine] = self.was
+        inline = self.inline.moved(own[self.inline.node])
+        depth = {int(own[i]): depth for i, depth in self.depth.items()}
+        return Grown(self.nodes, counts, inline, both, self.before, was, depth)
+
 
 def address(key: bytes, trie: int, prefix: int, depth: int) -> bytes:
     """The address of a node: the group's key, which trie of the group, prefix and depth."""

@@ -216,11 +216,10 @@ def _same_spill(a: list[Any] | None, b: list[Any] | None) -> bool:
     if a is None or b is None:
         return a is b
     if len(a) == 1:
-        one = type(a[0])
-        if one is not list:
-            return one in _SIMPLE and type(b[0]) is one
-        if type(b[0]) is list:
-            a, b = a[0], b[0]
+        one, other = a[0], b[0]
+        if type(one) is not list or type(other) is not list:
+            return type(one) in _SIMPLE and type(other) is type(one)
+        a, b = one, other
     types = list(map(type, a))
     return _are_simple(types) and types == list(map(type, b))
 

@@ -4,7 +4,8 @@ Each group's row holds its accumulators, what its tree cells and value cells ans
 contributions, these too: such a group costs one read and one write. The contributions of a larger group stand in a trie
 of nodes, which are written behind. Invariants:
 
-- memory holds nodes that are not written yet, and how deep tries are; all else is read with each batch;
+- memory holds nodes that are not written yet, what waits to be laid over them, and how deep tries are; all else is read
+  with each batch;
 - what a batch takes back is found in the tree, or the store is damaged: the number of items is checked each time;
 - a group that a user's reducer fails on shows its last good result until its partials can be made again.
 """
@@ -19,13 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import Reader, StoreDamaged, Writer
+from penstock.mapreduce import late as waits
 from penstock.mapreduce import nodes as trees
 from penstock.mapreduce.behind import Behind, Nodes, log_row
-from penstock.mapreduce.column import Column
+from penstock.mapreduce.coming import Side, coming
 from penstock.mapreduce.emission import Contributions
 from penstock.mapreduce.feed import Fed
 from penstock.mapreduce.groups import Groups, local_codes
-from penstock.mapreduce.items import Items, Mask, merge, same_items, sort_order, source_hash
+from penstock.mapreduce.items import Items, Mask, merge
+from penstock.mapreduce.late import Late, Sure, Waiting, stepped
 from penstock.mapreduce.noderow import Node, read_leaves
 from penstock.mapreduce.nodes import Fetch, Grown, Tries
 from penstock.mapreduce.rowcodec import RowCodec
@@ -50,6 +53,7 @@ class TreeChange:
     nodes: Nodes = field(default_factory=dict)
     log: tuple[list[bytes], Items, Mask] | None = None
     depths: Depths = field(default_factory=dict)
+    late: Waiting | None = None
 
     @property
     def m(self) -> int:
@@ -110,17 +114,19 @@ class TreeReduce:
         self.value_trees = [ValueTree(c, self.kept, CONTRIBUTIONS + i) for i, c in enumerate(by_value, 1)]
         self._nodes = TreeNodes(number, self.tree_cells, self.kept, self.value_trees)
         self._behind: Behind | None = None
+        self._late = Late()
         self._depths: Depths = {}
 
     @property
     def nbytes(self) -> int:
         """Bytes in use, about."""
         behind = 0 if self._behind is None else self._behind.nbytes
-        return behind + 200 * len(self._depths) + self._rows.nbytes
+        return behind + self._late.nbytes + 200 * len(self._depths) + self._rows.nbytes
 
     def forget(self) -> None:
         """Drop what memory holds."""
         self._behind = None
+        self._late = Late()
         self._depths = {}
         self._rows.forget()
 
@@ -130,7 +136,7 @@ class TreeReduce:
         """The change that these contributions make."""
         codes, loc = local_codes(np.concatenate((plus.code, minus.code)), groups.size)
         here, gone = loc[: plus.n], loc[plus.n :]
-        new, removed = self._items(plus, minus, here, gone)
+        new, removed = coming((plus, here), (minus, gone), self.kept, self.stamped)
         stirred = np.zeros(codes.size, bool)
         stirred[new.node] = True
         if not stirred.all():  # in some groups everything comes as it goes
@@ -154,13 +160,14 @@ class TreeReduce:
         def fetch(nodes: list[bytes]) -> list[Node | None]:
             return behind.get_many(reader, nodes)
 
-        inline = self._inline(batch)
+        sure = self._without_trees(fetch, batch, (plus, here), (minus, gone), len(new))
         known = self._known(CONTRIBUTIONS, keys, old_n)
-        grown = self._nodes.trie(batch.value).change(fetch, known, inline, new, removed)
+        grown = self._grown(fetch, batch, known, new, removed, sure)
         self._check(batch, grown)
         moved, log = self._moved(batch, grown, new, removed)
         change = TreeChange(self, groups, ChangedRows(codes, [], [], [], [], 0), grown.nodes)
-        self._deeper(change, CONTRIBUTIONS, known, grown)
+        change.late = None if sure is None else Waiting.of(keys, n, new, removed, sure.groups)
+        self._deeper(change.depths, CONTRIBUTIONS, known, grown)
         values = self._value_states(fetch, batch, grown, moved, change)
         change.changed = self._rows.changed(batch, totals, grown, values)
         if log is not None and len(log[0]):
@@ -184,37 +191,50 @@ class TreeReduce:
             out.append(cell.update(Totals(lanes, spill), added, cell.batch(gone, m, minus.inputs[cell.field])))
         return out
 
-    def _items(self, plus: Contributions, minus: Contributions, here: Ints, gone: Ints) -> tuple[Items, Mask]:
-        """What comes to trees and what goes, each source once, without what stays as it is."""
-        both = Items.join([self._items_of(minus, gone), self._items_of(plus, here)])
-        removed = np.zeros(len(both), bool)
-        removed[: minus.n] = True
-        order = sort_order(both)
-        both, removed = both.take(order), removed[order]
-        n = len(both)
-        pair = np.zeros(n, bool)  # the first of two of one source: it goes, and it comes again
-        if n > 1:
-            a, b = np.arange(n - 1), np.arange(1, n)
-            near = (both.node[a] == both.node[b]) & (both.at[a] == both.at[b])
-            at = np.flatnonzero(near)
-            pair[at] = same_items(both, at, both, at + 1)
-        same = pair.copy()
-        at = np.flatnonzero(pair)
-        if self.stamped:
-            same[:] = False
-        elif at.size:
-            same[at] = _equal_rows(both, at)
-        keep = ~pair & ~np.concatenate((np.zeros(1, bool), same[:-1])) if n else pair
-        return both.take(keep), removed[keep]
+    def _without_trees(self, fetch: Fetch, batch: TreeBatch, plus: Side, minus: Side, items: int) -> Sure | None:
+        """The groups whose rows can be told without their trees, where so many items may wait; else none wait then."""
+        behind, late = self._behind, self._late
+        assert behind is not None, "what is behind is read first"
+        if behind.due({}, items) or len(late) + items > waits.MOST:
+            self._lay(fetch, late.take_all())
+        if self.value_trees or 2 * items > waits.MOST or behind.due({}, items):
+            self._lay(fetch, late.take_all())
+            return None
+        sure = stepped(self.codec, batch, plus, minus)
+        deep = batch.old_n > trees.CAPACITY
+        asked = deep if sure is None else deep & ~sure.groups
+        self._lay(fetch, late.take(batch.keys[i] for i in np.flatnonzero(asked).tolist()))
+        return sure
 
-    def _items_of(self, side: Contributions, place: Ints) -> Items:
-        sources = side.sources
-        assert sources is not None, "a view that keeps contributions is told whose they are"
-        at = source_hash(sources.keys.hashes()[sources.index], sources.rank)
-        text = None if sources.keys.text is None else sources.keys.text[sources.index]
-        none = Column(np.zeros(side.n, np.int64))
-        columns = tuple(side.inputs.get(f, none) for f in self.kept)
-        return Items(place.astype(np.int64), at, sources.keys.lane[sources.index], text, sources.rank, columns)
+    def _lay(self, fetch: Fetch, waiting: Waiting | None) -> None:
+        """Lay what waited over its nodes. It is committed already, and so are these, whatever becomes of the batch."""
+        if waiting is None:
+            return
+        assert self._behind is not None, "what is behind is read first"
+        known = self._known(CONTRIBUTIONS, waiting.keys, waiting.counts)
+        trie = self._nodes.trie(waiting.keys.__getitem__)
+        grown = trie.change(fetch, known, Items.none(len(self.kept)), waiting.items, waiting.gone)
+        self._behind.laid(grown.nodes)
+        depths: Depths = {}
+        self._deeper(depths, CONTRIBUTIONS, known, grown)
+        _learnt(self._depths, depths)
+
+    def _grown(
+        self, fetch: Fetch, batch: TreeBatch, known: Tries, new: Items, removed: Mask, sure: Sure | None
+    ) -> Grown:
+        """What becomes of the trees, of those that are not sure without."""
+        inline = self._inline(batch)
+        if sure is None:
+            return self._nodes.trie(batch.value).change(fetch, known, inline, new, removed)
+        own = np.flatnonzero(~sure.groups)
+        place = np.cumsum(~sure.groups) - 1
+        mine = ~sure.groups[new.node]
+        trie = self._nodes.trie(lambda i: batch.value(int(own[i])))
+        few = new.take(mine)
+        grown = trie.change(
+            fetch, known.take(own), inline.moved(place[inline.node]), few.moved(place[few.node]), removed[mine]
+        )
+        return grown.among(own, batch.n, mine, sure.groups, sure.partials)
 
     def _inline(self, batch: TreeBatch) -> Items:
         own = [(i, s.items) for i, s in enumerate(batch.old) if s is not None and s.items is not None]
@@ -274,14 +294,14 @@ class TreeReduce:
             depth[deep] = np.fromiter((known((keys[i], trie), 0) for i in deep.tolist()), np.int64, deep.size)
         return Tries(keys, items, depth)
 
-    def _deeper(self, change: TreeChange, trie: int, known: Tries, grown: Grown) -> None:
+    def _deeper(self, depths: Depths, trie: int, known: Tries, grown: Grown) -> None:
         """What is then known of depths: hints are held only for tries with more than one node."""
         few = grown.items <= trees.CAPACITY
         for i in np.flatnonzero(few & (known.depth > 0)).tolist():
-            change.depths[known.keys[i], trie] = 0
+            depths[known.keys[i], trie] = 0
         for i, depth in grown.depth.items():
             if not few[i]:
-                change.depths[known.keys[i], trie] = depth
+                depths[known.keys[i], trie] = depth
 
     def _value_states(
         self, fetch: Fetch, batch: TreeBatch, grown: Grown, moved: Moved, change: TreeChange
@@ -298,7 +318,7 @@ class TreeReduce:
             known = self._known(tree.number, batch.keys, distinct)
             changed = tree.change(fetch, known, moved)
             change.nodes.update(changed.grown.nodes)
-            self._deeper(change, tree.number, changed.known, changed.grown)
+            self._deeper(change.depths, tree.number, changed.known, changed.grown)
             out.append({**tree.settled(fetch, changed), **tree.small(grown.inline, starts, small)})
         return out
 
@@ -314,7 +334,8 @@ class TreeReduce:
             return
         assert behind is not None, "a change was folded"
         items = 0 if log is None else len(log[1])
-        if behind.due(change.nodes, items):
+        late = self._late
+        if behind.due(change.nodes, items) and change.late is None and not len(late):
             during.append(lambda writer: behind.write_all(writer, change.nodes))
             after.append(lambda: behind.wrote_all(change.nodes))
             return
@@ -323,6 +344,9 @@ class TreeReduce:
             row = log_row(key, *log)
             during.append(lambda writer: writer.put_many(behind_db(self.number), [(key, row)], append=True))
         after.append(lambda: behind.logged(change.nodes, items))
+        if change.late is not None:
+            waiting = change.late
+            after.append(lambda: late.add(waiting))
 
     # -- what is written behind
 
@@ -357,13 +381,3 @@ def _learnt(depths: Depths, news: Depths) -> None:
             depths[which] = depth
         else:
             depths.pop(which, None)
-
-
-def _equal_rows(items: Items, at: Ints) -> Mask:
-    """Whether items `at` and those after them have equal values, as far as lanes tell."""
-    same = np.ones(at.size, bool)
-    for column in items.columns:
-        same &= column.lane[at] == column.lane[at + 1]
-        if column.kind is not None:
-            same &= (column.kind[at] == column.kind[at + 1]) & (column.kind[at] < 3)
-    return same

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.mapreduce.column import Column, Kind
+from penstock.mapreduce.items import Mask
 from penstock.views import Ints, Leaves, Need, Path, State, Values
 
 
@@ -47,6 +48,10 @@ class Folded(ABC):
     @abstractmethod
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
         """The partial of each node whose children's partials begin at `starts`."""
+
+    def stepped(self, before: Values, came: Values, here: Ints, went: Values, gone: Ints) -> tuple[Column, Mask] | None:
+        """It is not known without the tree."""
+        return None
 
     def failed(self, partial: Any) -> str | None:
         """Nothing of the user's runs in it, so nothing fails."""

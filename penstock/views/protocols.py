@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 Path = tuple[str, ...]
 Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Locals = NDArray[np.int32] | NDArray[np.int64]
 State = tuple[tuple[int, ...], list[Any] | None]
 
@@ -179,6 +180,14 @@ class TreeCell(Cell, Protocol):
 
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Values:
         """The partial of each node whose children's partials begin at `starts`; `groups()` are those of the nodes."""
+        ...
+
+    def stepped(self, before: Values, came: Values, here: Ints, went: Values, gone: Ints) -> tuple[Values, Mask] | None:
+        """The partials of groups with these before, after values came to and went from them, and where that is sure.
+
+        `here` and `gone` say of each value to which of the groups it came, or went from. None where a partial is never
+        known without the contributions that stay.
+        """
         ...
 
     def failed(self, partial: Any) -> str | None:

@@ -10,10 +10,9 @@ from unittest import mock
 
 import penstock as ps
 from penstock.cache import StoreDamaged
-from penstock.mapreduce import TreeReduce, check_trees
+from penstock.mapreduce import TreeReduce, check_trees, small_trees
 from penstock.recovery import Shadow
 from tests.engine.damage import damage_bytes, damage_remembered, tell, yield_otherwise
-from tests.engine.treeworlds import small_trees
 from tests.engine.worlds import TINY
 
 GROUPS = ("a", "b", "c", "d", "x" * 450)

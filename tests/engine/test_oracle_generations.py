@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.mapreduce import small_trees
 from penstock.spout import Record
 from tests.engine.migrating import CHANGED, DROPPED, SAME, Moving, first, followed, second, shown
-from tests.engine.treeworlds import small_trees
 
 KEYS = st.integers(0, 8)
 FIELDS = {

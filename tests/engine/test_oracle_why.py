@@ -21,11 +21,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.mapreduce import search
+from penstock.mapreduce import search, small_trees
 from penstock.views import ReduceFunction
 from tests.engine import strategies as some
 from tests.engine.checks import counts_of
-from tests.engine.treeworlds import small_trees
 from tests.engine.worlds import RICH, TINY, World
 from tests.oracle import ordered as by
 from tests.oracle.model import Model

@@ -33,6 +33,7 @@ _STALE = """was = merge(old, new, nodes.items == 0)[1]
     new.columns = (new.columns[0], *(column.take(kept) for column in both))
     children, _ = merge(old, new, nodes.items == 0)"""
 _UNMERGED = """self._check(batch, grown)
+    from penstock.mapreduce.column import Column
     for i in np.flatnonzero(removed).tolist() if grown.partials else ():
         shown, gone = grown.partials[0].values(), new.columns[0].values()[i]
         if shown[new.node[i]] == gone:
@@ -128,10 +129,10 @@ BUGS = [
     # what comes and goes
     Bug(
         "a source that has a new ts and the same values is passed over",
-        "mapreduce.tree:TreeReduce._items",
-        "if self.stamped:",
+        "mapreduce.coming:coming",
+        "if stamped:",
         "if False:",
-        Edit("mapreduce.tree:_equal_rows", "for column in items.columns:", "for column in items.columns[:1]:"),
+        Edit("mapreduce.coming:_equal_rows", "for column in items.columns:", "for column in items.columns[:1]:"),
     ),
     Bug(
         "a group in which everything comes as it goes is looked for in its tree",
@@ -222,11 +223,11 @@ BUGS = [
     ),
     Bug(
         "the log's first word on an item counts, not its last",
-        "mapreduce.behind:read_log",
+        "mapreduce.behind:last_of_each",
         "last[:-1] = (",
         "last[1:] = (",
     ),
-    Bug("what the log removes comes back", "mapreduce.behind:read_log", "gone[order]", "gone[order] & False"),
+    Bug("what the log removes comes back", "mapreduce.behind:last_of_each", "gone[order]", "gone[order] & False"),
     Bug(
         "the log has only what came to a group that gets nodes",
         "mapreduce.tree:TreeReduce._moved",
@@ -269,6 +270,52 @@ BUGS = [
         "mapreduce.treenodes:TreeNodes.read_behind",
         "for tree in self._value_trees:",
         "for tree in ():",
+    ),
+    # what waits
+    Bug(
+        "the greatest value went, and is shown", "mapreduce.extremes:Extreme.stepped", "(lost >= best)", "(lost > best)"
+    ),
+    Bug(
+        "a greater value that came is not shown",
+        "mapreduce.extremes:Extreme.stepped",
+        "codes = np.maximum(best, top)",
+        "codes = best",
+    ),
+    Bug(
+        "what came and is no better counts for what went",
+        "mapreduce.extremes:Extreme.stepped",
+        "(new & (top >= best))",
+        "new",
+    ),
+    Bug(
+        "what waits for a group is not laid over its tree before that changes",
+        "mapreduce.tree:TreeReduce._without_trees",
+        "late.take(batch.keys[i] for i in np.flatnonzero(asked).tolist())",
+        "None",
+    ),
+    Bug(
+        "what was laid over a tree waits on",
+        "mapreduce.late:Late.take",
+        "self._parts = [(items.take(rest), gone[rest])]",
+        "pass",
+    ),
+    Bug(
+        "what came first counts of what waits",
+        "mapreduce.late:Late._joined",
+        "return Items.join",
+        "self._parts = self._parts[::-1]; return Items.join",
+    ),
+    Bug(
+        "the log is emptied while something waits",
+        "mapreduce.tree:TreeReduce.stage",
+        "and change.late is None and not len(late)",
+        "",
+    ),
+    Bug(
+        "a group that falls to few waits",
+        "mapreduce.late:stepped",
+        "(batch.old_n > trees.CAPACITY) & (batch.n > trees.CAPACITY)",
+        "(batch.old_n > trees.CAPACITY)",
     ),
     # indexes
     Bug(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import penstock as ps
+from penstock.mapreduce import small_trees
 from tests.engine.treehistories import faults_of, nodes_of
-from tests.engine.treeworlds import small_trees
 
 MANY = 40  # more than a row holds
 

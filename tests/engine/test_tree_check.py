@@ -12,9 +12,8 @@ import pytest
 import penstock as ps
 from penstock.cache import MemoryStore, canonical, seal, unpack, unseal
 from penstock.engine.opening import open_on
-from penstock.mapreduce import SourceKeys, check_trees, nodes_db, rows_db
+from penstock.mapreduce import SourceKeys, check_trees, nodes_db, rows_db, small_trees
 from penstock.mapreduce.noderow import INNER, is_inner, unpacked
-from tests.engine.treeworlds import small_trees
 
 DOCUMENTS = 14
 REDUCE = {

@@ -18,9 +18,8 @@ import penstock as ps
 from penstock.cache import Limits, MemoryStore, encode_key
 from penstock.cache.memory import MemoryWriter
 from penstock.engine.opening import open_on
-from penstock.mapreduce import SourceKeys, TreeReduce, behind, check_trees, nodes_db, rows_db, tree
+from penstock.mapreduce import SourceKeys, TreeReduce, behind, check_trees, nodes_db, rows_db, small_trees, tree
 from penstock.mapreduce.nodes import address, depths_for
-from tests.engine.treeworlds import small_trees
 
 LARGE, SMALL = 100_000, 10_000
 DEPTH = int(depths_for(np.array([LARGE]))[0])
@@ -223,3 +222,24 @@ def test_all_of_it_is_right(large: Large) -> None:
     with large.engine.snapshot() as snap:
         assert snap.view("max")["all"] == 200_000
         assert not list(check_trees(large.tree, snap.reader()))
+
+
+def test_a_group_that_keeps_its_greatest_leaves_its_tree_alone() -> None:
+    store = CountingStore()
+    engine, core = open_on(app(), store, Limits(fold_least=1 << 30))
+    tree = core.views["max"].reduce
+    assert isinstance(tree, TreeReduce)
+    engine.put_many("t", [{"id": i, "g": "all", "v": i} for i in range(1_000)])
+    nodes = dict(tree._behind.nodes) if tree._behind is not None else {}
+    for i in range(100):
+        engine.put("t", {"id": i, "g": "all", "v": -1 - i})
+    assert tree._behind is not None
+    assert tree._behind.nodes == nodes
+    assert len(tree._late) == 100
+    engine.put("t", {"id": 999, "g": "all", "v": 0})
+    with engine.snapshot() as snap:
+        assert snap.view("max")["all"] == 998
+        assert not list(check_trees(tree, snap.reader()))
+    assert tree._behind.nodes != nodes
+    assert len(tree._late) == 0
+    engine.close()

@@ -10,8 +10,8 @@ import pytest
 
 import penstock as ps
 from penstock.cache import Reader
+from penstock.mapreduce import small_trees
 from penstock.views import Documents
-from tests.engine.treeworlds import small_trees
 
 
 def shop() -> ps.App:

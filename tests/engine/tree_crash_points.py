@@ -17,9 +17,10 @@ from typing import Any
 
 import penstock as ps
 from penstock.cache import Limits
+from penstock.mapreduce import small_trees
 from tests.engine import crash_points as points
 from tests.engine.treehistories import KEYS, document
-from tests.engine.treeworlds import PLAIN, USERS, VIEWS, small_trees
+from tests.engine.treeworlds import PLAIN, USERS, VIEWS
 from tests.engine.worlds import World
 from tests.oracle.model import Record
 

@@ -17,10 +17,10 @@ from unittest import mock
 
 import penstock as ps
 from penstock.engine import opening
-from penstock.mapreduce import TreeReduce, check_trees
+from penstock.mapreduce import TreeReduce, check_trees, small_trees
 from tests.engine.checks import check, check_recompute, counts_of, differences
 from tests.engine.histories import Failed, LastingStore
-from tests.engine.treeworlds import PATCHED, PLAIN, TREES, UNLUCKY, USERS, small_trees, tied_hashes
+from tests.engine.treeworlds import PATCHED, PLAIN, TREES, UNLUCKY, USERS, tied_hashes
 from tests.engine.worlds import TINY
 from tests.oracle.model import Record
 from tests.oracle.values import rank

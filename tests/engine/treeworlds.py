@@ -1,8 +1,8 @@
 """The app that histories of reduce trees run over: every reducer without an inverse, mixed, kept, indexed and chained.
 
-`small_trees` makes nodes hold two contributions instead of 32, and writes them behind a handful at a time, so that a
-dozen documents make trees several levels deep that grow, fold back and are written in any order. `tied_hashes` makes
-most of what is told apart by hashes share them.
+With `small_trees`, whose nodes hold two contributions instead of 32 and are written a handful at a time, a dozen
+documents make trees several levels deep that grow, fold back and are written in any order. `tied_hashes` makes most of
+what is told apart by hashes share them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import xxhash
 
 from penstock.cache import canonical
-from penstock.mapreduce import behind, items, noderow, nodes, spread, tree
+from penstock.mapreduce import coming, items, noderow, spread
 from tests.engine.worlds import World
 from tests.oracle import ordered as by
 from tests.oracle.reducers import Count, Group, Mean, Sum, Variance
@@ -25,16 +25,6 @@ from tests.oracle.views import Is as Test
 from tests.oracle.views import View, Where
 
 UNLUCKY = 13  # what the user's functions fail on
-
-
-@contextmanager
-def small_trees(capacity: int = 2, most_bytes: int = 6_000, most_items: int = 12) -> Iterator[None]:
-    """Trees of small nodes, written once so many bytes or items are behind."""
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(nodes, "CAPACITY", capacity))
-        stack.enter_context(mock.patch.object(behind, "MOST_BYTES", most_bytes))
-        stack.enter_context(mock.patch.object(behind, "MOST_ITEMS", most_items))
-        yield
 
 
 class _FewHashes:
@@ -56,7 +46,7 @@ def tied_hashes() -> Iterator[None]:
     with ExitStack() as stack:
         for module in (items, spread):
             stack.enter_context(mock.patch.object(module, "xxhash", _FewHashes))
-        for module in (items, tree, noderow):
+        for module in (items, coming, noderow):
             stack.enter_context(mock.patch.object(module, "source_hash", _without_ranks))
         yield
 

@@ -17,9 +17,10 @@ from typing import Any
 import penstock as ps
 from penstock.cache import open_lmdb
 from penstock.gateway import TableBatch
+from penstock.mapreduce import small_trees
 from penstock.spout import SpoutBatch
 from tests.engine.histories import small_buckets
-from tests.engine.treeworlds import UNLUCKY, small_trees
+from tests.engine.treeworlds import UNLUCKY
 from tests.engine.worlds import TINY
 
 LONG = "x" * 600

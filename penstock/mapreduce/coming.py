@@ -1,0 +1,62 @@
+"""What a batch brings to trees of contributions, and what it takes from them, as items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.mapreduce.column import Column
+from penstock.mapreduce.emission import Contributions
+from penstock.mapreduce.items import Ints, Items, Mask, same_items, sort_order, source_hash
+from penstock.views import Path
+
+Side = tuple[Contributions, Ints]
+"""What comes, or goes, and to which group of a batch."""
+
+
+def coming(plus: Side, minus: Side, kept: Sequence[Path | None], stamped: bool) -> tuple[Items, Mask]:
+    """What comes, and where the mask holds goes, in order, each source once, without what stays as it is.
+
+    What is `stamped` with the time of its document never stays as it is.
+    """
+    both = Items.join([_items(*minus, kept), _items(*plus, kept)])
+    removed = np.zeros(len(both), bool)
+    removed[: minus[0].n] = True
+    order = sort_order(both)
+    both, removed = both.take(order), removed[order]
+    n = len(both)
+    pair = np.zeros(n, bool)  # the first of two of one source: it goes, and it comes again
+    if n > 1:
+        a, b = np.arange(n - 1), np.arange(1, n)
+        near = (both.node[a] == both.node[b]) & (both.at[a] == both.at[b])
+        at = np.flatnonzero(near)
+        pair[at] = same_items(both, at, both, at + 1)
+    same = pair.copy()
+    at = np.flatnonzero(pair)
+    if stamped:
+        same[:] = False
+    elif at.size:
+        same[at] = _equal_rows(both, at)
+    keep = ~pair & ~np.concatenate((np.zeros(1, bool), same[:-1])) if n else pair
+    return both.take(keep), removed[keep]
+
+
+def _items(side: Contributions, place: Ints, kept: Sequence[Path | None]) -> Items:
+    sources = side.sources
+    assert sources is not None, "a view that keeps contributions is told whose they are"
+    at = source_hash(sources.keys.hashes()[sources.index], sources.rank)
+    text = None if sources.keys.text is None else sources.keys.text[sources.index]
+    none = Column(np.zeros(side.n, np.int64))
+    columns = tuple(side.inputs.get(f, none) for f in kept)
+    return Items(place.astype(np.int64), at, sources.keys.lane[sources.index], text, sources.rank, columns)
+
+
+def _equal_rows(items: Items, at: Ints) -> Mask:
+    """Whether items `at` and those after them have equal values, as far as lanes tell."""
+    same = np.ones(at.size, bool)
+    for column in items.columns:
+        same &= column.lane[at] == column.lane[at + 1]
+        if column.kind is not None:
+            same &= (column.kind[at] == column.kind[at + 1]) & (column.kind[at] < 3)
+    return same
