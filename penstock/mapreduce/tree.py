@@ -197,10 +197,10 @@ class TreeReduce:
         if n > 1:
             a, b = np.arange(n - 1), np.arange(1, n)
             near = (both.node[a] == both.node[b]) & (both.at[a] == both.at[b])
-            at = np.flatnonzero(near)
+            at = near.nonzero()[0]
             pair[at] = same_items(both, at, both, at + 1)
         same = pair.copy()
-        at = np.flatnonzero(pair)
+        at = pair.nonzero()[0]
         if self.stamped:
             same[:] = False
         elif at.size:
@@ -225,7 +225,7 @@ class TreeReduce:
         return items.moved(np.array([i for i, _ in own], np.int64)[items.node])
 
     def _check(self, batch: TreeBatch, grown: Grown) -> None:
-        wrong = np.flatnonzero(grown.items != batch.n)
+        wrong = (grown.items != batch.n).nonzero()[0]
         if wrong.size:
             i = int(wrong[0])
             raise StoreDamaged(
@@ -242,11 +242,11 @@ class TreeReduce:
             return Moved(new.take(np.zeros(0, np.int64)), new.take(np.zeros(0, np.int64))), None
         before, was = grown.before, grown.was
         place = new.node
-        hit = np.flatnonzero((was >= 0) & was_deep[place])
+        hit = ((was >= 0) & was_deep[place]).nonzero()[0]
         minus = [before.take(was[hit]).moved(place[hit])]
         plus = [new.take(~removed & deep[place])]
         logged = [(new.take(deep[place] & was_deep[place]), removed[deep[place] & was_deep[place]])]
-        rises = np.flatnonzero(deep & ~was_deep)
+        rises = (deep & ~was_deep).nonzero()[0]
         if rises.size:
             # What was in the row, and stays, comes to the tree.
             inline = self._inline(batch)
@@ -256,7 +256,7 @@ class TreeReduce:
             plus.append(stay)
             risen = Items.join([stay, new.take(own & ~removed)])
             logged.append((risen, np.zeros(len(risen), bool)))
-        falls = np.flatnonzero(was_deep & ~deep)
+        falls = (was_deep & ~deep).nonzero()[0]
         if falls.size:
             own = np.isin(place, falls)
             left = grown.inline.take(np.isin(grown.inline.node, falls))
@@ -289,7 +289,7 @@ class TreeReduce:
         out: list[dict[int, Settled]] = []
         if not self.value_trees:
             return out
-        small = np.flatnonzero((batch.n > 0) & (batch.n <= trees.CAPACITY)).tolist()
+        small = ((batch.n > 0) & (batch.n <= trees.CAPACITY)).nonzero()[0].tolist()
         starts = np.searchsorted(grown.inline.node, np.arange(len(batch.keys) + 1)).tolist()
         for j, tree in enumerate(self.value_trees):
             distinct = [0 if s is None or s.values is None else s.values[j] or 0 for s in batch.old]

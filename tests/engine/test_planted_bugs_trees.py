@@ -168,8 +168,8 @@ BUGS = [
     Bug(
         "a removed item stays in a tree of values",
         "mapreduce.tree:TreeReduce._moved",
-        "hit = np.flatnonzero((was >= 0) & was_deep[place])",
-        "hit = np.flatnonzero((was >= 0) & was_deep[place] & ~removed)",
+        "hit = ((was >= 0) & was_deep[place]).nonzero()[0]",
+        "hit = ((was >= 0) & was_deep[place] & ~removed).nonzero()[0]",
     ),
     Bug(
         "a value goes with the first of the sources that have it",
