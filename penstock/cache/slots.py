@@ -23,6 +23,7 @@ Slots = NDArray[np.int64]
 
 _M1, _M2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK64 = (1 << 64) - 1
+_L1, _L2, _S1, _S2, _S3 = map(np.uint64, (_M1, _M2, 31, 29, 32))
 _LOAD = 0.6
 _CLOSE = 0.75  # the load up to which no larger table is made for the last keys that there is room for
 _TAIL = 12  # probes left over are walked one by one: a numpy call costs more than a probe
@@ -35,11 +36,11 @@ _LARGE = 1 << 18
 
 def mix(x: Lane) -> Lane:
     """The hash of a lane: a bijection, so that int keys never collide."""
-    x = x ^ (x >> np.uint64(31))
-    x *= np.uint64(_M1)
-    x ^= x >> np.uint64(29)
-    x *= np.uint64(_M2)
-    x ^= x >> np.uint64(32)
+    x = x ^ (x >> _S1)
+    x *= _L1
+    x ^= x >> _S2
+    x *= _L2
+    x ^= x >> _S3
     return x
 
 

@@ -117,6 +117,7 @@ class Items:
     @staticmethod
     def join(parts: Sequence[Items]) -> Items:
         """The parts one after the other."""
+        parts = [part for part in parts if len(part)] or parts[:1]
         if len(parts) == 1:
             return parts[0]
         text: Texts | None = None
@@ -159,6 +160,8 @@ def positions(items: Items) -> Codes64:
 
 def sort_order(items: Items) -> Ints:
     """The indexes that bring items into order, equal ones as they come."""
+    if len(items) < 2:
+        return np.arange(len(items))
     order = _packed_order(items.node, items.at)
     node, at = items.node[order], items.at[order]
     ties = ((node[1:] == node[:-1]) & (at[1:] == at[:-1])).nonzero()[0]

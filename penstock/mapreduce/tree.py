@@ -190,22 +190,19 @@ class TreeReduce:
         both = Items.join([self._items_of(minus, gone), self._items_of(plus, here)])
         removed = np.zeros(len(both), bool)
         removed[: minus.n] = True
+        if len(both) < 2:
+            return both, removed
         order = sort_order(both)
         both, removed = both.take(order), removed[order]
         n = len(both)
-        pair = np.zeros(n, bool)  # the first of two of one source: it goes, and it comes again
-        if n > 1:
-            a, b = np.arange(n - 1), np.arange(1, n)
-            near = (both.node[a] == both.node[b]) & (both.at[a] == both.at[b])
-            at = near.nonzero()[0]
-            pair[at] = same_items(both, at, both, at + 1)
-        same = pair.copy()
-        at = pair.nonzero()[0]
-        if self.stamped:
-            same[:] = False
-        elif at.size:
-            same[at] = _equal_rows(both, at)
-        keep = ~pair & ~np.concatenate((np.zeros(1, bool), same[:-1])) if n else pair
+        at = ((both.node[1:] == both.node[:-1]) & (both.at[1:] == both.at[:-1])).nonzero()[0]
+        at = at[same_items(both, at, both, at + 1)]  # the first of two of one source: it goes, and it comes again
+        if not at.size:
+            return both, removed
+        keep = np.ones(n, bool)
+        keep[at] = False
+        if not self.stamped:
+            keep[at[_equal_rows(both, at)] + 1] = False
         return both.take(keep), removed[keep]
 
     def _items_of(self, side: Contributions, place: Ints) -> Items:
@@ -246,20 +243,20 @@ class TreeReduce:
         minus = [before.take(was[hit]).moved(place[hit])]
         plus = [new.take(~removed & deep[place])]
         logged = [(new.take(deep[place] & was_deep[place]), removed[deep[place] & was_deep[place]])]
-        rises = (deep & ~was_deep).nonzero()[0]
-        if rises.size:
+        rises = deep & ~was_deep
+        if rises.any():
             # What was in the row, and stays, comes to the tree.
             inline = self._inline(batch)
-            stay = inline.take(np.isin(inline.node, rises))
-            own = np.isin(place, rises)
+            stay = inline.take(rises[inline.node])
+            own = rises[place]
             stay, _ = merge(stay, new.take(own), np.ones(int(own.sum()), bool))
             plus.append(stay)
             risen = Items.join([stay, new.take(own & ~removed)])
             logged.append((risen, np.zeros(len(risen), bool)))
-        falls = (was_deep & ~deep).nonzero()[0]
-        if falls.size:
-            own = np.isin(place, falls)
-            left = grown.inline.take(np.isin(grown.inline.node, falls))
+        falls = was_deep & ~deep
+        if falls.any():
+            own = falls[place]
+            left = grown.inline.take(falls[grown.inline.node])
             left, _ = merge(left, new.take(own), np.ones(int(own.sum()), bool))
             minus.append(left)
             fallen = Items.join([left, new.take(own)])
