@@ -24,7 +24,7 @@ from penstock.mapreduce.groups import BAD, MANY, NONE, Codes, Groups
 from penstock.mapreduce.indexed import IndexReduce, entries_of
 from penstock.mapreduce.items import Items, SourceKeys
 from penstock.mapreduce.kept import Found, kept_contributions, kept_items
-from penstock.mapreduce.noderow import Cut, read_nodes
+from penstock.mapreduce.noderow import Cut, Node, packed, read_leaves
 from penstock.mapreduce.nodes import group_of as group_of_node
 from penstock.mapreduce.places import view_places
 from penstock.mapreduce.plan import Plan, Spaces
@@ -96,6 +96,7 @@ __all__ = [
     "Items",
     "Kind",
     "Laid",
+    "Node",
     "Pairs",
     "Plan",
     "Reading",
@@ -154,12 +155,13 @@ __all__ = [
     "monoid",
     "nodes_db",
     "of_yielded",
+    "packed",
     "plan_data",
     "quantiles",
     "read_emissions",
     "read_feed",
     "read_held",
-    "read_nodes",
+    "read_leaves",
     "reducer_from",
     "rest_rows",
     "resting_db",

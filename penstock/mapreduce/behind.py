@@ -10,17 +10,22 @@ A row of the log is MessagePack: [groups, places, leaf, gone]: the encodings of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import islice, repeat
+from operator import itemgetter
 
 import numpy as np
 
 from penstock.cache import Reader, Writer, pack, record_key, seal, unpack, unseal
 from penstock.mapreduce.items import Items, Mask, same_items, sort_order
-from penstock.mapreduce.noderow import Cut, read_nodes
+from penstock.mapreduce.noderow import Cut, Node, packed, read_leaves, unpacked
 
 MOST_BYTES = 12 << 20
 MOST_ITEMS = 1 << 17
 _NODE = 400
+_APART = 150  # bytes that a node takes over those of its row
+_ASKED = 64  # nodes of a batch whose rows are made to know how long they are
+Nodes = dict[bytes, Node | None]
+"""Nodes by address; None is none."""
 
 
 def log_row(key: bytes, groups: Sequence[bytes], items: Items, gone: Mask) -> bytes:
@@ -44,7 +49,7 @@ def read_log(
         named = (numbers.setdefault(g, len(numbers)) if only is None or g in only else -1 for g in groups)
         node = np.fromiter(named, np.int64, len(groups))[np.frombuffer(places, "<u4")]
         asked = node >= 0
-        parts.append(read_nodes([leaf], columns).moved(node).take(asked))
+        parts.append(read_leaves([leaf], columns).moved(node).take(asked))
         marks.append((np.frombuffer(marked, np.uint8) != 0)[asked])
     if not parts:
         return None
@@ -65,54 +70,64 @@ class Behind:
     def __init__(self, db: str, log: str) -> None:
         self._db = db
         self._log = log
-        self.nodes: dict[bytes, bytes | None] = {}
-        self._written: dict[bytes, bytes | None] = {}  # what was behind until nodes were last written
+        self.nodes: Nodes = {}
+        self._written: Nodes = {}  # what was behind until nodes were last written
         self._each = _NODE  # bytes that a node takes, about
         self._items = self._next = 0
 
     @property
     def nbytes(self) -> int:
         """Bytes in use, about."""
-        return self._each * (len(self.nodes) + len(self._written))
+        return (self._each + _APART) * (len(self.nodes) + len(self._written))
 
-    def begin(self, reader: Reader, nodes: dict[bytes, bytes | None], items: int) -> None:
+    def begin(self, reader: Reader, nodes: Nodes, items: int) -> None:
         """Begin with what the log says."""
         self._next = next((int.from_bytes(key, "big") + 1 for key, _ in reader.scan(self._log, reverse=True)), 0)
         self._items = items
         self._take(nodes)
 
-    def get_many(self, reader: Reader, keys: list[bytes]) -> list[bytes | None]:
-        """The payloads of nodes as they are now."""
-        out: list[bytes | None] = list(map(self.nodes.get, keys, repeat(b"")))
-        cold = [i for i, row in enumerate(out) if row == b""]
+    def get_many(self, reader: Reader, keys: list[bytes]) -> list[Node | None]:
+        """Nodes as they are now."""
+        out: list[Node | None] = list(map(self.nodes.get, keys, repeat(())))
+        cold = [i for i, node in enumerate(out) if node == ()]
         if cold and self._written:
             written = self._written.get
             for i in cold:
-                out[i] = written(keys[i], b"")
-            cold = [i for i in cold if out[i] == b""]
+                out[i] = written(keys[i], ())
+            cold = [i for i in cold if out[i] == ()]
         if cold:
-            wanted, db = [keys[i] for i in cold], self._db
-            for i, key, found in zip(cold, wanted, reader.get_many(db, wanted)):
-                out[i] = None if found is None else unseal(key, found, db)
+            found = self._stored(reader, [keys[i] for i in cold])
+            for i, row in zip(cold, found):
+                out[i] = None if row is None else unpacked(row)
         return out
 
-    def due(self, nodes: dict[bytes, bytes | None], items: int) -> bool:
+    def payloads(self, reader: Reader, keys: list[bytes]) -> list[bytes | None]:
+        """The payloads of the rows of nodes, those that are written as they stand there."""
+        late = self.nodes
+        stored = iter(self._stored(reader, [key for key in keys if key not in late]))
+        return [_payload(late[key]) if key in late else next(stored) for key in keys]
+
+    def _stored(self, reader: Reader, keys: list[bytes]) -> list[bytes | None]:
+        rows = zip(keys, reader.get_many(self._db, keys))
+        return [None if row is None else unseal(key, row, self._db) for key, row in rows]
+
+    def due(self, nodes: Nodes, items: int) -> bool:
         """Whether this batch is to write all nodes, these too, instead of a row of the log."""
         return self._each * (len(self.nodes) + len(nodes)) > MOST_BYTES or self._items + items > MOST_ITEMS
 
-    def write_all(self, writer: Writer, nodes: dict[bytes, bytes | None]) -> None:
+    def write_all(self, writer: Writer, nodes: Nodes) -> None:
         """Write all nodes, and empty the log."""
-        every = sorted({**self.nodes, **nodes}.items())
-        puts = [(key, seal(key, row)) for key, row in every if row is not None]
+        every = sorted({**self.nodes, **nodes}.items(), key=itemgetter(0))
+        puts = [(key, seal(key, packed(node))) for key, node in every if node is not None]
         if puts:
             writer.put_many(self._db, puts)
-        gone = [key for key, row in every if row is None]
+        gone = [key for key, node in every if node is None]
         if gone:
             writer.delete_many(self._db, gone)
         if self._next:
             writer.clear(self._log)
 
-    def wrote_all(self, nodes: dict[bytes, bytes | None]) -> None:
+    def wrote_all(self, nodes: Nodes) -> None:
         """That is committed."""
         self._written = {**self.nodes, **nodes}
         self.nodes = {}
@@ -122,14 +137,19 @@ class Behind:
         """The key of the next row of the log."""
         return record_key(self._next)
 
-    def logged(self, nodes: dict[bytes, bytes | None], items: int) -> None:
+    def logged(self, nodes: Nodes, items: int) -> None:
         """A row of the log is committed, which made these nodes."""
         self._next += 1
         self._items += items
         self._take(nodes)
 
-    def _take(self, nodes: dict[bytes, bytes | None]) -> None:
+    def _take(self, nodes: Nodes) -> None:
         if nodes:
-            size = sum(map(len, filter(None, nodes.values())))
-            self._each = max(self._each, _NODE // 2 + size // len(nodes))
+            asked = list(islice(nodes.values(), 0, None, 1 + len(nodes) // _ASKED))
+            size = sum(len(packed(node)) for node in asked if node is not None)
+            self._each = max(self._each, _NODE // 2 + size // len(asked))
         self.nodes.update(nodes)
+
+
+def _payload(node: Node | None) -> bytes | None:
+    return None if node is None else packed(node)

@@ -26,7 +26,7 @@ from penstock.mapreduce.behind import read_log
 from penstock.mapreduce.folding import CellFolding
 from penstock.mapreduce.indexed import IndexReduce
 from penstock.mapreduce.items import Items, merge
-from penstock.mapreduce.noderow import read_nodes
+from penstock.mapreduce.noderow import Node, read_leaves, unpacked
 from penstock.mapreduce.nodes import address
 from penstock.mapreduce.shape import Shape
 from penstock.mapreduce.tree import TreeReduce
@@ -79,7 +79,7 @@ def kept_items(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> lis
     deep = [i for i, state in enumerate(states) if state is not None and state.items is None]
     grown = _with_nodes(tree, reader, [groups[i] for i in deep]) if deep else []
     out = [
-        Items.none(width) if state is None or state.items is None else read_nodes([state.items], width)
+        Items.none(width) if state is None or state.items is None else read_leaves([state.items], width)
         for state in states
     ]
     for i, items in zip(deep, grown, strict=True):
@@ -97,9 +97,9 @@ def _with_nodes(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> li
     """The contributions of groups with nodes: the nodes as they were written, and what the log says since."""
     width, db = len(tree.kept), nodes_db(tree.number)
 
-    def fetch(nodes: list[bytes]) -> list[bytes | None]:
+    def fetch(nodes: list[bytes]) -> list[Node | None]:
         found = zip(nodes, reader.get_many(db, nodes))
-        return [None if row is None else unseal(key, row, db) for key, row in found]
+        return [None if row is None else unpacked(unseal(key, row, db)) for key, row in found]
 
     trie = Trie(_CONTRIBUTIONS, width, CellFolding(tree.tree_cells, tree.kept, lambda place: decode_key(groups[place])))
     log = read_log(reader, behind_db(tree.number), width, frozenset(groups))

@@ -6,6 +6,9 @@
 where all are 0; `prefixes` are u64s. A column is nil where all is null, int64s where all are ints, and else [int64s,
 kinds as bytes], with a third part [[i, value], …] where values don't fit 64 bits. All arrays are little-endian, all
 values in their canonical bytes: a row is a function of the items of its node.
+
+Memory holds a node as one tuple of the parts of its row: (0, keys, ranks, column, …) or (1, prefixes, column, …). Its
+row is made only when nodes are written; a batch takes columns from the parts without decoding.
 """
 
 from __future__ import annotations
@@ -22,19 +25,39 @@ from penstock.mapreduce.column import Column, Kind
 from penstock.mapreduce.items import Ints, Items, Mask, Texts, source_hash
 
 LEAF, INNER = 0, 1
-_INNER_TAG = 1
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ext_hook=unpack_hook).decode
 
 
-def is_inner(payload: bytes) -> bool:
+Node = tuple[Any, ...]
+"""A node as memory holds it."""
+
+
+def unpacked(payload: bytes) -> Node:
+    """The node of a row's payload."""
+    try:
+        row = _decode(payload)
+    except (msgspec.DecodeError, ValueError, TypeError, ArithmeticError, RecursionError):
+        row = unpack(payload)  # which says what is wrong
+    return (*row[:-1], *row[-1])
+
+
+def packed(node: Node) -> bytes:
+    """The payload of a node's row."""
+    first = 2 if node[0] == INNER else 3
+    columns = node[first:]
+    odd = any(column is not None and not isinstance(column, bytes) and len(column) > 2 for column in columns)
+    return (canonical if odd else _encode)([*node[:first], list(columns)])
+
+
+def is_inner(node: Node) -> bool:
     """Whether a node has children."""
-    return payload[1] == _INNER_TAG
+    return bool(node[0] == INNER)
 
 
-def are_inner(rows: Sequence[bytes | None]) -> Mask:
+def are_inner(nodes: Sequence[Node | None]) -> Mask:
     """Which of these there are, and have children."""
-    return np.array([row is not None and row[1] == _INNER_TAG for row in rows], bool)
+    return np.array([node is not None and node[0] == INNER for node in nodes], bool)
 
 
 class Cut:
@@ -46,25 +69,24 @@ class Cut:
         self._at = items.at.astype("<u8", copy=False).tobytes() if inner or items.text is not None else b""
         self._lane = b"" if inner else items.lane.astype("<i8", copy=False).tobytes()
         self._columns = [_CutColumn(column) for column in items.columns]
-        self._row = canonical if any(column.objs for column in items.columns) else _encode
         self._plain = all(column.plain for column in self._columns) and items.text is None and items.rank is None
 
-    def payload(self, a: int, b: int) -> bytes:
-        """The row of items a to b."""
+    def node(self, a: int, b: int) -> Node:
+        """The node of items a to b."""
         if self._inner:
-            return self._row([INNER, self._at[8 * a : 8 * b], [c.part(a, b) for c in self._columns]])
-        return self._row([LEAF, *self.parts(a, b)])
+            return INNER, self._at[8 * a : 8 * b], *(c.part(a, b) for c in self._columns)
+        return LEAF, self._keys(a, b), self._ranks(a, b), *(c.part(a, b) for c in self._columns)
 
-    def payloads(self, starts: Ints, stops: Ints) -> list[bytes]:
-        """The rows of the items from each start to its stop."""
+    def nodes(self, starts: Ints, stops: Ints) -> list[Node]:
+        """The nodes of the items from each start to its stop."""
         spans = zip((8 * starts).tolist(), (8 * stops).tolist())
         if self._plain and self._inner:
             at, lanes = self._at, [column.lane for column in self._columns]
-            return [_encode([INNER, at[x:y], [lane[x:y] for lane in lanes]]) for x, y in spans]
+            return [(INNER, at[x:y], *[lane[x:y] for lane in lanes]) for x, y in spans]
         if self._plain and len(self._columns) == 1:
             keys, own = self._lane, self._columns[0].lane
-            return [_encode([LEAF, keys[x:y], None, [own[x:y]]]) for x, y in spans]
-        return [self.payload(x >> 3, y >> 3) for x, y in spans]
+            return [(LEAF, keys[x:y], None, own[x:y]) for x, y in spans]
+        return [self.node(x >> 3, y >> 3) for x, y in spans]
 
     def parts(self, a: int, b: int) -> list[Any]:
         """The row of a leaf as data, to be part of another row."""
@@ -113,18 +135,30 @@ class _CutColumn:
         return [lane, kind, objs] if objs else [lane, kind]
 
 
-def read_nodes(payloads: Sequence[bytes] | Sequence[list[Any]], columns: int) -> Items:
-    """The items of nodes, node 0 those of the first payload, and so on; all leaves, or all inner nodes."""
-    rows = _rows(payloads)
-    if not rows:
+def read_nodes(nodes: Sequence[Node], columns: int) -> Items:
+    """The items of nodes, node 0 those of the first, and so on; all leaves, or all inner nodes."""
+    if not nodes:
         return Items.none(columns)
-    if rows[0][0] == INNER:
-        at = np.frombuffer(b"".join([row[1] for row in rows]), "<u8")
-        counts = [len(row[1]) >> 3 for row in rows]
-        zeros = np.zeros(at.size, np.int64)
-        own = _read_columns([row[2] for row in rows], counts, columns)
-        return Items(_nodes(counts), at, zeros, None, None, own)
-    keys = [row[1] for row in rows]
+    if nodes[0][0] == LEAF:
+        own = [[node[3 + i] for node in nodes] for i in range(columns)]
+        return _read_leaves([node[1] for node in nodes], [node[2] for node in nodes], own)
+    prefixes = [node[1] for node in nodes]
+    at = np.frombuffer(b"".join(prefixes), "<u8")
+    counts = [len(own) >> 3 for own in prefixes]
+    zeros = np.zeros(at.size, np.int64)
+    read = tuple(_read_column([node[2 + i] for node in nodes], counts) for i in range(columns))
+    return Items(_nodes(counts), at, zeros, None, None, read)
+
+
+def read_leaves(leaves: Sequence[Sequence[Any]], columns: int) -> Items:
+    """The items of leaves that are parts of other rows."""
+    if not leaves:
+        return Items.none(columns)
+    own = [[leaf[2][i] for leaf in leaves] for i in range(columns)]
+    return _read_leaves([leaf[0] for leaf in leaves], [leaf[1] for leaf in leaves], own)
+
+
+def _read_leaves(keys: list[Any], ranks: list[bytes | None], columns: list[list[Any]]) -> Items:
     if set(map(type, keys)) == {bytes}:
         counts = [len(key) >> 3 for key in keys]
         lane = np.frombuffer(b"".join(keys), "<i8")
@@ -132,24 +166,15 @@ def read_nodes(payloads: Sequence[bytes] | Sequence[list[Any]], columns: int) ->
         at = mix(lane.view(np.uint64))
     else:
         counts = [len(key) >> 3 if isinstance(key, bytes) else len(key[1]) for key in keys]
-        lane, text, at = _read_keys(keys, [row[2] for row in rows], sum(counts))
+        lane, text, at = _read_keys(keys, ranks, sum(counts))
     rank: NDArray[np.int64] | None = None
-    if any(row[2] is not None for row in rows):
-        ranks = [bytes(4 * n) if row[2] is None else row[2] for row, n in zip(rows, counts)]
-        rank = np.frombuffer(b"".join(ranks), "<u4").astype(np.int64)
+    if ranks.count(None) < len(ranks):
+        parts = [bytes(4 * n) if own is None else own for own, n in zip(ranks, counts)]
+        rank = np.frombuffer(b"".join(parts), "<u4").astype(np.int64)
         if text is None:
             at = source_hash(at, rank)
-    return Items(_nodes(counts), at, lane, text, rank, _read_columns([row[3] for row in rows], counts, columns))
-
-
-def _rows(payloads: Sequence[bytes] | Sequence[list[Any]]) -> list[Any]:
-    packed = [p for p in payloads if isinstance(p, bytes)]
-    if not packed:
-        return [[LEAF, *p] for p in payloads]
-    try:
-        return list(map(_decode, packed))
-    except (msgspec.DecodeError, ValueError, TypeError, ArithmeticError, RecursionError):
-        return list(map(unpack, packed))  # which says what is wrong
+    read = tuple(_read_column(column, counts) for column in columns)
+    return Items(_nodes(counts), at, lane, text, rank, read)
 
 
 def _nodes(counts: list[int]) -> NDArray[np.int64]:
@@ -176,10 +201,6 @@ def _read_keys(
     text: Texts = np.empty(n, object)
     text[:] = texts
     return np.fromiter(lanes, np.int64, n), text, np.frombuffer(b"".join(hashes), "<u8")
-
-
-def _read_columns(rows: list[list[Any]], counts: list[int], columns: int) -> tuple[Column, ...]:
-    return tuple(_read_column([row[i] for row in rows], counts) for i in range(columns))
 
 
 def _read_column(parts: list[Any], counts: list[int]) -> Column:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.items import Codes64, Ints, Items, Mask
+from penstock.mapreduce.noderow import Node
 
 CAPACITY = 32
 BITS = 4
@@ -19,7 +20,7 @@ MASKS: Codes64 = np.array([((1 << 64) - 1) ^ ((1 << (64 - BITS * d)) - 1) for d 
 MASKS.flags.writeable = False
 SUFFIX = 10  # bytes of an address after the group's key: the trie, the prefix, the depth
 
-Fetch = Callable[[list[bytes]], list[bytes | None]]
+Fetch = Callable[[list[bytes]], list[Node | None]]
 
 
 class Folding(Protocol):
@@ -40,19 +41,24 @@ class Folding(Protocol):
 
 
 @dataclass(slots=True)
-class Group:
-    """A group whose trie changes: its key in the store, how many items it had, and how deep its trie is known to be."""
+class Tries:
+    """The tries that change: the keys of their groups in the store, how many items they had, how deep they are known
+    to be."""
 
-    key: bytes
-    items: int
-    depth: int = 0
+    keys: list[bytes]
+    items: Ints
+    depth: Ints
+
+    def take(self, places: Ints) -> Tries:
+        """Some of them."""
+        return Tries([self.keys[i] for i in places.tolist()], self.items[places], self.depth[places])
 
 
 @dataclass(slots=True)
 class Grown:
-    """What becomes of the tries: new node rows by address (None: no node), and each group's root."""
+    """What becomes of the tries: new nodes by address (None: no node), and each group's root."""
 
-    nodes: dict[bytes, bytes | None]
+    nodes: dict[bytes, Node | None]
     items: Ints  # how many, by group
     inline: Items  # of groups whose root is a leaf; `node` is the group
     partials: tuple[Column, ...]  # of each group's root; null where it has no items
@@ -71,12 +77,12 @@ def group_of(node: bytes) -> bytes:
     return node[:-SUFFIX]
 
 
-def depth_for(items: int) -> int:
-    """How deep the trie of so many items is, about."""
-    depth = 0
-    while items > CAPACITY:
-        items >>= BITS
-        depth += 1
+def depths_for(items: Ints) -> Ints:
+    """How deep tries of so many items are, about."""
+    depth = np.zeros(items.size, np.int64)
+    while (deeper := items > CAPACITY).any():
+        depth += deeper
+        items = items >> BITS
     return depth
 
 

@@ -225,8 +225,12 @@ def _same_spill(a: list[Any] | None, b: list[Any] | None) -> bool:
     """Whether two spills are the same that Python takes for equal, as it does 1, 1.0 and True; as far as types tell."""
     if a is None or b is None:
         return a is b
-    if len(a) == 1 and type(a[0]) is list and type(b[0]) is list:
-        a, b = a[0], b[0]
+    if len(a) == 1:
+        one = type(a[0])
+        if one is not list:
+            return one in _SIMPLE and type(b[0]) is one
+        if type(b[0]) is list:
+            a, b = a[0], b[0]
     types = list(map(type, a))
     return _are_simple(types) and types == list(map(type, b))
 

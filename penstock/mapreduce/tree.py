@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from penstock.cache import Reader, StoreDamaged, Writer
 from penstock.mapreduce import nodes as trees
-from penstock.mapreduce.behind import Behind, log_row
+from penstock.mapreduce.behind import Behind, Nodes, log_row
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.emission import Contributions
 from penstock.mapreduce.feed import Fed
 from penstock.mapreduce.groups import Groups, local_codes
 from penstock.mapreduce.items import Items, Mask, merge, same_items, sort_order, source_hash
-from penstock.mapreduce.noderow import read_nodes
-from penstock.mapreduce.nodes import Fetch, Group, Grown
+from penstock.mapreduce.noderow import Node, read_leaves
+from penstock.mapreduce.nodes import Fetch, Grown, Tries
 from penstock.mapreduce.rowcodec import RowCodec
 from penstock.mapreduce.treenodes import CONTRIBUTIONS, TreeNodes, behind_db
 from penstock.mapreduce.treerows import ChangedRows, TreeBatch, TreeRows
@@ -36,7 +36,6 @@ from penstock.views import TS, Path, Totals, is_accumulator, is_tree_cell, is_va
 
 Field = Path | None
 Ints = NDArray[np.int64]
-Nodes = dict[bytes, bytes | None]
 Depths = dict[tuple[bytes, int], int]  # by group and trie how deep it is known to be
 _MOST_DEPTHS = 1 << 16
 
@@ -152,11 +151,11 @@ class TreeReduce:
         totals = self._accumulated(batch, plus, minus, here, gone)
         behind = self._ready(reader)
 
-        def fetch(nodes: list[bytes]) -> list[bytes | None]:
+        def fetch(nodes: list[bytes]) -> list[Node | None]:
             return behind.get_many(reader, nodes)
 
         inline = self._inline(batch)
-        known = self._known(CONTRIBUTIONS, keys, old_n.tolist())
+        known = self._known(CONTRIBUTIONS, keys, old_n)
         grown = self._nodes.trie(batch.value).change(fetch, known, inline, new, removed)
         self._check(batch, grown)
         moved, log = self._moved(batch, grown, new, removed)
@@ -218,7 +217,7 @@ class TreeReduce:
         own = [(i, s.items) for i, s in enumerate(batch.old) if s is not None and s.items is not None]
         if not own:
             return Items.none(len(self.kept))
-        items = read_nodes([leaf for _, leaf in own], len(self.kept))
+        items = read_leaves([leaf for _, leaf in own], len(self.kept))
         return items.moved(np.array([i for i, _ in own], np.int64)[items.node])
 
     def _check(self, batch: TreeBatch, grown: Grown) -> None:
@@ -264,20 +263,22 @@ class TreeReduce:
         items = Items.join([items for items, _ in logged])
         return Moved(Items.join(minus), Items.join(plus)), (items, np.concatenate([gone for _, gone in logged]))
 
-    def _known(self, trie: int, keys: Sequence[bytes], items: Sequence[int]) -> list[Group]:
-        """Groups, so many items in one of their tries, and how deep that is known to be."""
-        depths = self._depths
-        return [Group(key, n, depths.get((key, trie), 0) if n > trees.CAPACITY else 0) for key, n in zip(keys, items)]
+    def _known(self, trie: int, keys: list[bytes], items: Ints) -> Tries:
+        """One kind of trie of groups, so many items in each, and how deep they are known to be."""
+        depth = np.zeros(items.size, np.int64)
+        if self._depths:
+            deep, known = np.flatnonzero(items > trees.CAPACITY), self._depths.get
+            depth[deep] = np.fromiter((known((keys[i], trie), 0) for i in deep.tolist()), np.int64, deep.size)
+        return Tries(keys, items, depth)
 
-    def _deeper(self, change: TreeChange, trie: int, known: Sequence[Group], grown: Grown) -> None:
+    def _deeper(self, change: TreeChange, trie: int, known: Tries, grown: Grown) -> None:
         """What is then known of depths: hints are held only for tries with more than one node."""
-        items = grown.items.tolist()
-        for i, group in enumerate(known):
-            if items[i] <= trees.CAPACITY:
-                if group.depth:
-                    change.depths[group.key, trie] = 0
-            elif i in grown.depth:
-                change.depths[group.key, trie] = grown.depth[i]
+        few = grown.items <= trees.CAPACITY
+        for i in np.flatnonzero(few & (known.depth > 0)).tolist():
+            change.depths[known.keys[i], trie] = 0
+        for i, depth in grown.depth.items():
+            if not few[i]:
+                change.depths[known.keys[i], trie] = depth
 
     def _value_states(
         self, fetch: Fetch, batch: TreeBatch, grown: Grown, moved: Moved, change: TreeChange
@@ -289,7 +290,8 @@ class TreeReduce:
         small = ((batch.n > 0) & (batch.n <= trees.CAPACITY)).nonzero()[0].tolist()
         starts = np.searchsorted(grown.inline.node, np.arange(len(batch.keys) + 1)).tolist()
         for j, tree in enumerate(self.value_trees):
-            distinct = [0 if s is None or s.values is None else s.values[j] or 0 for s in batch.old]
+            had = (0 if s is None or s.values is None else s.values[j] or 0 for s in batch.old)
+            distinct = np.fromiter(had, np.int64, len(batch.old))
             known = self._known(tree.number, batch.keys, distinct)
             changed = tree.change(fetch, known, moved)
             change.nodes.update(changed.grown.nodes)

@@ -8,8 +8,9 @@ of a group by one read. It only reads, and names what is wrong instead of raisin
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from penstock.mapreduce import nodes as trees
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.folding import CellFolding, Tally, field_of
 from penstock.mapreduce.items import Codes64, Items, positions, same_items, sort_order
-from penstock.mapreduce.noderow import Cut, is_inner, read_nodes
-from penstock.mapreduce.nodes import MASKS, Fetch, Folding, address
+from penstock.mapreduce.noderow import Cut, Node, is_inner, packed, read_leaves, read_nodes, unpacked
+from penstock.mapreduce.nodes import MASKS, Folding, address
 from penstock.mapreduce.rowcodec import RowState
 from penstock.mapreduce.tree import TreeReduce
 from penstock.mapreduce.treenodes import CONTRIBUTIONS
@@ -29,6 +30,7 @@ from penstock.mapreduce.valuetree import ValueTree, listed
 from penstock.views import Accumulator, Totals, is_accumulator, is_tree_cell
 
 Wrong = tuple[str, str]  # where, and what
+Payloads = Callable[[list[bytes]], list[bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,16 @@ class TreeFault:
 
     def __str__(self) -> str:
         return f"view {self.view!r}, group {self.group!r}, {self.where}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A node of a level: its number there, its prefix, its row as it is stored and what that says."""
+
+    i: int
+    prefix: int
+    row: bytes
+    node: Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +114,7 @@ class _Check:
             if state.items is None:
                 yield "its row", f"{state.n} contributions should stand in it"
                 return
-            items = read_nodes([state.items], self._columns)
+            items = read_leaves([state.items], self._columns)
             yield from (("its row", what) for what in _leaf_faults(items, 0, 0, CONTRIBUTIONS))
             if canonical(Cut(items, inner=False).parts(0, len(items))) != canonical(state.items):
                 yield "its row", "its contributions are not in their one form"
@@ -112,7 +124,7 @@ class _Check:
         else:
             if state.items is not None:
                 yield "its row", "contributions stand in it, and there are too many"
-            walk = _Walk(self._fetch, key, CONTRIBUTIONS, self._columns, folding, 1, self._seen)
+            walk = _Walk(self._payloads, key, CONTRIBUTIONS, self._columns, folding, 1, self._seen)
             yield from walk.faults()
             found = walk.found()
         if found.count != state.n:
@@ -120,9 +132,9 @@ class _Check:
         if found.count:
             yield from self._answers(key, state, found)
 
-    def _fetch(self, nodes: list[bytes]) -> list[bytes | None]:
+    def _payloads(self, nodes: list[bytes]) -> list[bytes | None]:
         self._seen.update(nodes)
-        return self._nodes.get_many(self._reader, nodes)
+        return self._nodes.payloads(self._reader, nodes)
 
     def _answers(self, key: bytes, state: RowState, found: _Found) -> Iterator[Wrong]:
         """What a row says against what contributions say, cell by cell."""
@@ -157,7 +169,7 @@ class _Check:
         total = sum(count for _, _, count in counted)
         if state.n <= trees.CAPACITY:
             return [None, tree.answered(counted)]
-        walk = _Walk(self._fetch, key, tree.number, 1, Tally(), 0, self._seen)
+        walk = _Walk(self._payloads, key, tree.number, 1, Tally(), 0, self._seen)
         yield from walk.faults()
         stored = sorted(listed(walk.found().items))
         if stored != sorted(counted):
@@ -171,20 +183,20 @@ class _Walk:
     """One trie, level by level from its root."""
 
     def __init__(
-        self, fetch: Fetch, key: bytes, number: int, columns: int, folding: Folding, top: int, seen: set[bytes]
+        self, payloads: Payloads, key: bytes, number: int, columns: int, folding: Folding, top: int, seen: set[bytes]
     ) -> None:
-        self._fetch = fetch
+        self._payloads = payloads
         self._key = key
         self._number = number
         self._columns = columns
         self._folding = folding
         self._top = top  # a root that is a leaf has a row where this is 0
-        self._leaves: list[tuple[int, bytes]] = []
+        self._leaves: list[tuple[int, Node]] = []
         self._root: list[Any] = []
 
     def found(self) -> _Found:
         """What there was, after all faults."""
-        leaves = [row for _, row in sorted(self._leaves)]
+        leaves = [leaf for _, leaf in sorted(self._leaves, key=itemgetter(0))]
         items = read_nodes(leaves, self._columns)
         items = items.moved(np.zeros(len(items), np.int64))
         return _Found(items, len(items), self._root)
@@ -195,39 +207,40 @@ class _Walk:
         told: Items | None = None  # what the nodes above say of those of this level, in order
         depth = 0
         while level:
-            rows = self._fetch([address(self._key, self._number, prefix, depth) for prefix in level])
+            rows = self._payloads([address(self._key, self._number, prefix, depth) for prefix in level])
             for prefix, row in zip(level, rows):
                 if row is None and (depth or self._top):
                     yield self._where(prefix, depth), "there is no such node"
             there = [i for i, row in enumerate(rows) if row is not None]
             told = None if told is None else told.take(np.array(there, np.int64))
-            have = [(level[i], row) for i in there if (row := rows[i]) is not None]
-            inner = [(i, prefix, row) for i, (prefix, row) in enumerate(have) if is_inner(row)]
-            leaves = [(i, prefix, row) for i, (prefix, row) in enumerate(have) if not is_inner(row)]
-            yield from self._leaf_level(leaves, told, depth)
-            children = yield from self._inner_level(inner, told, depth)
+            have = [
+                _Stored(i, level[k], row, unpacked(row)) for i, k in enumerate(there) if (row := rows[k]) is not None
+            ]
+            yield from self._leaf_level([one for one in have if not is_inner(one.node)], told, depth)
+            children = yield from self._inner_level([one for one in have if is_inner(one.node)], told, depth)
             level, told, depth = children.at.tolist(), children, depth + 1
 
     def _where(self, prefix: int, depth: int) -> str:
         return _node(self._number, prefix, depth)
 
-    def _leaf_level(self, leaves: list[tuple[int, int, bytes]], told: Items | None, depth: int) -> Iterator[Wrong]:
+    def _leaf_level(self, leaves: list[_Stored], told: Items | None, depth: int) -> Iterator[Wrong]:
         if not leaves:
             return
-        self._leaves += [(prefix, row) for _, prefix, row in leaves]
-        items = read_nodes([row for _, _, row in leaves], self._columns)
+        self._leaves += [(leaf.prefix, leaf.node) for leaf in leaves]
+        items = read_nodes([leaf.node for leaf in leaves], self._columns)
         stops = np.searchsorted(items.node, np.arange(len(leaves)), "right")
         starts = np.concatenate((np.zeros(1, np.int64), stops[:-1]))
         full = np.flatnonzero(stops > starts)
         partials = [c.values() for c in self._folding.fold(items, starts[full], np.zeros(full.size, np.int64))]
         places = {int(i): j for j, i in enumerate(full.tolist())}
         cut = Cut(items, inner=False)
-        for i, (k, prefix, row) in enumerate(leaves):
+        for i, leaf in enumerate(leaves):
+            prefix = leaf.prefix
             where, (a, b) = self._where(prefix, depth), (int(starts[i]), int(stops[i]))
             yield from (
                 (where, what) for what in _leaf_faults(items.take(np.arange(a, b)), prefix, depth, self._number)
             )
-            if cut.payload(a, b) != row:
+            if packed(cut.node(a, b)) != leaf.row:
                 yield where, "its row is not in its one form"
             if i not in places:
                 yield where, "it is empty"
@@ -236,16 +249,14 @@ class _Walk:
                 yield where, "a root that is a leaf has no row"
             if b - a > trees.CAPACITY and depth < trees.DEEPEST:
                 yield where, f"it is a leaf, and has {b - a} items"
-            yield from self._as_told(told, k, where, b - a, [p[places[i]] for p in partials])
+            yield from self._as_told(told, leaf.i, where, b - a, [p[places[i]] for p in partials])
 
-    def _inner_level(
-        self, inner: list[tuple[int, int, bytes]], told: Items | None, depth: int
-    ) -> Generator[Wrong, None, Items]:
+    def _inner_level(self, inner: list[_Stored], told: Items | None, depth: int) -> Generator[Wrong, None, Items]:
         """Check inner nodes; gives what they say of their children."""
         columns = 1 + self._folding.partials
         if not inner:
             return Items.none(columns)
-        children = read_nodes([row for _, _, row in inner], columns)
+        children = read_nodes([one.node for one in inner], columns)
         stops = np.searchsorted(children.node, np.arange(len(inner)), "right")
         starts = np.concatenate((np.zeros(1, np.int64), stops[:-1]))
         full = np.flatnonzero(stops > starts)
@@ -253,7 +264,8 @@ class _Walk:
         partials = [c.values() for c in joined]
         places = {int(i): j for j, i in enumerate(full.tolist())}
         cut = Cut(children, inner=True)
-        for i, (k, prefix, row) in enumerate(inner):
+        for i, one in enumerate(inner):
+            prefix = one.prefix
             where, (a, b) = self._where(prefix, depth), (int(starts[i]), int(stops[i]))
             if i not in places or depth >= trees.DEEPEST:
                 yield where, "it can't be an inner node"
@@ -263,9 +275,9 @@ class _Walk:
                 yield where, "its children are not its own"
             if count <= trees.CAPACITY:
                 yield where, f"it is an inner node, and has {count} items"
-            if cut.payload(a, b) != row:
+            if packed(cut.node(a, b)) != one.row:
                 yield where, "its row is not in its one form"
-            yield from self._as_told(told, k, where, count, [p[places[i]] for p in partials])
+            yield from self._as_told(told, one.i, where, count, [p[places[i]] for p in partials])
         return children
 
     def _as_told(self, told: Items | None, k: int, where: str, count: int, partials: list[Any]) -> Iterator[Wrong]:

@@ -15,7 +15,8 @@ from penstock.mapreduce import nodes as trees
 from penstock.mapreduce.behind import Behind, read_log
 from penstock.mapreduce.folding import CellFolding, Field, GroupOf
 from penstock.mapreduce.items import Items
-from penstock.mapreduce.nodes import Group
+from penstock.mapreduce.noderow import Node, packed
+from penstock.mapreduce.nodes import Tries
 from penstock.mapreduce.trie import Trie
 from penstock.mapreduce.valuetree import Moved, ValueTree
 from penstock.views import TreeCell
@@ -59,17 +60,18 @@ class TreeNodes:
         names, new, removed = found
         keys = [stored_key(name) for name in names]
 
-        def fetch(nodes: list[bytes]) -> list[bytes | None]:
+        def fetch(nodes: list[bytes]) -> list[Node | None]:
             return behind.get_many(reader, nodes)
 
-        groups = [Group(key, trees.CAPACITY + 1) for key in keys]
+        none = np.zeros(len(keys), np.int64)
+        deep = Tries(keys, none + trees.CAPACITY + 1, none)
         trie = self.trie(lambda place: decode_key(names[place]))
-        grown = trie.change(fetch, groups, Items.none(len(self._kept)), new, removed)
+        grown = trie.change(fetch, deep, Items.none(len(self._kept)), new, removed)
         hit = np.flatnonzero(grown.was >= 0)
         moved = Moved(grown.before.take(grown.was[hit]).moved(new.node[hit]), new.take(~removed))
         nodes = dict(grown.nodes)
         for tree in self._value_trees:
-            nodes.update(tree.change(fetch, [Group(key, 0) for key in keys], moved).grown.nodes)
+            nodes.update(tree.change(fetch, Tries(keys, none, none), moved).grown.nodes)
         behind.begin(reader, nodes, len(new))
         return behind
 
@@ -77,16 +79,16 @@ class TreeNodes:
         """All nodes of a snapshot, addresses and payloads, in the order of the addresses."""
         behind = self.read_behind(reader).nodes
         db = nodes_db(self._view)
-        late = iter(sorted(behind.items()))
+        late = ((key, behind[key]) for key in sorted(behind))
         ahead = next(late, None)
         for key, row in reader.scan(db):
             while ahead is not None and ahead[0] < key:
                 if ahead[1] is not None:
-                    yield ahead[0], ahead[1]
+                    yield ahead[0], packed(ahead[1])
                 ahead = next(late, None)
             if key not in behind:
                 yield key, unseal(key, row, db)
         while ahead is not None:
             if ahead[1] is not None:
-                yield ahead[0], ahead[1]
+                yield ahead[0], packed(ahead[1])
             ahead = next(late, None)

@@ -21,19 +21,19 @@ import numpy as np
 
 from penstock.mapreduce import nodes as trees
 from penstock.mapreduce.column import Column
-from penstock.mapreduce.items import Codes64, Ints, Items, Mask, merge
-from penstock.mapreduce.noderow import Cut, are_inner, is_inner, read_nodes
+from penstock.mapreduce.items import Codes64, Ints, Items, Mask, Texts, merge
+from penstock.mapreduce.noderow import Cut, Node, are_inner, is_inner, read_nodes
 from penstock.mapreduce.nodes import (
     DEEPEST,
     MASKS,
     SUFFIX,
     Fetch,
     Folding,
-    Group,
     Grown,
     Level,
+    Tries,
     address,
-    depth_for,
+    depths_for,
     run_starts,
 )
 
@@ -55,20 +55,18 @@ class Trie:
         self._folding = folding
         self._counts = counts
 
-    def change(self, fetch: Fetch, groups: Sequence[Group], inline: Items, new: Items, gone: Mask) -> Grown:
-        """Lay `new` over the items of these groups, where `gone` holds remove; `inline` are those without nodes."""
-        work = _Work(self._number, self._columns, self._folding, self._counts, fetch, groups)
-        leaf = work.find_leaves(new)
-        leaves = work.merged(inline, new, gone, leaf)
-        return work.folded(leaves)
+    def change(self, fetch: Fetch, tries: Tries, inline: Items, new: Items, gone: Mask) -> Grown:
+        """Lay `new` over the items of these tries, where `gone` holds remove; `inline` are those without nodes."""
+        work = _Work(self._number, self._columns, self._folding, self._counts, fetch, tries)
+        return work.folded(work.merged(inline, new, gone, *work.find_leaves(new)))
 
     def items(self, fetch: Fetch, key: bytes) -> Items:
         """All items of a group that has nodes, in order, each level by one read; `node` is 0."""
-        found: list[tuple[int, bytes]] = []
+        found: list[tuple[int, Node]] = []
         level, depth = [0], 0
         while level:
             rows = fetch([address(key, self._number, prefix, depth) for prefix in level])
-            inner: list[bytes] = []
+            inner: list[Node] = []
             for prefix, row in zip(level, rows):
                 assert row is not None, "an inner node names the children that there are"
                 if is_inner(row):
@@ -83,12 +81,15 @@ class Trie:
 
 @dataclass(slots=True)
 class _Leaves:
-    """The leaves that a change leaves: of each its group, depth and prefix, and where its items begin and end."""
+    """The leaves that a change leaves: of each its group, depth and prefix, its address where it is `named`, and where
+    its items begin and end."""
 
     items: Items
     place: Ints
     depth: Ints
     prefix: Codes64
+    keys: Texts
+    named: Mask
     start: Ints
     stop: Ints
     before: Items
@@ -108,20 +109,17 @@ class _Paths:
 class _Work:
     """One change under way."""
 
-    def __init__(
-        self, number: int, columns: int, folding: Folding, counts: bool, fetch: Fetch, groups: Sequence[Group]
-    ) -> None:
+    def __init__(self, number: int, columns: int, folding: Folding, counts: bool, fetch: Fetch, tries: Tries) -> None:
         self._number = number
         self._columns = columns
         self._folding = folding
         self._counts = counts
         self._top = 0 if counts else 1  # leaves of this depth and below have rows
         self._fetch = fetch
-        self._groups = groups
-        self._keys = [group.key for group in groups]
-        self._have: dict[bytes, bytes | None] = {}
-        self._nodes: dict[bytes, bytes | None] = {}
-        self._inner: dict[bytes, bytes] = {}  # the inner nodes on the paths, as they were
+        self._tries = tries
+        self._have: dict[bytes, Node | None] = {}
+        self._nodes: dict[bytes, Node | None] = {}
+        self._inner: dict[bytes, Node] = {}  # the inner nodes on the paths, as they were
         self._depth: dict[int, int] = {}
         self._inline: list[Items] = []  # of roots that became leaves; `node` is the group
 
@@ -135,7 +133,7 @@ class _Work:
         ends[:, 0] = self._number
         ends[:, 1:-1] = prefix.astype(">u8").view(np.uint8).reshape(-1, 8)
         ends[:, -1] = depth
-        return list(map(add, map(self._keys.__getitem__, place.tolist()), ends.view(_ENDS).ravel().tolist()))
+        return list(map(add, map(self._tries.keys.__getitem__, place.tolist()), ends.view(_ENDS).ravel().tolist()))
 
     def _read(self, keys: list[bytes]) -> None:
         have = self._have
@@ -152,15 +150,16 @@ class _Work:
         keys = self._addresses(place[first], prefix[first], depth)
         return _Paths(at, place[first], np.cumsum(first) - 1, keys)
 
-    def find_leaves(self, new: Items) -> Ints:
-        """The depth of the leaf in which each item is, or would be."""
+    def find_leaves(self, new: Items) -> tuple[Ints, Texts]:
+        """The depth of the leaf in which each item is, or would be, and its address, where such leaves have rows."""
         out = np.zeros(len(new), np.int64)
-        deep = np.fromiter((self._counts or g.items > trees.CAPACITY for g in self._groups), bool, len(self._groups))
+        leaves: Texts = np.empty(len(new), object)
+        deep = (self._tries.items > trees.CAPACITY) | self._counts
         if not deep.any():
-            return out
+            return out, leaves
         todo = np.flatnonzero(deep[new.node])
-        guessed = np.fromiter((depth_for(g.items) for g in self._groups), np.int64, len(self._groups))
-        known = np.maximum(guessed, np.fromiter((g.depth for g in self._groups), np.int64, len(self._groups)))
+        guessed = depths_for(self._tries.items)
+        known = np.maximum(guessed, self._tries.depth)
         upto, group = known, new.node[todo]
         if int((known - guessed)[group].sum()) > _EAGER:
             upto = guessed
@@ -173,30 +172,34 @@ class _Work:
                 paths = self._paths(new, todo, depth)
                 self._read(paths.keys)
             place, which = paths.place, paths.which
-            rows = list(map(self._have.__getitem__, paths.keys))
-            inner = are_inner(rows)
-            self._inner.update((paths.keys[i], rows[i] or b"") for i in np.flatnonzero(inner).tolist())
+            nodes = list(map(self._have.__getitem__, paths.keys))
+            inner = are_inner(nodes)
+            self._inner.update((paths.keys[i], nodes[i] or ()) for i in np.flatnonzero(inner).tolist())
             for p in np.unique(place[inner & (known[place] <= depth)]).tolist():
                 self._depth[p] = depth + 1
             out[todo] = depth
+            names: Texts = np.empty(len(paths.keys), object)
+            names[:] = paths.keys
+            leaves[todo] = names[which]
             todo = todo[inner[which]]
             depth += 1
-        return out
+        return out, leaves
 
-    def merged(self, inline: Items, new: Items, gone: Mask, depth: Ints) -> _Leaves:
+    def merged(self, inline: Items, new: Items, gone: Mask, depth: Ints, keys: Texts) -> _Leaves:
         """The leaves after the change, not yet folded; some may have no items."""
         prefix = new.at & MASKS[depth]
         first = run_starts(new.node, prefix, depth)
         leaf = np.cumsum(first) - 1
-        place, depth, prefix = new.node[first], depth[first], prefix[first]
-        held = np.flatnonzero(depth >= self._top)
-        keys = self._addresses_at(place[held], prefix[held], depth[held])
-        rows = [self._have[key] for key in keys]
-        there = [i for i, row in enumerate(rows) if row is not None]
-        old = read_nodes([row for row in rows if row is not None], self._columns)
-        parts = [old.moved(held[np.array(there, np.int64)][old.node])] if there else []
+        place, depth, prefix, keys = new.node[first], depth[first], prefix[first], keys[first]
+        named = depth >= self._top
+        held = np.flatnonzero(named)
+        nodes = list(map(self._have.__getitem__, keys[held].tolist()))
+        if None in nodes:
+            held = held[np.array([node is not None for node in nodes], bool)]
+        old = read_nodes([node for node in nodes if node is not None], self._columns)
+        parts = [old.moved(held[old.node])] if held.size else []
         if len(inline):
-            own = np.full(len(self._groups), -1, np.int64)
+            own = np.full(len(self._tries.keys), -1, np.int64)
             own[place[depth == 0]] = np.flatnonzero(depth == 0)
             assert bool((own[inline.node] >= 0).all()), "of each group an item comes or goes"
             parts.append(inline.moved(own[inline.node]))
@@ -206,11 +209,12 @@ class _Work:
         if self._counts:
             new, gone = _added(before, new, by_group)
         items, was = merge(before, new, gone, by_group)
-        return self._split(_Leaves(items, place, depth, prefix, depth, depth, before, was))
+        return self._split(_Leaves(items, place, depth, prefix, keys, named, depth, depth, before, was))
 
     def _split(self, leaves: _Leaves) -> _Leaves:
         """Split leaves that have too many items, digit by digit."""
         items, place, depth, prefix = leaves.items, leaves.place, leaves.depth, leaves.prefix
+        keys, named = leaves.keys, leaves.named
         n = int(place.size)
         node = items.node
         stop = np.searchsorted(node, np.arange(n), "right")
@@ -218,12 +222,13 @@ class _Work:
         while True:
             big = (stop - start > trees.CAPACITY) & (depth < DEEPEST)
             if not big.any():
-                return _Leaves(items, place, depth, prefix, start, stop, leaves.before, leaves.was)
+                return _Leaves(items, place, depth, prefix, keys, named, start, stop, leaves.before, leaves.was)
             size = np.where(big, 0, 1)
             for i in np.flatnonzero(big).tolist():
                 a, b, below = int(start[i]), int(stop[i]), int(depth[i]) + 1
                 at = items.at[a:b] & MASKS[below]
                 size[i] = int((at[1:] != at[:-1]).sum()) + 1
+            keys, named = np.repeat(keys, size), np.repeat(named & ~big, size)
             place, depth, prefix, start, stop = _cut(items, size, big, place, depth, prefix, start, stop)
 
     # -- up
@@ -248,15 +253,23 @@ class _Work:
             if empty.size:
                 parts.append(self._none(leaves.place[empty], leaves.prefix[empty]))
                 if depth >= self._top:
-                    self._nodes.update(dict.fromkeys(self._addresses(*parts[-1].where, depth)))
+                    self._nodes.update(dict.fromkeys(self._names(leaves, empty, depth)))
             levels[depth] = parts
             if depth >= self._top:
-                keys = self._addresses(places, prefixes, depth)
-                self._nodes.update(zip(keys, cut.payloads(leaves.start[own], leaves.stop[own])))
+                nodes = cut.nodes(leaves.start[own], leaves.stop[own])
+                self._nodes.update(zip(self._names(leaves, own, depth), nodes))
         for depth in range(max(levels, default=0), 0, -1):
             if levels.get(depth):
                 levels.setdefault(depth - 1, []).append(self._up(Level.join(levels[depth]), depth))
         return self._grown(levels.get(0, []), leaves)
+
+    def _names(self, leaves: _Leaves, at: Ints, depth: int) -> list[bytes]:
+        """The addresses of leaves of one depth."""
+        keys, new = leaves.keys[at], ~leaves.named[at]
+        if new.any():
+            keys[new] = self._addresses(leaves.place[at[new]], leaves.prefix[at[new]], depth)
+        names: list[bytes] = keys.tolist()
+        return names
 
     def _fold(self, items: Items, starts: Ints, places: Ints) -> tuple[Column, ...]:
         if not starts.size:
@@ -290,7 +303,7 @@ class _Work:
         out = Level(place[full], prefix[full], counts[full], joined)
         few = counts[full] <= trees.CAPACITY
         many = np.flatnonzero(~few)
-        rows = Cut(children, inner=True).payloads(starts[many], stops[many])
+        rows = Cut(children, inner=True).nodes(starts[many], stops[many])
         self._nodes.update(zip([keys[i] for i in full[many].tolist()], rows))
         if few.any():
             back = full[few]
@@ -325,10 +338,10 @@ class _Work:
             self._nodes.update(dict.fromkeys(keys))
             return
         ends = np.searchsorted(node, np.arange(size.size), "right")
-        self._nodes.update(zip(keys, Cut(items, inner=False).payloads(np.append(0, ends[:-1]), ends)))
+        self._nodes.update(zip(keys, Cut(items, inner=False).nodes(np.append(0, ends[:-1]), ends)))
 
     def _grown(self, roots: list[Level], leaves: _Leaves) -> Grown:
-        m = len(self._groups)
+        m = len(self._tries.keys)
         counts = np.zeros(m, np.int64)
         order = np.full(m, -1, np.int64)
         found = Level.join(roots) if roots else self._none(np.zeros(0, np.int64), np.zeros(0, np.uint64))

@@ -17,8 +17,8 @@ from penstock.mapreduce import nodes as trees
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.folding import Field, Tally, field_of
 from penstock.mapreduce.items import Items, Texts, sort_order
-from penstock.mapreduce.noderow import is_inner, read_nodes
-from penstock.mapreduce.nodes import Fetch, Group, Grown, address
+from penstock.mapreduce.noderow import Node, is_inner, read_nodes
+from penstock.mapreduce.nodes import Fetch, Grown, Tries, address
 from penstock.mapreduce.trie import Trie
 from penstock.views import ValueCell
 
@@ -39,7 +39,7 @@ class Changed:
     """What becomes of the tries of one cell: of each its group's place in the batch, and what was known of it."""
 
     places: list[int]
-    known: list[Group]
+    known: Tries
     grown: Grown
 
 
@@ -61,11 +61,11 @@ class ValueTree:
             out[place] = None, self.answered(_counted(self.cell, own))
         return out
 
-    def change(self, fetch: Fetch, groups: Sequence[Group], moved: Moved) -> Changed:
-        """What becomes of the tries of these groups, each with how many values it had, of those whose values move."""
+    def change(self, fetch: Fetch, tries: Tries, moved: Moved) -> Changed:
+        """What becomes of these tries, the items of each its values, of those whose values move."""
         new = self._deltas(moved)
         places = np.unique(new.node)
-        known = [groups[p] for p in places.tolist()]
+        known = tries.take(places)
         new = new.moved(np.searchsorted(places, new.node))
         grown = self._trie.change(fetch, known, Items.none(1), new, np.zeros(len(new), bool))
         return Changed(places.tolist(), known, grown)
@@ -73,8 +73,8 @@ class ValueTree:
     def settled(self, fetch: Fetch, changed: Changed) -> dict[int, Settled]:
         """What each group answers whose values moved, by its place."""
         return {
-            place: self._settled(fetch, group.key, changed.grown, i)
-            for i, (place, group) in enumerate(zip(changed.places, changed.known, strict=True))
+            place: self._settled(fetch, key, changed.grown, i)
+            for i, (place, key) in enumerate(zip(changed.places, changed.known.keys, strict=True))
         }
 
     def _settled(self, fetch: Fetch, key: bytes, grown: Grown, i: int) -> Settled:
@@ -83,7 +83,7 @@ class ValueTree:
             a, b = np.searchsorted(grown.inline.node, [i, i + 1]).tolist()
             return distinct, self.answered(listed(grown.inline.take(np.arange(a, b))))
 
-        def read(nodes: list[bytes]) -> list[bytes | None]:
+        def read(nodes: list[bytes]) -> list[Node | None]:
             cold = [node for node in nodes if node not in grown.nodes]
             found = dict(zip(cold, fetch(cold))) if cold else {}
             return [grown.nodes[node] if node in grown.nodes else found[node] for node in nodes]

@@ -31,7 +31,7 @@ from penstock.mapreduce import (
     TreeReduce,
     ViewNode,
     Writes,
-    read_nodes,
+    read_leaves,
 )
 from penstock.views import TS, FieldMap, Path, View
 
@@ -178,7 +178,7 @@ def hearing(fields: Sequence[Path | None], asked: Sequence[bytes] | None) -> Ite
 def _contributions(side: list[Any], codes: np.ndarray[Any, Any], fields: Sequence[Path | None]) -> Contributions:
     places, leaf = side
     own = codes[np.frombuffer(places, "<u4")] if len(places) else np.zeros(0, np.int32)
-    items = read_nodes([leaf], len(fields))
+    items = read_leaves([leaf], len(fields))
     keys = SourceKeys(items.lane, items.text)
     sources = Sources(keys, np.arange(len(items)), items.rank)
     out = Contributions(own, dict(zip(fields, items.columns, strict=True)), sources)

@@ -6,11 +6,11 @@ difference. Nothing is decoded but what is behind: a row that is damaged is a ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import merge
 
 from penstock.cache import PenstockError, Reader, encode_entry, is_long, seal
-from penstock.mapreduce import IndexReduce, ReduceNode, RowState, TreeReduce, group_of_node, nodes_db
+from penstock.mapreduce import IndexReduce, Node, ReduceNode, RowState, TreeReduce, group_of_node, nodes_db, packed
 
 Reduce = ReduceNode | TreeReduce | IndexReduce
 Item = tuple[bytes, int, bytes]
@@ -28,7 +28,7 @@ class Side:
         self.reader = reader
         self._reduce = reduce
         self._number = number
-        self._behind: dict[bytes, bytes | None] = {}
+        self._behind: dict[bytes, Node | None] = {}
         self.void = False  # what is behind can't be read
         if isinstance(reduce, TreeReduce):
             try:
@@ -60,7 +60,7 @@ class Side:
         rows = ((key, 0, row) for key, row in self.reader.scan(self._reduce.db))
         if not isinstance(self._reduce, TreeReduce):
             return rows
-        late = ((key, 1, seal(key, row)) for key, row in sorted(self._behind.items()) if row is not None)
+        late = self._sealed(sorted(self._behind))
         early = ((key, 1, row) for key, row in self.reader.scan(nodes_db(self._number)) if key not in self._behind)
         return merge(rows, early, late)
 
@@ -75,9 +75,14 @@ class Side:
         """The nodes of one group, in order."""
         if not isinstance(self._reduce, TreeReduce):
             return
-        own = self._late.get(key, ())
-        late = ((n, 1, seal(n, row)) for n in own if (row := self._behind[n]) is not None)
-        yield from merge(self._written(key, self._reduce), late)
+        yield from merge(self._written(key, self._reduce), self._sealed(self._late.get(key, ())))
+
+    def _sealed(self, behind: Sequence[bytes]) -> Iterator[Item]:
+        """Nodes that are behind, as they would be written."""
+        for key in behind:
+            node = self._behind[key]
+            if node is not None:
+                yield key, 1, seal(key, packed(node))
 
     def _written(self, key: bytes, reduce: TreeReduce) -> Iterator[Item]:
         db = nodes_db(self._number)

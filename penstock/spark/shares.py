@@ -27,7 +27,7 @@ from penstock.mapreduce import (
     Sources,
     Spaces,
     ViewNode,
-    read_nodes,
+    read_leaves,
 )
 from penstock.views import TS, FieldMap, View
 
@@ -58,7 +58,7 @@ class Share:
     def read(cls, data: bytes, columns: int) -> Share:
         """A share that was written."""
         names, places, leaf = unpack(data)
-        items = read_nodes([leaf], columns)
+        items = read_leaves([leaf], columns)
         return cls(names, items.moved(np.frombuffer(places, "<u4").astype(np.int64)))
 
     def data(self) -> bytes:

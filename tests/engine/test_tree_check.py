@@ -13,7 +13,7 @@ import penstock as ps
 from penstock.cache import MemoryStore, canonical, seal, unpack, unseal
 from penstock.engine.opening import open_on
 from penstock.mapreduce import SourceKeys, check_trees, nodes_db, rows_db
-from penstock.mapreduce.noderow import INNER, is_inner
+from penstock.mapreduce.noderow import INNER, is_inner, unpacked
 from tests.engine.treeworlds import small_trees
 
 DOCUMENTS = 14
@@ -76,7 +76,7 @@ def test_there_is_something_to_look_at(damaged: Damaged) -> None:
     nodes = damaged.all(damaged.nodes)
     tries = {key[-10] for key in nodes}
     assert tries == {0, 1, 2}, "contributions, distinct values, values in order"
-    assert {is_inner(row) for row in nodes.values()} == {True, False}
+    assert {is_inner(unpacked(row)) for row in nodes.values()} == {True, False}
     assert max(key[-1] for key in nodes) >= 3
     assert not damaged.faults()
 
@@ -90,7 +90,7 @@ def test_a_node_that_is_gone_is_missed(damaged: Damaged) -> None:
 
 def test_a_node_too_many_is_seen(damaged: Damaged) -> None:
     nodes = damaged.all(damaged.nodes)
-    leaf = next(row for key, row in nodes.items() if not is_inner(row) and key[-10] == 0)
+    leaf = next(row for key, row in nodes.items() if not is_inner(unpacked(row)) and key[-10] == 0)
     for stray in (b"\x05A" + bytes([0]) + b"\x10" * 8 + b"\x09", b"\x05B" + bytes(10), b"\x05C" + bytes(10)):
         with damaged.being(damaged.nodes, stray, leaf):
             assert [fault for fault in damaged.faults() if "nothing names it" in fault]
@@ -164,7 +164,7 @@ def test_a_row_that_is_gone_leaves_its_nodes_behind(damaged: Damaged) -> None:
 
 
 def test_a_fault_names_the_view_the_group_and_the_node(damaged: Damaged) -> None:
-    key = next(key for key, row in damaged.all(damaged.nodes).items() if is_inner(row) and key[-1] == 1)
+    key = next(key for key, row in damaged.all(damaged.nodes).items() if is_inner(unpacked(row)) and key[-1] == 1)
     with damaged.being(damaged.nodes, key, None):
         found = damaged.faults()
     assert f"view 'all', group 'A', trie 0, node {key[-9:-1].hex()}/1: there is no such node" in found

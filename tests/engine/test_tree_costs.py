@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 import penstock as ps
@@ -18,10 +19,11 @@ from penstock.cache import Limits, MemoryStore, encode_key
 from penstock.cache.memory import MemoryWriter
 from penstock.engine.opening import open_on
 from penstock.mapreduce import SourceKeys, TreeReduce, behind, check_trees, nodes_db, rows_db, tree
-from penstock.mapreduce.nodes import address, depth_for
+from penstock.mapreduce.nodes import address, depths_for
 from tests.engine.treeworlds import small_trees
 
 LARGE, SMALL = 100_000, 10_000
+DEPTH = int(depths_for(np.array([LARGE]))[0])
 TOGETHER = 1_000
 
 
@@ -154,14 +156,14 @@ def test_one_read_fetches_a_whole_path(large: Large) -> None:
         assert calls.of(large.rows) == ([1], []), "what the group shows stays, so its row does"
         reads, writes = calls.of(large.nodes)
         path = large.paths([key])
-        assert path >= depth_for(LARGE) + 1
+        assert path >= DEPTH + 1
         assert len(reads) == 1, "the path is read at once"
         assert path <= reads[0] <= path + 1, "a hint may be one level too deep"
         assert writes == [path]
 
 
 def test_a_hint_that_is_short_costs_a_read_and_is_remembered(large: Large) -> None:
-    deep = next(key for key in range(LARGE) if large.paths([key]) > depth_for(LARGE) + 1)
+    deep = next(key for key in range(LARGE) if large.paths([key]) > DEPTH + 1)
     large.tree._depths.clear()
     first, _ = large.put([{"id": deep, "g": "all", "v": 1}]).of(large.nodes)
     assert len(first) == 2, "the guess from the count is one level short"
@@ -173,7 +175,7 @@ def test_a_hint_is_held_only_for_a_group_that_is_deeper_than_its_size_says(large
     large.put([{"id": key, "g": "all", "v": 1} for key in range(0, LARGE, 10)])
     [((key, trie), depth)] = large.tree._depths.items()
     assert (key, trie) == (encode_key("all"), 0)
-    assert depth > depth_for(LARGE)
+    assert depth > DEPTH
 
 
 @pytest.mark.parametrize("most", [0, 1, 5])
@@ -203,7 +205,7 @@ def test_updates_of_a_batch_share_their_paths(large: Large) -> None:
     calls = large.put([{"id": key, "g": "all", "v": 200_000} for key in keys])
     reads, writes = calls.of(large.nodes)
     paths = large.paths(keys)
-    assert paths < len(keys) * (depth_for(LARGE) + 1) // 2, "the nodes near the root are shared"
+    assert paths < len(keys) * (DEPTH + 1) // 2, "the nodes near the root are shared"
     assert sum(writes) == paths
     assert len(reads) <= 2, "so many are read as deep as most paths are, and what lies deeper together after that"
     assert calls.of(large.rows) == ([1], [1])
