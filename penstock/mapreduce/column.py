@@ -143,6 +143,12 @@ class Column:
             return {Kind.INT} if self.lane.size else set()
         return set(self.kind.tolist()) if self.kind.size <= _FEW else set(np.bincount(self.kind).nonzero()[0].tolist())
 
+    def narrow(self) -> Column:
+        """The column without kinds where all are ints."""
+        if self.kind is not None and self.kind.size and bool((self.kind == Kind.INT).all()):
+            return Column(self.lane)
+        return self
+
     def take(self, index: NDArray[Any]) -> Column:
         """The rows at these indexes, or where this mask holds."""
         at = index.nonzero()[0] if index.dtype == bool else index

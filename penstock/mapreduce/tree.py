@@ -235,7 +235,8 @@ class TreeReduce:
         """What comes to and goes from trees with nodes, a group's whole tree where it gets nodes or loses them."""
         deep, was_deep = batch.n > trees.CAPACITY, batch.old_n > trees.CAPACITY
         if not (deep | was_deep).any():
-            return Moved(new.take(np.zeros(0, np.int64)), new.take(np.zeros(0, np.int64))), None
+            none = Items.none(len(self.kept))
+            return Moved(none, none), None
         before, was = grown.before, grown.was
         place = new.node
         hit = ((was >= 0) & was_deep[place]).nonzero()[0]

@@ -129,8 +129,8 @@ BUGS = [
     Bug(
         "a source that has a new ts and the same values is passed over",
         "mapreduce.tree:TreeReduce._items",
-        "if self.stamped:",
-        "if False:",
+        "if not self.stamped:",
+        "if True:",
         Edit("mapreduce.tree:_equal_rows", "for column in items.columns:", "for column in items.columns[:1]:"),
     ),
     Bug(
