@@ -1,7 +1,7 @@
 """Tries whose groups have no nodes, before and after: their contributions stand in the rows of their groups.
 
-Most groups of most data are like that. What becomes of them is what `Trie.change` makes of any tries, without the paths,
-the levels and the addresses. Invariant: where it may not be so, it is not decided here.
+Most groups of most data are like that. What becomes of them is what `Trie.change` makes of any tries, without the
+paths, the levels and the addresses. Invariant: where it may not be so, it is not decided here.
 """
 
 from __future__ import annotations
