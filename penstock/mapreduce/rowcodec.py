@@ -230,7 +230,11 @@ def _same_spill(a: list[Any] | None, b: list[Any] | None) -> bool:
         if one is not list:
             return one in _SIMPLE and type(b[0]) is one
         if type(b[0]) is list:
-            a, b = a[0], b[0]
+            return _same_types(a[0], b[0])
+    return _same_types(a, b)
+
+
+def _same_types(a: list[Any], b: list[Any]) -> bool:
     types = list(map(type, a))
     return _are_simple(types) and types == list(map(type, b))
 
