@@ -39,7 +39,7 @@ from penstock.cache.keys import (
     stored_key,
 )
 from penstock.cache.lmdb_store import open_lmdb
-from penstock.cache.logread import log_db, read_lines, record_key, segments_at, segments_from, segments_of
+from penstock.cache.logread import log_db, read_lines, record_key, runs_from, segments_at, segments_from, segments_of
 from penstock.cache.memory import MemoryStore
 from penstock.cache.naming import COPY, Place, key_shown, named, naming, number_shown
 from penstock.cache.owner import Owner, owner_of
@@ -148,6 +148,7 @@ __all__ = [
     "rest_of",
     "roomy",
     "roomy_size",
+    "runs_from",
     "said",
     "same_document",
     "seal",

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from penstock.cache import index
 from penstock.cache.fold import Fold
 from penstock.cache.keycache import GONE, LOADED, PRESENT, RECORD, KeyCache
-from penstock.cache.logread import Records, log_db, read_lines, record_key, segments_from
+from penstock.cache.logread import Records, log_db, read_lines, record_key, runs_from, segments_from
 from penstock.cache.seal import seal, unseal
 from penstock.cache.segment import Segment, build_few, build_segment
 from penstock.cache.slots import Lane, Slots, key_hash
@@ -66,6 +66,9 @@ class LogMark(msgspec.Struct, array_like=True, frozen=True):
     forgotten: int = 0  # how often tombstones were dropped: what was learnt of the log before that is not to be used
 
 
+_decode_mark = msgspec.msgpack.Decoder(LogMark).decode
+
+
 def index_db(table: int) -> str:
     """The database of a table's index."""
     return f"index:{table}"
@@ -80,7 +83,7 @@ def read_mark(reader: Reader, table: int) -> LogMark:
     """The mark of a table's log."""
     key = mark_key(table)
     row = reader.get_many(META, [key])[0]
-    return LogMark() if row is None else msgspec.msgpack.decode(unseal(key, row, META), type=LogMark)
+    return LogMark() if row is None else _decode_mark(unseal(key, row, META))
 
 
 class DocLog:
@@ -114,8 +117,8 @@ class DocLog:
         unfolded = self.mark.tail - self.mark.folded
         if not self.keys.room(unfolded):
             self.keys = KeyCache(unfolded)
-        for segment in segments_from(reader, self.table, self.mark.folded):
-            self.keys.overlay(segment.k0, segment.k1, segment.base, segment.gone)
+        for run in runs_from(reader, self.table, self.mark.folded):
+            self.keys.overlay(run.k0, run.k1, run.base, run.gone)
 
     def forget(self, room: int = 0) -> None:
         """Drop what memory holds, but for what the index does not name yet; there is room for so many keys then."""
@@ -134,7 +137,7 @@ class DocLog:
             keys.state[slots] = LOADED
             return slots, slots[:0]
         state = keys.state[slots]
-        raw = np.flatnonzero(state & LOADED == 0)
+        raw = (state & LOADED == 0).nonzero()[0]
         if not raw.size:
             return slots, slots[:0]
         fresh = np.unique(slots[raw])
@@ -377,5 +380,5 @@ class DocLog:
         if not self.tombstones and segment.gone is not None:
             settled = segment.gone & (segment.base + len(segment) <= self.mark.folded)
             living &= ~settled  # the index has dropped the key: nothing needs the line any more
-        at = np.flatnonzero(living)
+        at = living.nonzero()[0]
         return slots[at], at

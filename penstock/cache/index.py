@@ -208,7 +208,7 @@ def _write(writer: Writer, db: str, bits: int, had: Sequence[bytes], entries: En
         writer.delete_many(db, had)
         return
     bucket = entries.hash >> np.uint64(64 - bits)
-    cuts = np.flatnonzero(np.concatenate(([True], bucket[1:] != bucket[:-1])))
+    cuts = np.concatenate(([True], bucket[1:] != bucket[:-1])).nonzero()[0]
     keys = bucket_keys(bucket[cuts], bits)
     hashes, records = entries.hash.tobytes(), entries.record.tobytes()
     rest = None if entries.rest is None else entries.rest.tobytes()

@@ -107,7 +107,7 @@ class KeyCache:
         for slots in (*self._dirty, np.array(self._single, np.int64)):
             flag[slots] = True
         self._dirty, self._single, self.dirty_count = [], [], 0
-        return np.flatnonzero(flag)
+        return flag.nonzero()[0]
 
     def heir(self, also_dirty: Slots | None, capacity: int, room: int) -> KeyCache:
         """A cache that knows no more than what the index does not name yet, with room for more keys at least."""

@@ -5,15 +5,45 @@ Record r of a table stands in the last segment that begins at or before r: segme
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache.segment import Segment
+from penstock.cache.slots import Lane
 from penstock.cache.store import Reader
 
 Records = NDArray[np.int64]
+_RUN = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The keys of consecutive segments, whose first record is `base`; `gone` marks those that are absent."""
+
+    base: int
+    k0: Lane
+    k1: Lane | None
+    gone: NDArray[np.bool_] | None
+
+    def __len__(self) -> int:
+        return int(self.k0.size)
+
+    @classmethod
+    def of(cls, parts: Sequence[Segment]) -> Run:
+        """The segments as one."""
+        first = parts[0]
+        if len(parts) == 1:
+            return cls(first.base, first.k0, first.k1, first.gone)
+        k1: Lane | None = None
+        if any(part.k1 is not None for part in parts):
+            k1 = np.concatenate([np.zeros(len(p), np.uint64) if p.k1 is None else p.k1 for p in parts])
+        gone: NDArray[np.bool_] | None = None
+        if any(part.gone is not None for part in parts):
+            gone = np.concatenate([np.zeros(len(p), np.bool_) if p.gone is None else p.gone for p in parts])
+        return cls(first.base, np.concatenate([part.k0 for part in parts]), k1, gone)
 
 
 def log_db(table: int) -> str:
@@ -37,6 +67,20 @@ def segments_from(reader: Reader, table: int, start: int) -> Iterator[Segment]:
         segment = Segment.parse(int.from_bytes(key, "big"), found[1], db)
         yield segment
         key = record_key(segment.base + len(segment))
+
+
+def runs_from(reader: Reader, table: int, start: int) -> Iterator[Run]:
+    """The keys of all segments that begin at or after this record; those of small ones together."""
+    parts: list[Segment] = []
+    n = 0
+    for segment in segments_from(reader, table, start):
+        parts.append(segment)
+        n += len(segment)
+        if n >= _RUN:
+            yield Run.of(parts)
+            parts, n = [], 0
+    if parts:
+        yield Run.of(parts)
 
 
 def segments_at(reader: Reader, table: int, record: int) -> Iterator[Segment]:

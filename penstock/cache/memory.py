@@ -10,7 +10,7 @@ A database is a dict of rows and the sorted list of its keys. Invariants:
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
@@ -47,6 +47,11 @@ class _Database:
         last = len(self.keys) if stop is None else max(first, bisect_left(self.keys, stop))
         span = range(last - 1, first - 1, -1) if reverse else range(first, last)
         return map(self.keys.__getitem__, span)
+
+    def floor(self, key: bytes) -> tuple[bytes, memoryview] | None:
+        """The last row at or before a key."""
+        at = bisect_right(self.keys, key) - 1
+        return None if at < 0 else (self.keys[at], memoryview(self.rows[self.keys[at]]))
 
     def apply(self, staged: dict[bytes, bytes | None]) -> None:
         """Put the staged rows and delete those staged as None."""
@@ -208,7 +213,7 @@ class MemoryReader:
 
     def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
         """The last row at or before a key."""
-        return _last(self.scan(db, b"", key + b"\0", reverse=True))
+        return self._database(db).floor(key)
 
     def count(self, db: str) -> int:
         """The number of rows, in constant time."""
@@ -289,6 +294,10 @@ class MemoryWriter:
 
     def _rows(self, db: str, start: bytes, stop: bytes | None, reverse: bool) -> Iterator[Row]:
         under, staged = self._under(db), self._staged.get(db, {})
+        if not staged:
+            for key in under.walk(start, stop, reverse):
+                yield key, under.rows[key]
+            return
         if db not in self._sorted:
             self._sorted[db] = sorted(staged)
         over = _Database(0, {}, self._sorted[db], 0)
@@ -300,7 +309,10 @@ class MemoryWriter:
 
     def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
         """The last row at or before a key, staged ones included."""
-        return _last(self.scan(db, b"", key + b"\0", reverse=True))
+        if not self._staged.get(db):
+            return self._under(db).floor(key)
+        row = next(self.scan(db, b"", key + b"\0", reverse=True), None)
+        return None if row is None else (row[0], memoryview(row[1]))
 
     def count(self, db: str) -> int:
         """The number of rows, staged ones included."""
@@ -386,8 +398,3 @@ class MemoryWriter:
 
     def __del__(self) -> None:
         self.close()
-
-
-def _last(rows: Iterator[Row]) -> tuple[bytes, memoryview] | None:
-    row = next(rows, None)
-    return None if row is None else (row[0], memoryview(row[1]))

@@ -6,8 +6,8 @@ databases are for names damage on its way out, once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from penstock.cache.errors import PenstockError, StoreDamaged
@@ -47,16 +47,27 @@ def named(damage: StoreDamaged, places: Mapping[str, Place]) -> StoreDamaged:
     return StoreDamaged(", ".join(part for part in parts if part), None, place.step)
 
 
-@contextmanager
-def naming(places: Callable[[], Mapping[str, Place]]) -> Iterator[None]:
+class _Naming:
+    """What `naming` gives: a class of its own, since it is entered at each read."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self, places: Callable[[], Mapping[str, Place]]) -> None:
+        self._places = places
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, StoreDamaged):
+            own = named(error, self._places())
+            if own is not error:
+                raise own from error
+
+
+def naming(places: Callable[[], Mapping[str, Place]]) -> AbstractContextManager[None]:
     """Name the damage that is found within."""
-    try:
-        yield
-    except StoreDamaged as damage:
-        own = named(damage, places())
-        if own is damage:
-            raise
-        raise own from damage
+    return _Naming(places)
 
 
 def key_shown(what: str) -> Callable[[bytes], str]:

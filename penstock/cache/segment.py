@@ -151,6 +151,8 @@ class Segment:
     def lines(self, at: NDArray[Any]) -> list[bytes]:
         """The lines at these indexes, their CRCs checked."""
         n = len(self)
+        if n <= _GROUP:
+            return self._lines_of_few(at.tolist())
         groups = at // _GROUP
         wanted = np.unique(groups) if groups.size > _FEW else np.array(sorted(set(groups.tolist())), np.int64)
         first = self.offsets[wanted * _GROUP].tolist()
@@ -161,3 +163,10 @@ class Segment:
                 raise StoreDamaged(f"{self._where}, log entry {self.base}, lines {group * _GROUP} and on")
         starts, ends = self.offsets[at].tolist(), self.offsets[at + 1].tolist()
         return [bytes(raw[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+    def _lines_of_few(self, at: list[int]) -> list[bytes]:
+        """The same, where one CRC is over all lines."""
+        raw, ends = self._raw, self.offsets.tolist()
+        if at and crc32c(raw[: ends[-1]]) != self._crcs.item(0):
+            raise StoreDamaged(f"{self._where}, log entry {self.base}, lines 0 and on")
+        return [bytes(raw[ends[i] : ends[i + 1]]) for i in at]

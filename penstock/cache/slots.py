@@ -23,6 +23,7 @@ Slots = NDArray[np.int64]
 
 _M1, _M2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK64 = (1 << 64) - 1
+_L1, _L2, _S1, _S2, _S3 = map(np.uint64, (_M1, _M2, 31, 29, 32))
 _LOAD = 0.6
 _CLOSE = 0.75  # the load up to which no larger table is made for the last keys that there is room for
 _TAIL = 12  # probes left over are walked one by one: a numpy call costs more than a probe
@@ -35,11 +36,11 @@ _LARGE = 1 << 18
 
 def mix(x: Lane) -> Lane:
     """The hash of a lane: a bijection, so that int keys never collide."""
-    x = x ^ (x >> np.uint64(31))
-    x *= np.uint64(_M1)
-    x ^= x >> np.uint64(29)
-    x *= np.uint64(_M2)
-    x ^= x >> np.uint64(32)
+    x = x ^ (x >> _S1)
+    x *= _L1
+    x ^= x >> _S2
+    x *= _L2
+    x ^= x >> _S3
     return x
 
 
@@ -116,7 +117,7 @@ class SlotMap:
             return self._find_few(k0, k1)
         slots = self._find_in(self._table, k0, k1)
         if self._older is not None:
-            miss = np.flatnonzero(slots < 0)
+            miss = (slots < 0).nonzero()[0]
             if miss.size:
                 slots[miss] = self._find_in(self._older, k0[miss], None if k1 is None else k1[miss])
         return slots
@@ -124,10 +125,13 @@ class SlotMap:
     def find_or_add(self, k0: Lane, k1: Lane | None) -> Slots:
         """The slot of each key; keys without one are given one."""
         slots = self.find(k0, k1)
-        miss = np.flatnonzero(slots < 0)
+        miss = (slots < 0).nonzero()[0]
         if not miss.size:
             return slots
         missing = k0[miss], None if k1 is None else k1[miss]
+        if miss.size <= _FEW:
+            slots[miss] = self.add_few(*missing)
+            return slots
         index, inverse = _distinct(*missing)
         fresh = self.add(missing[0][index], None if missing[1] is None else missing[1][index])
         slots[miss] = fresh[inverse]
@@ -140,6 +144,12 @@ class SlotMap:
         if entry == 0 and self._older is not None:
             entry = self._walk(self._older, home & (self._older.size - 1), k0, k1)
         return entry - 1
+
+    def add_few(self, k0: Lane, k1: Lane | None) -> list[int]:
+        """Slots for a handful of keys that have none yet, in the order of the keys, the same for the same key."""
+        keys = list(zip(k0.tolist(), [0] * k0.size if k1 is None else k1.tolist(), strict=True))
+        fresh = {key: self.add_one(*key) for key in sorted(set(keys))}
+        return [fresh[key] for key in keys]
 
     def add_one(self, k0: int, k1: int) -> int:
         """A slot for one key that has none yet."""
@@ -195,7 +205,7 @@ class SlotMap:
         mask = table.size - 1
         at = (key_hash(k0, k1) & np.uint64(mask)).astype(np.int64)
         entry = table[at].astype(np.int64)
-        todo = np.flatnonzero((entry > 0) & ~self._same(np.maximum(entry - 1, 0), k0, k1))
+        todo = ((entry > 0) & ~self._same(np.maximum(entry - 1, 0), k0, k1)).nonzero()[0]
         while todo.size > _TAIL:
             step = (at[todo] + 1) & mask
             at[todo] = step
@@ -231,9 +241,9 @@ class SlotMap:
         at = (key_hash(k0, k1) & np.uint64(mask)).astype(np.int64)
         entries = (slots + 1).astype(np.int32)
         while entries.size:
-            free = np.flatnonzero(table[at] == 0)
+            free = (table[at] == 0).nonzero()[0]
             table[at[free]] = entries[free]  # several may want one place: the last writer has it
-            lost = np.flatnonzero(table[at] != entries)
+            lost = (table[at] != entries).nonzero()[0]
             entries = entries[lost]
             at = (at[lost] + 1) & mask
 

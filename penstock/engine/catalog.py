@@ -106,6 +106,18 @@ class State(msgspec.Struct, frozen=True):
     followed: int = 0  # the oldest position that the feed can be followed from
 
 
+class _Format(msgspec.Struct):
+    """What any version reads of a catalog."""
+
+    format: Any = None
+
+
+_decode_format = msgspec.msgpack.Decoder(_Format).decode
+_decode_catalog = msgspec.msgpack.Decoder(Catalog).decode
+_decode_built = msgspec.msgpack.Decoder(Built).decode
+_decode_state = msgspec.msgpack.Decoder(State).decode
+
+
 def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """Counts by name, with these added."""
     return {**counts, **{name: counts.get(name, 0) + n for name, n in more.items() if n}}
@@ -136,11 +148,14 @@ def catalog_row(reader: Reader) -> bytes | None:
 
 def catalog_of(row: bytes, path: str) -> Catalog:
     """The catalog that this row is; StoreFormat where this version doesn't read it."""
-    found = msgspec.msgpack.decode(unseal(_CATALOG, row, META))
-    format = found.get("format") if isinstance(found, dict) else None
+    payload = unseal(_CATALOG, row, META)
+    try:
+        format = _decode_format(payload).format
+    except msgspec.ValidationError:
+        format = None
     if format != FORMAT:
         raise StoreFormat(path, "unknown" if format is None else format, FORMAT)
-    return msgspec.convert(found, Catalog)
+    return _decode_catalog(payload)
 
 
 def write_catalog(writer: Writer, catalog: Catalog) -> bytes:
@@ -153,7 +168,7 @@ def write_catalog(writer: Writer, catalog: Catalog) -> bytes:
 def read_built(reader: Reader) -> Built:
     """How far views under way are built."""
     row = reader.get_many(META, [_BUILT])[0]
-    return Built() if row is None else msgspec.msgpack.decode(unseal(_BUILT, row, META), type=Built)
+    return Built() if row is None else _decode_built(unseal(_BUILT, row, META))
 
 
 def write_built(writer: Writer, built: Built | None) -> None:
@@ -167,7 +182,7 @@ def write_built(writer: Writer, built: Built | None) -> None:
 def read_state(reader: Reader) -> State:
     """The state."""
     row = reader.get_many(META, [_STATE])[0]
-    return State() if row is None else msgspec.msgpack.decode(unseal(_STATE, row, META), type=State)
+    return State() if row is None else _decode_state(unseal(_STATE, row, META))
 
 
 def write_state(writer: Writer, state: State) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from penstock.cache import Reader, UnknownName
-from penstock.engine.catalog import Catalog, read_built
+from penstock.engine.catalog import Catalog, catalog_of, read_built
 from penstock.mapreduce import StoredCodec, ViewNode, codec_from, reducer_from, rows_db
-from penstock.views import NotBuilt, Table, app_from, nearest
+from penstock.views import App, NotBuilt, Table, app_from, nearest
 
 __all__ = ["Schema", "TableShown", "built_of", "percent_built", "told_by_rows"]
 
@@ -34,9 +35,7 @@ class Schema:
         self.row = row
         self.catalog = catalog
         live = live or {}
-        self.app = app = app_from(
-            catalog.app, (e.definition for e in catalog.entries.values() if e.number), reducer_from
-        )
+        self.app = app = _app_in(row)
         entries = catalog.entries
         self.tables = {t.name: TableShown(t, entries[t.name].number, catalog.seed) for t in app.tables()}
         self.views: dict[str, ViewNode] = {}
@@ -87,6 +86,13 @@ class Schema:
             kept = [former for former in self.catalog.former if former.number]
             self._former = {f.number: (f.name, codec_from(f.definition)) for f in kept}
         return self._former
+
+
+@lru_cache(maxsize=32)
+def _app_in(row: bytes) -> App:
+    """The app that readers of this catalog see, made once: a store is opened more often than it is migrated."""
+    catalog = catalog_of(row, "memory")
+    return app_from(catalog.app, (e.definition for e in catalog.entries.values() if e.number), reducer_from)
 
 
 def percent_built(reader: Reader, catalog: Catalog) -> int:

@@ -69,6 +69,7 @@ class FewForm:
         self._functions = [(view, view.mapper) for view in node.views if isinstance(view.mapper, FunctionMapper)]
         self._patcher = Patcher(node) if node.table.merge is Merge.PATCH else None
         self._most = min(node.log.limits.few, FEW)
+        self._has_ts = node.table.has_ts
 
     def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> Report | None:
         """Take a batch; None where it is one for the columnar form."""
@@ -122,7 +123,7 @@ class FewForm:
                 if lanes is None:
                     return None
                 number: int | float | None = None
-                if table.has_ts and (doc >= 0 or ts is not None):
+                if self._has_ts and (doc >= 0 or ts is not None):
                     number, kind = number_of(ts, kind)
                     pair_of(number)
                 records.append(FewRecord(lanes, number, doc, line, key))
@@ -149,7 +150,7 @@ class FewForm:
         self, reader: Reader, records: list[FewRecord], slots: list[int], outcome: bytearray
     ) -> list[FewVersion]:
         """Set the outcome of each record, and give the versions that are to be written, in the records' order."""
-        has_ts = self._node.table.has_ts
+        has_ts = self._has_ts
         current: dict[int, _Version] = {}
         before: dict[int, _Version] = {}
         for i, (record, slot) in enumerate(zip(records, slots, strict=True)):
@@ -185,12 +186,12 @@ class FewForm:
         node = self._node
         state = node.log.keys.state.item(slot)
         here = bool(state & PRESENT)
-        known = here or bool(node.table.has_ts and state & GONE)
-        return _Version(known, not here, node.memory.stamp(slot) if known and node.table.has_ts else None)
+        known = here or bool(self._has_ts and state & GONE)
+        return _Version(known, not here, node.memory.stamp(slot) if known and self._has_ts else None)
 
     def _same(self, reader: Reader, slot: int, version: _Version, record: FewRecord) -> bool:
         """Whether a record repeats this version of its key."""
-        if version.gone != (record.doc < 0) or (self._node.table.has_ts and not version.known):
+        if version.gone != (record.doc < 0) or (self._has_ts and not version.known):
             return False
         if version.ts != record.ts:
             return False
@@ -268,7 +269,7 @@ class FewForm:
     def _commit(self, reader: Reader, new: list[FewVersion], told: Told, writes: Writes) -> None:
         """Tell the views, and leave the segment and what memory does after."""
         node = self._node
-        log, memory, has_ts = node.log, node.memory, node.table.has_ts
+        log, memory, has_ts = node.log, node.memory, self._has_ts
         gone = [n.record.doc < 0 for n in new]
         slots = [n.slot for n in new]
         writes.changed = True

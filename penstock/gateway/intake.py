@@ -52,7 +52,7 @@ class TableBatch:
         """The place of each document among all records."""
         every = np.ones(self.n, bool)
         every[list(self.deletes)] = False
-        return np.flatnonzero(every)
+        return every.nonzero()[0]
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class Records:
         waiting = set(self.unstamped)
         void = np.zeros(self.n, bool)
         current: dict[int, tuple[float, int]] = {}
-        for record in np.flatnonzero(np.isin(slots, slots[self.unstamped])).tolist():
+        for record in np.isin(slots, slots[self.unstamped]).nonzero()[0].tolist():
             slot = int(slots[record])
             best = current.get(slot)
             if best is None and versioned[record]:

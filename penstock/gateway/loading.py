@@ -43,7 +43,7 @@ class Loader:
         lines = node.log.lines(reader, slots)
         found = [unwrap(line) for line in lines]
         absent = np.fromiter((u.absent for u in found), bool, len(found))
-        here = np.flatnonzero(~absent)
+        here = (~absent).nonzero()[0]
         used = node.log.keys.map.used
         columns = None
         if here.size:

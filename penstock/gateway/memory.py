@@ -140,12 +140,12 @@ class SlotEmissions:
             values = Column.nulls(int(slots.size)) if emissions.values is None else emissions.values
             self.values.put(slots, values, used)
             return
-        single = np.flatnonzero(emissions.counts == 1)
+        single = (emissions.counts == 1).nonzero()[0]
         if single.size:
             flat = emissions.flat_index(single)
             taken = None if emissions.values is None else emissions.values.take(flat)
             self.put(slots[single], Emissions(None, emissions.code[flat], taken), used)
-        for i in np.flatnonzero(emissions.counts != 1).tolist():
+        for i in (emissions.counts != 1).nonzero()[0].tolist():
             slot = int(slots[i])
             self.code[slot] = MANY
             self.many[slot] = emissions.take(np.array([i]))
@@ -156,7 +156,7 @@ class SlotEmissions:
         if not self.many or not bool((code == MANY).any()):
             return Emissions(None, code, self.values.take(slots))
         parts: list[Emissions] = []
-        cuts = np.flatnonzero(code == MANY).tolist()
+        cuts = (code == MANY).nonzero()[0].tolist()
         a = 0
         for b in [*cuts, int(code.size)]:
             if a < b:

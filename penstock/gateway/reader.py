@@ -33,6 +33,7 @@ from penstock.cache import (
     read_lines,
     read_mark,
     rest_of,
+    runs_from,
     segments_from,
     segments_of,
     unpack_document,
@@ -108,11 +109,14 @@ class Tails:
 
 
 def _layer(reader: Reader, table: int, start: int) -> KeyCache:
-    segments = list(segments_from(reader, table, start))
-    layer = KeyCache(max(1, sum(len(segment) for segment in segments)))
-    for segment in segments:
-        layer.overlay(segment.k0, segment.k1, segment.base, segment.gone)
+    runs = list(runs_from(reader, table, start))
+    layer = KeyCache(max(1, sum(map(len, runs))))
+    for run in runs:
+        layer.overlay(run.k0, run.k1, run.base, run.gone)
     return layer
+
+
+Part = tuple[Segment, NDArray[np.int64]]  # a segment, and places in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +129,18 @@ class Block:
     lines: list[bytes]
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Segment, NDArray[np.int64]]]) -> Block:
+    def of(cls, parts: Sequence[Part]) -> Block:
         """The lines at these places of segments."""
-        k1: Lane | None = None
-        if any(segment.k1 is not None for segment, _ in parts):
-            k1 = np.concatenate([np.zeros(at.size, np.uint64) if s.k1 is None else s.k1[at] for s, at in parts])
-        return cls(
-            np.concatenate([segment.k0[at] for segment, at in parts]),
-            k1,
-            np.concatenate([segment.base + at for segment, at in parts]),
-            [line for segment, at in parts for line in segment.lines(at)],
-        )
+        return cls(*_keys_of(parts), [line for segment, at in parts for line in segment.lines(at)])
+
+
+def _keys_of(parts: Sequence[Part]) -> tuple[Lane, Lane | None, NDArray[np.int64]]:
+    """The lanes of the keys, and the record numbers, of lines at these places of segments."""
+    k1: Lane | None = None
+    if any(segment.k1 is not None for segment, _ in parts):
+        k1 = np.concatenate([np.zeros(at.size, np.uint64) if s.k1 is None else s.k1[at] for s, at in parts])
+    k0 = np.concatenate([segment.k0[at] for segment, at in parts])
+    return k0, k1, np.concatenate([segment.base + at for segment, at in parts])
 
 
 class TableReader:
@@ -209,7 +214,7 @@ class TableReader:
             raise KeyKind(wanted[i], why)
         out: list[bytes | None] = [None] * len(wanted)
         found, records = self._find(k0, k1)
-        at = np.flatnonzero(found)
+        at = found.nonzero()[0]
         with self._naming():
             lines = read_lines(self._reader(), self._number, records[at], self._tails.checked(self._number))
         for i, line in zip(at.tolist(), lines, strict=True):
@@ -243,13 +248,15 @@ class TableReader:
     def places(self) -> Iterator[tuple[int, int, bytes]]:
         """For each key the newest line, with its segment and its place there."""
         with self._naming():
-            for segment in self.segments():
-                for a in range(0, len(segment), _BATCH):
-                    at = np.arange(a, min(a + _BATCH, len(segment)))
-                    k1 = None if segment.k1 is None else segment.k1[at]
-                    own = at[self.newest(segment.k0[at], k1, segment.base + at)]
-                    for i, line in zip(own.tolist(), segment.lines(own), strict=True):
-                        yield segment.base, i, line
+            for parts in self._parts(0, None):
+                k0, k1, records = _keys_of(parts)
+                newest, first = self.newest(k0, k1, records), 0
+                for segment, at in parts:
+                    own = at[newest[first : first + at.size]]
+                    first += at.size
+                    if own.size:
+                        for i, line in zip(own.tolist(), segment.lines(own), strict=True):
+                            yield segment.base, i, line
 
     @property
     def tail(self) -> int:
@@ -266,7 +273,11 @@ class TableReader:
 
     def blocks_between(self, start: int, stop: int | None) -> Iterator[Block]:
         """The same of the segments that begin with a record from `start` on and before `stop`."""
-        parts: list[tuple[Segment, NDArray[np.int64]]] = []
+        return map(Block.of, self._parts(start, stop))
+
+    def _parts(self, start: int, stop: int | None) -> Iterator[list[Part]]:
+        """The lines of these segments by their places in them, a few thousand at a time."""
+        parts: list[Part] = []
         n = 0
         for segment in segments_from(self._reader(), self._number, start):
             if stop is not None and segment.base >= stop:
@@ -276,10 +287,10 @@ class TableReader:
                 parts.append((segment, at))
                 n += int(at.size)
                 if n >= _BATCH:
-                    yield Block.of(parts)
+                    yield parts
                     parts, n = [], 0
         if parts:
-            yield Block.of(parts)
+            yield parts
 
     def newest_keys(self, block: Block, at: NDArray[np.int64]) -> list[bytes | None]:
         """The encoded keys of lines of a block; None of those that are not the newest of their keys."""

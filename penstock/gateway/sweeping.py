@@ -152,7 +152,7 @@ def _living(node: Sweeping, reader: Reader, parts: Sequence[_Part]) -> tuple[Slo
     living &= ~np.concatenate(gone)
     cuts = np.cumsum([part.stop - part.start for part in parts])[:-1]
     places = [
-        Place(part.segment.base, part.start, part.stop, part.start + np.flatnonzero(own))
+        Place(part.segment.base, part.start, part.stop, part.start + own.nonzero()[0])
         for part, own in zip(parts, np.split(living, cuts), strict=True)
     ]
     return slots[living], places

@@ -126,7 +126,7 @@ class TableNode:
 
         def same_as_stored(which: NDArray[np.int64]) -> NDArray[np.bool_]:
             out = self._same_columns(records, which, slots[which])
-            at = np.flatnonzero(out)
+            at = out.nonzero()[0]
             if at.size:
                 old = self.log.lines(reader, slots[which[at]])
                 for i, line in zip(at.tolist(), old, strict=True):
@@ -136,7 +136,7 @@ class TableNode:
 
         if records.void is None:
             return decide(slots, records.gone, records.stamps, stored, same, same_as_stored)
-        take = np.flatnonzero(~records.void)
+        take = (~records.void).nonzero()[0]
         part = decide(
             slots[take],
             None if records.gone is None else records.gone[take],

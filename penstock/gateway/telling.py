@@ -158,10 +158,10 @@ class Telling:
         """Tell all views; the answer is which of the new versions some view holds."""
         node = self._node
         fields = any(isinstance(view.mapper, FieldMapper) for view in node.views)
-        at = np.flatnonzero(was)
+        at = was.nonzero()[0]
         old = node.memory.take_fields(new.slots[at]) if fields else None
         keys = self.keys_of(new) if any(view.keeps for view in node.views) else None
-        sides = _Sides(new, at, np.flatnonzero(now), old, keys)
+        sides = _Sides(new, at, now.nonzero()[0], old, keys)
         part = sides if node.sweep is None else self._told_sides(sides, node.sweep)
         held: set[int] = set()
         for view in node.views:
@@ -214,14 +214,14 @@ class Telling:
         stuck: list[int] = []
         if bad is not None:
             wrong = bad[docs] if emits is None else bad[docs] & emits
-            stuck = sides.now[np.flatnonzero(wrong)].tolist()
+            stuck = sides.now[wrong.nonzero()[0]].tolist()
             emits = ~bad[docs] if emits is None else emits & ~bad[docs]
         plus = mapper.contributions(columns, docs if emits is None else docs[emits])
         if sides.keys is not None and view.keeps:
             plus = self._stamped(view, plus.of(sides.keys, sides.now if emits is None else sides.now[emits]), new)
         was = mapper.kept(old)
         if not stuck and not held:
-            at = None if was is None else np.flatnonzero(was)
+            at = None if was is None else was.nonzero()[0]
             return plus, self._old(view, sides, mapper.contributions(old, at), at), []
         take = np.ones(sides.was.size, bool) if was is None else was.copy()
         slots = new.slots[sides.was].tolist()
@@ -229,9 +229,9 @@ class Telling:
         fixed[stuck] = True
         keeps = fixed[sides.was]
         own = np.fromiter((s in held for s in slots), bool, len(slots))
-        at = np.flatnonzero(take & ~own & ~keeps)
+        at = (take & ~own & ~keeps).nonzero()[0]
         minus = self._old(view, sides, mapper.contributions(old, at), at)
-        free = np.flatnonzero(own & ~keeps)
+        free = (own & ~keeps).nonzero()[0]
         freed = [slots[i] for i in free.tolist()]
         if freed:
             who = (sides.keys, sides.was[free]) if sides.keys is not None and view.keeps else None
@@ -268,7 +268,7 @@ class Telling:
         """The keys of the new versions."""
         lane, hashed = self._node.log.keys.map.lanes(new.slots)
         text: NDArray[np.object_] | None = None
-        other = np.zeros(0, np.int64) if hashed is None else np.flatnonzero(hashed)
+        other = np.zeros(0, np.int64) if hashed is None else hashed.nonzero()[0]
         own = lane.view(np.int64)
         if other.size:
             text = np.full(new.slots.size, None, object)

@@ -149,7 +149,7 @@ def _equal_to_stored(
         unmoved = ts.take(records).same(stored.ts.take(records))
         equal &= unmoved
         may &= unmoved
-    at = np.flatnonzero(may)
+    at = may.nonzero()[0]
     if at.size:
         equal[at] = same_as_stored(records[at])
     return equal
@@ -171,12 +171,12 @@ def _equal_inside(
     ordered = slots[order]
     repeats = np.zeros(order.size, bool)
     repeats[1:] = ordered[1:] == ordered[:-1]
-    follows = np.flatnonzero(repeats)
+    follows = repeats.nonzero()[0]
     before, after = order[follows - 1], order[follows]
     could = np.ones(after.size, bool) if ts is None else ts.take(after).same(ts.take(before))
     if deletes is not None:
         could &= deletes[before] == deletes[after]
-    for j in np.flatnonzero(could).tolist():
+    for j in could.nonzero()[0].tolist():
         i, k = int(before[j]), int(after[j])
         if (deletes is not None and deletes[k]) or same(i, k):
             outcome[k] = Outcome.EQUAL

@@ -45,7 +45,7 @@ class Choice(Folded):
         best = (np.maximum if self.last else np.minimum).reduceat(codes, starts)
         node = node_numbers(starts, len(column))
         ties = codes == best[node]
-        at = np.flatnonzero(ties if here is None else ties & here)
+        at = (ties if here is None else ties & here).nonzero()[0]
         partials: list[Any] = [None] * int(starts.size)
         choose = max if self.last else min
         rows = zip(node[at].tolist(), leaves.sources(at), by.take(at).values(), column.take(at).values())
@@ -91,7 +91,7 @@ class Collected(Folded):
     def fold(self, leaves: Leaves) -> Column:
         """Those of each node."""
         column, starts = column_of(leaves.column(self.field)), leaves.starts
-        at = np.arange(len(column)) if column.kind is None else np.flatnonzero(column.kind != Kind.NULL)
+        at = np.arange(len(column)) if column.kind is None else (column.kind != Kind.NULL).nonzero()[0]
         partials: list[Any] = [None] * int(starts.size)
         rows = zip(node_numbers(starts, len(column))[at].tolist(), leaves.sources(at), column.take(at).values())
         for place, own in groupby(rows, key=itemgetter(0)):

@@ -23,22 +23,18 @@ def coming(plus: Side, minus: Side, kept: Sequence[Path | None], stamped: bool) 
     both = Items.join([_items(*minus, kept), _items(*plus, kept)])
     removed = np.zeros(len(both), bool)
     removed[: minus[0].n] = True
+    if len(both) < 2:
+        return both, removed
     order = sort_order(both)
     both, removed = both.take(order), removed[order]
-    n = len(both)
-    pair = np.zeros(n, bool)  # the first of two of one source: it goes, and it comes again
-    if n > 1:
-        a, b = np.arange(n - 1), np.arange(1, n)
-        near = (both.node[a] == both.node[b]) & (both.at[a] == both.at[b])
-        at = np.flatnonzero(near)
-        pair[at] = same_items(both, at, both, at + 1)
-    same = pair.copy()
-    at = np.flatnonzero(pair)
-    if stamped:
-        same[:] = False
-    elif at.size:
-        same[at] = _equal_rows(both, at)
-    keep = ~pair & ~np.concatenate((np.zeros(1, bool), same[:-1])) if n else pair
+    at = ((both.node[1:] == both.node[:-1]) & (both.at[1:] == both.at[:-1])).nonzero()[0]
+    at = at[same_items(both, at, both, at + 1)]  # the first of two of one source: it goes, and it comes again
+    if not at.size:
+        return both, removed
+    keep = np.ones(len(both), bool)
+    keep[at] = False
+    if not stamped:
+        keep[at[_equal_rows(both, at)] + 1] = False
     return both.take(keep), removed[keep]
 
 

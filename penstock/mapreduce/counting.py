@@ -114,11 +114,11 @@ class Bins:
             assert not (kind == Kind.OTHER).any(), _HELD
             places = np.full(len(column), bins, np.intp)
             for which, find in ((Kind.INT, _int_bins), (Kind.FLOAT, _float_bins)):
-                at = np.flatnonzero(kind == which)
+                at = (kind == which).nonzero()[0]
                 if at.size:
                     places[at] = find(self.edges, column.lane[at])
             cuts = [Fraction(edge) for edge in self.edges]
-            for i in np.flatnonzero(kind == Kind.BIG).tolist():
+            for i in (kind == Kind.BIG).nonzero()[0].tolist():
                 places[i] = bisect_right(cuts, Fraction(column.objs[i]))
             present = places < bins
             places, loc = places[present], loc[present]

@@ -32,6 +32,7 @@ from penstock.views import Key, Path, Where
 
 BLOCK = 1024
 _SAMPLE = 64
+_FEW = 8  # lines that no decoder is made for
 _OBJECT = 0x7B
 _PLAIN = (frozenset({str}), frozenset({int}), frozenset({str, type(None)}), frozenset({int, type(None)}))
 _ANY_ERROR = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, PenstockError, ValueError)
@@ -89,6 +90,8 @@ class Decoder:
         if whole:
             block = _dicts(lines, json)
             return self._one_by_one(lines) if block is None else (block, {})
+        if self._typed is None and len(lines) <= _FEW:
+            return self._one_by_one(lines)
         if json and not is_plain_json(lines):
             return self._one_by_one(lines)
         if self._typed is None:

@@ -76,7 +76,7 @@ def int_sums(loc: Locs, values: Ints, m: int) -> IntSums:
     high += low >> 32
     low &= _MASK
     wide = (high >= 1 << 31) | (high < -(1 << 31))
-    over = {g: (int(high[g]) << 32) + int(low[g]) for g in np.flatnonzero(wide).tolist()}
+    over = {g: (int(high[g]) << 32) + int(low[g]) for g in wide.nonzero()[0].tolist()}
     return IntSums(np.where(wide, 0, (np.where(wide, 0, high) << 32) + low), over)
 
 
@@ -157,7 +157,7 @@ def _ranges(loc: Locs, values: Floats) -> Iterator[tuple[Floats, Locs, int]]:
         yield values, loc, 0
         return
     for mask, e in ((~small & ~great, 0), (small, _SHIFT), (great, -_SHIFT)):
-        at = np.flatnonzero(mask)
+        at = mask.nonzero()[0]
         if at.size:
             yield np.ldexp(values[at], e), loc[at], e
 
@@ -172,7 +172,7 @@ def _sliced(loc: Locs, values: Floats, m: int, shift: int) -> Iterator[tuple[int
         total = np.ldexp(np.bincount(loc, head, m), 52 - e).astype(np.int64)
         yield e - 52 + shift, total.tolist()
         values = values - head
-        left = np.flatnonzero(values)
+        left = values.nonzero()[0]
         if not left.size:
             return
         if 2 * left.size < values.size:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.mapreduce.column import Column, Ints, Kind, lane_of, value_of
+from penstock.mapreduce.column import KINDS, Column, Ints, Kind, lane_of, value_of
 from penstock.mapreduce.ordering import CODE_MAX, CODE_MIN, chosen, float_codes, float_lanes, sorted_values
 from penstock.mapreduce.treecell import Folded, node_numbers, nodes_of, partials_of
 from penstock.views import Leaves, Values
@@ -83,7 +83,7 @@ class Extreme(Folded):
             best, has = self._best_of(own, float_codes(column.lane) if which is Kind.FLOAT else column.lane, starts)
             if which is Kind.FLOAT:
                 best = float_lanes(best)
-                for node in np.flatnonzero(has & (kinds == Kind.INT)).tolist():
+                for node in (has & (kinds == Kind.INT)).nonzero()[0].tolist():
                     met[node] = [int(lane[node]), value_of(int(best[node]), Kind.FLOAT, None)]
             lane[has], kinds[has] = best[has], which
         out = Column(lane, kinds)
@@ -116,7 +116,7 @@ class Extreme(Folded):
         """By node the extreme of the values that no lane holds."""
         at = np.sort(np.fromiter(column.objs, np.int64, len(column.objs)))
         nodes = np.searchsorted(starts, at, side="right") - 1
-        begins = np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1]))
+        begins = np.append(True, nodes[1:] != nodes[:-1]).nonzero()[0]
         values = [column.objs[i] for i in at.tolist()]
         spans = pairwise([*begins.tolist(), len(values)])
         return {node: chosen(values[a:b], self.greatest) for node, (a, b) in zip(nodes[begins].tolist(), spans)}
@@ -135,7 +135,7 @@ class Ranking(Folded):
         kind = column.kind
         if kind is None:
             return self._best_codes(starts, Column(column.lane), column.lane, None)
-        seen = np.bincount(kind, minlength=len(Kind)).tolist()
+        seen = np.bincount(kind, minlength=KINDS).tolist()
         if not (column.objs or seen[Kind.FLOAT]):
             return self._best_codes(starts, Column(column.lane, kind), column.lane, kind != Kind.NULL)
         if not (column.objs or seen[Kind.INT]):
@@ -154,7 +154,7 @@ class Ranking(Folded):
     def _best_codes(self, starts: Ints, column: Column, codes: Ints, here: Mask | None) -> Column:
         """The best of columns of one kind: `codes` order, `here` says which are not null."""
         node = node_numbers(starts, len(column))
-        at = np.arange(len(column)) if here is None else np.flatnonzero(here)
+        at = np.arange(len(column)) if here is None else here.nonzero()[0]
         order = at[np.lexsort((~codes[at] if self.greatest else codes[at], node[at]))]
         ends = np.append(np.searchsorted(node[order], np.arange(starts.size)), order.size).tolist()
         values = column.take(order).values()

@@ -93,7 +93,7 @@ def _code(groups: Groups, value: Any) -> int:
         return BAD
 
 
-def _kind(value: Any) -> Kind:
+def _kind(value: Any) -> int:
     return lane_of(value)[1]
 
 

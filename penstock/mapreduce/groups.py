@@ -160,7 +160,7 @@ def local_codes(codes: Codes, size: int) -> tuple[NDArray[np.int64], NDArray[np.
     if size <= 32 * codes.size:
         mark = np.zeros(size, bool)
         mark[codes] = True
-        distinct = np.flatnonzero(mark)
+        distinct = mark.nonzero()[0]
         place = np.empty(size, np.int64)
         place[distinct] = np.arange(distinct.size)
         return distinct, place[codes]

@@ -117,6 +117,7 @@ class Items:
     @staticmethod
     def join(parts: Sequence[Items]) -> Items:
         """The parts one after the other."""
+        parts = [part for part in parts if len(part)] or parts[:1]
         if len(parts) == 1:
             return parts[0]
         text: Texts | None = None
@@ -159,9 +160,11 @@ def positions(items: Items) -> Codes64:
 
 def sort_order(items: Items) -> Ints:
     """The indexes that bring items into order, equal ones as they come."""
+    if len(items) < 2:
+        return np.arange(len(items))
     order = _packed_order(items.node, items.at)
     node, at = items.node[order], items.at[order]
-    ties = np.flatnonzero((node[1:] == node[:-1]) & (at[1:] == at[:-1]))
+    ties = ((node[1:] == node[:-1]) & (at[1:] == at[:-1])).nonzero()[0]
     if ties.size and (items.text is not None or items.rank is not None):
         exact = items.sources()
         listed = sorted(order.tolist(), key=lambda i: (int(items.node[i]), int(items.at[i]), exact[i]))
@@ -222,8 +225,8 @@ def merge(old: Items, new: Items, gone: Mask, groups: tuple[Ints, Ints] | None =
     place, hit = found
     keep = np.ones(len(old), bool)
     keep[place[hit]] = False
-    kept_old = np.flatnonzero(keep)
-    come = np.flatnonzero(~gone)
+    kept_old = keep.nonzero()[0]
+    come = (~gone).nonzero()[0]
     where = np.searchsorted(kept_old, place[come]) + np.arange(come.size)
     order = np.empty(kept_old.size + come.size, np.int64)
     stays = np.ones(order.size, bool)
@@ -247,7 +250,7 @@ def _places(old: Items, new: Items, old_group: Ints, new_group: Ints) -> tuple[I
     place = np.searchsorted(here, there)
     inside = np.minimum(place, len(old) - 1)
     hit = (place < len(old)) & (here[inside] == there)
-    at = np.flatnonzero(hit)
+    at = hit.nonzero()[0]
     if not bool(same_items(old, place[at], new, at).all()):
         return None
     return place, hit

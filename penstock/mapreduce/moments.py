@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.mapreduce.column import Kind
+from penstock.mapreduce.column import KINDS, Kind
 from penstock.mapreduce.exact import (
     LANE_MAX,
     LANE_MIN,
@@ -100,7 +100,7 @@ class Moments:
         kind = column.kind
         if kind is None:
             return Side(m, count_of(at, m), self._ints(at, column.lane, m), None, {}, {})
-        seen = np.bincount(kind, minlength=len(Kind)).tolist()
+        seen = np.bincount(kind, minlength=KINDS).tolist()
         assert not seen[Kind.OTHER], _HELD
         side = Side.none(m, self.degree)
         side.count = count_of(at[kind != Kind.NULL] if seen[Kind.NULL] else at, m)
@@ -112,7 +112,7 @@ class Moments:
             chosen = kind == Kind.FLOAT if seen[Kind.FLOAT] < at.size else slice(None)
             self._floats(side, at[chosen], column.lane[chosen].view(np.float64))
         if seen[Kind.BIG]:
-            for i in np.flatnonzero(kind == Kind.BIG).tolist():
+            for i in (kind == Kind.BIG).nonzero()[0].tolist():
                 self._big(side, int(at[i]), column.objs[i])
         return side
 
@@ -139,7 +139,7 @@ class Moments:
     def _floats(self, side: Side, at: Locs, values: Floats) -> None:
         finite = np.isfinite(values)
         if not finite.all():
-            odd = np.flatnonzero(~finite)
+            odd = (~finite).nonzero()[0]
             for g, v in zip(at[odd].tolist(), values[odd].tolist()):
                 side.strays.setdefault(g, [0, 0, 0])[_stray(v)] += 1
             at, values = at[finite], values[finite]
@@ -261,7 +261,7 @@ class _Layout:
         slow = {g for g, row in spill.items() if len(row) > at and row[at]}.union(plus.over, minus.over)
         for lane in (old, plus.lane, minus.lane):
             if lane.size and (int(lane.max()) >= _ROOM or int(lane.min()) <= -_ROOM):
-                slow.update(np.flatnonzero((lane >= _ROOM) | (lane <= -_ROOM)).tolist())
+                slow.update(((lane >= _ROOM) | (lane <= -_ROOM)).nonzero()[0].tolist())
         if not slow:
             return old + plus.lane - minus.lane
         groups = sorted(slow)
@@ -293,7 +293,7 @@ class _Layout:
                 one = [-x for x in one]
             units.append(unit)
             deltas.append(one)
-        touched = np.flatnonzero(np.add.reduce([side.n for side in sides]))
+        touched = np.add.reduce([side.n for side in sides]).nonzero()[0]
         n = np.zeros_like(touched)
         if plus:
             n += plus.n[touched]

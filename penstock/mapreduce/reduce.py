@@ -157,7 +157,7 @@ class _Accumulated:
         )
         odd = [
             [place, *(None if not s.n else node.codec.payload(s) for s in node.states(change, place))]
-            for place in np.flatnonzero(node.odd(change)).tolist()
+            for place in node.odd(change).nonzero()[0].tolist()
         ]
         return Fed(view, whole, np.concatenate((old, new)).T, odd)
 
@@ -247,7 +247,7 @@ class ReduceNode:
         gone = change.n == 0
         deletes = [groups.stored[c] for c in codes[gone].tolist()]
         odd = self._odd(change, groups)
-        at = np.flatnonzero(~gone & ~odd) if gone.any() or odd.any() else np.arange(change.m)
+        at = (~gone & ~odd).nonzero()[0] if gone.any() or odd.any() else np.arange(change.m)
         at = at[np.argsort(groups.order[codes[at]])]
         listed = codes[at].tolist()
         keys = list(map(groups.stored.__getitem__, listed))
@@ -255,7 +255,7 @@ class ReduceNode:
         lanes = [t.lanes for t in change.new]
         every = np.concatenate(lanes)[:, at] if lanes else np.zeros((0, at.size), np.int64)
         puts = self.codec.fixed_rows(keys, crcs, change.n[at], every)
-        for place in np.flatnonzero(odd & ~gone).tolist():
+        for place in (odd & ~gone).nonzero()[0].tolist():
             code = int(codes[place])
             state = self.state(change, place)
             state.whole = groups.encoded.get(code)
@@ -358,7 +358,7 @@ class ReduceNode:
             differs[place] = True
         if differs.all():
             return change
-        keep = np.flatnonzero(differs)
+        keep = differs.nonzero()[0]
         places = {int(p): i for i, p in enumerate(keep.tolist())}
 
         def kept(totals: Totals) -> Totals:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
@@ -36,6 +36,7 @@ _are_simple = _SIMPLE.issuperset
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[int]).decode
 _MAP_BITS = (0x80, 0xDE)
+_FEW = 8  # rows up to which one after the other is quicker than one record array
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class RowCodec:
 
     def __init__(self, reducers: Sequence[Reducer], fields: Sequence[str] | None) -> None:
         self.cells: tuple[Cell, ...] = tuple(dict.fromkeys(cell for r in reducers for cell in r.cells))
-        starts = np.cumsum([0, *(cell.lanes for cell in self.cells)]).tolist()
+        starts = list(accumulate([0, *(cell.lanes for cell in self.cells)]))
         self.spans = tuple(pairwise(starts))
         self.lanes: int = starts[-1]
         self._fields = None if fields is None else tuple(fields)
@@ -86,10 +87,7 @@ class RowCodec:
         size = self.lanes + 1
         self._head = bytes([0x90 | size]) if size <= _SHORT_ARRAY else b"\xdc" + size.to_bytes(2, "big")
         self._one = struct.Struct(">" + "Bq" * size)
-        names = [(f"h{i}", "u1") for i in range(len(self._head))]
-        for i in range(size):
-            names += [(f"t{i}", "u1"), (f"v{i}", ">i8")]
-        self._dtype = np.dtype(names)
+        self._dtype: np.dtype[Any] | None = None  # of a form A row, made where many are written
 
     # -- writing
 
@@ -98,6 +96,10 @@ class RowCodec:
     ) -> list[tuple[bytes, bytes]]:
         """Rows of form A, sealed: one for each key, n and column of lanes."""
         m = len(keys)
+        if m <= _FEW:
+            return [self.fixed_row(*row) for row in zip(keys, n.tolist(), lanes.T.tolist(), strict=True)]
+        if self._dtype is None:
+            self._dtype = _fixed(len(self._head), self.lanes + 1)
         records = np.empty(m, self._dtype)
         for i, byte in enumerate(self._head):
             records[f"h{i}"] = byte
@@ -204,6 +206,14 @@ class RowCodec:
         }
 
 
+def _fixed(head: int, ints: int) -> np.dtype[Any]:
+    """A row of form A as a record: the bytes of its head, and of each int its type and itself."""
+    names = [(f"h{i}", "u1") for i in range(head)]
+    for i in range(ints):
+        names += [(f"t{i}", "u1"), (f"v{i}", ">i8")]
+    return np.dtype(names)
+
+
 def _form_b(state: RowState) -> _FormB:
     spills = state.spills
     if spills is not None and spills.count(None) == len(spills):
@@ -216,10 +226,15 @@ def _same_spill(a: list[Any] | None, b: list[Any] | None) -> bool:
     if a is None or b is None:
         return a is b
     if len(a) == 1:
-        one, other = a[0], b[0]
-        if type(one) is not list or type(other) is not list:
-            return type(one) in _SIMPLE and type(other) is type(one)
-        a, b = one, other
+        one = type(a[0])
+        if one is not list:
+            return one in _SIMPLE and type(b[0]) is one
+        if type(b[0]) is list:
+            return _same_types(a[0], b[0])
+    return _same_types(a, b)
+
+
+def _same_types(a: list[Any], b: list[Any]) -> bool:
     types = list(map(type, a))
     return _are_simple(types) and types == list(map(type, b))
 

@@ -244,7 +244,7 @@ class TreeReduce:
         return items.moved(np.array([i for i, _ in own], np.int64)[items.node])
 
     def _check(self, batch: TreeBatch, grown: Grown) -> None:
-        wrong = np.flatnonzero(grown.items != batch.n)
+        wrong = (grown.items != batch.n).nonzero()[0]
         if wrong.size:
             i = int(wrong[0])
             raise StoreDamaged(
@@ -258,27 +258,28 @@ class TreeReduce:
         """What comes to and goes from trees with nodes, a group's whole tree where it gets nodes or loses them."""
         deep, was_deep = batch.n > trees.CAPACITY, batch.old_n > trees.CAPACITY
         if not (deep | was_deep).any():
-            return Moved(new.take(np.zeros(0, np.int64)), new.take(np.zeros(0, np.int64))), None
+            none = Items.none(len(self.kept))
+            return Moved(none, none), None
         before, was = grown.before, grown.was
         place = new.node
-        hit = np.flatnonzero((was >= 0) & was_deep[place])
+        hit = ((was >= 0) & was_deep[place]).nonzero()[0]
         minus = [before.take(was[hit]).moved(place[hit])]
         plus = [new.take(~removed & deep[place])]
         logged = [(new.take(deep[place] & was_deep[place]), removed[deep[place] & was_deep[place]])]
-        rises = np.flatnonzero(deep & ~was_deep)
-        if rises.size:
+        rises = deep & ~was_deep
+        if rises.any():
             # What was in the row, and stays, comes to the tree.
             inline = self._inline(batch)
-            stay = inline.take(np.isin(inline.node, rises))
-            own = np.isin(place, rises)
+            stay = inline.take(rises[inline.node])
+            own = rises[place]
             stay, _ = merge(stay, new.take(own), np.ones(int(own.sum()), bool))
             plus.append(stay)
             risen = Items.join([stay, new.take(own & ~removed)])
             logged.append((risen, np.zeros(len(risen), bool)))
-        falls = np.flatnonzero(was_deep & ~deep)
-        if falls.size:
-            own = np.isin(place, falls)
-            left = grown.inline.take(np.isin(grown.inline.node, falls))
+        falls = was_deep & ~deep
+        if falls.any():
+            own = falls[place]
+            left = grown.inline.take(falls[grown.inline.node])
             left, _ = merge(left, new.take(own), np.ones(int(own.sum()), bool))
             minus.append(left)
             fallen = Items.join([left, new.take(own)])
@@ -310,7 +311,7 @@ class TreeReduce:
         out: list[dict[int, Settled]] = []
         if not self.value_trees:
             return out
-        small = np.flatnonzero((batch.n > 0) & (batch.n <= trees.CAPACITY)).tolist()
+        small = ((batch.n > 0) & (batch.n <= trees.CAPACITY)).nonzero()[0].tolist()
         starts = np.searchsorted(grown.inline.node, np.arange(len(batch.keys) + 1)).tolist()
         for j, tree in enumerate(self.value_trees):
             had = (0 if s is None or s.values is None else s.values[j] or 0 for s in batch.old)

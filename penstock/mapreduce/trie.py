@@ -21,6 +21,7 @@ import numpy as np
 
 from penstock.mapreduce import nodes as trees
 from penstock.mapreduce.column import Column
+from penstock.mapreduce.inline import grown_inline, stays_inline
 from penstock.mapreduce.items import Codes64, Ints, Items, Mask, Texts, merge
 from penstock.mapreduce.noderow import Cut, Node, are_inner, is_inner, read_nodes
 from penstock.mapreduce.nodes import (
@@ -57,6 +58,8 @@ class Trie:
 
     def change(self, fetch: Fetch, tries: Tries, inline: Items, new: Items, gone: Mask) -> Grown:
         """Lay `new` over the items of these tries, where `gone` holds remove; `inline` are those without nodes."""
+        if not self._counts and stays_inline(tries, new, gone):
+            return grown_inline(self._folding, tries, inline, new, gone)
         work = _Work(self._number, self._columns, self._folding, self._counts, fetch, tries)
         return work.folded(work.merged(inline, new, gone, *work.find_leaves(new)))
 
@@ -348,7 +351,7 @@ class _Work:
         counts[found.place] = found.items
         order[found.place] = np.arange(found.place.size)
         partials = tuple(Column.join([c, Column.nulls(1)]).take(np.where(order < 0, -1, order)) for c in found.partials)
-        partials = tuple(_narrow(c) for c in partials)
+        partials = tuple(c.narrow() for c in partials)
         flat = np.flatnonzero((leaves.depth == 0) & (leaves.stop > leaves.start))
         size = (leaves.stop - leaves.start)[flat]
         own = leaves.items.take(_ranges(leaves.start[flat], size)).moved(np.repeat(leaves.place[flat], size))
@@ -366,13 +369,6 @@ def _added(before: Items, new: Items, by_group: tuple[Ints, Ints]) -> tuple[Item
 def _ranges(starts: Ints, size: Ints) -> Ints:
     """The indexes of ranges of these sizes, one range after the other."""
     return np.repeat(starts - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
-
-
-def _narrow(column: Column) -> Column:
-    """The column without kinds where all are ints."""
-    if column.kind is not None and column.kind.size and bool((column.kind == 1).all()):
-        return Column(column.lane)
-    return column
 
 
 def _cut(

@@ -63,6 +63,8 @@ class ValueTree:
 
     def change(self, fetch: Fetch, tries: Tries, moved: Moved) -> Changed:
         """What becomes of these tries, the items of each its values, of those whose values move."""
+        if not (len(moved.minus) or len(moved.plus)):
+            return _unmoved()
         new = self._deltas(moved)
         places = np.unique(new.node)
         known = tries.take(places)
@@ -152,6 +154,12 @@ class ValueTree:
             (Column(np.fromiter((count for _, _, _, count in left), np.int64, n)),),
         )
         return items.take(sort_order(items))
+
+
+def _unmoved() -> Changed:
+    """Of no trie any value moved."""
+    none, items = np.zeros(0, np.int64), Items.none(1)
+    return Changed([], Tries([], none, none), Grown({}, none, items, (), items, none, {}))
 
 
 def _counted(cell: ValueCell, column: Column) -> Counted:

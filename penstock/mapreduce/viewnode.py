@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -90,6 +91,12 @@ def read_held(key: bytes, row: bytes, where: str) -> tuple[bytes, Hold, Pairs]:
     return whole, Hold(reason, trace), [(group, value) for group, value in pairs]
 
 
+@lru_cache(maxsize=256)
+def _codec_of(view: View) -> RowCodec:
+    """How rows of a view are written and read, the same at each opening."""
+    return RowCodec(resolved(view.reducers), view.fields)
+
+
 class Watch(Protocol):
     """Hears what a view is told, once that is committed."""
 
@@ -109,7 +116,7 @@ class ViewNode:
         self.name = view.name
         self.number = number
         self.children: list[ViewNode] = []
-        codec = RowCodec(resolved(view.reducers), view.fields)
+        codec = _codec_of(view)
         self.mapper: FieldMapper | FunctionMapper
         self._spaces = spaces
         self._own = Groups()
@@ -128,7 +135,7 @@ class ViewNode:
             self.reduce = TreeReduce(view.name, number, rows_db(number), codec, fields)
         else:
             self.reduce = ReduceNode(view.name, rows_db(number), codec, complete, few)
-        self._decoder = self._make_decoder()
+        self._decoder: Decoder | None = None  # of the rows of its source, where that is a view
         self.held = 0
         self.rests = False  # some of what is held may rest
         self.watch: Watch | None = None
@@ -159,7 +166,7 @@ class ViewNode:
         """Drop what memory holds; `spaces` are those of its source."""
         self._own = Groups()
         self._spaces = Spaces() if spaces is None and isinstance(self.mapper, FieldMapper) else spaces
-        self._decoder = self._make_decoder()
+        self._decoder = None
         self.reduce.forget()
 
     # -- what it contributes
@@ -289,15 +296,17 @@ class ViewNode:
         self, mapper: FieldMapper, rows: Sequence[Row | None], who: Who | None = None
     ) -> tuple[Contributions, list[int]]:
         """What rows contribute by fields, and the indexes of those that can't be taken."""
+        if self._decoder is None:
+            self._decoder = self._make_decoder()
         columns = self._decoder.of_dicts([_document(row) for row in rows], keys=False)
         kept = mapper.kept(columns)
         take = np.ones(len(rows), bool) if kept is None else kept
         bad = mapper.bad(columns)
         stuck: list[int] = []
         if bad is not None:
-            stuck = np.flatnonzero(bad & take).tolist()
+            stuck = (bad & take).nonzero()[0].tolist()
             take = take & ~bad
-        at = np.flatnonzero(take)
+        at = take.nonzero()[0]
         out = mapper.contributions(columns, at)
         return out if who is None else out.of(who[0], who[1][at]), stuck
 

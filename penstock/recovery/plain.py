@@ -30,6 +30,8 @@ _INTS = (
     (0xD2, ">i", -(1 << 31), 0),
     (0xD3, ">q", -(1 << 63), 0),
 )
+_SCALARS = (bool, int, float, bytes)
+_PLAIN = frozenset({type(None), bool, int, str, bytes})
 Rank = tuple[Any, ...]
 
 
@@ -41,8 +43,10 @@ def value_of(value: Any) -> Any:
     """The document value that stands for this one: tuples as lists, dates and UUIDs as text."""
     if isinstance(value, str):
         return _whole(value)
-    if value is None or isinstance(value, bool | int | float | bytes):
+    if value is None or isinstance(value, _SCALARS):
         return value
+    if type(value) is dict:
+        return _map(value)
     if isinstance(value, Decimal):
         if not value.is_finite() or abs(value.adjusted()) > _DECIMAL_RANGE:
             raise Refused(f"a Decimal out of range, {value}")
@@ -56,10 +60,14 @@ def value_of(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [value_of(item) for item in value]
     if isinstance(value, Mapping):
-        if not all(isinstance(name, str) for name in value):
-            raise Refused("a map with a key that is no text")
-        return {_whole(name): value_of(item) for name, item in value.items()}
+        return _map(value)
     raise Refused(f"no document value: {type(value).__name__}")
+
+
+def _map(value: Mapping[Any, Any]) -> dict[str, Any]:
+    if not all(isinstance(name, str) for name in value):
+        raise Refused("a map with a key that is no text")
+    return {_whole(name): value_of(item) for name, item in value.items()}
 
 
 def _whole(text: str) -> str:
@@ -72,21 +80,26 @@ def _whole(text: str) -> str:
 
 def identity(value: Any) -> Any:
     """Hashable, and equal exactly where two values are the same: 1, 1.0 and True are three, NaN is one."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind.__name__, value
     if isinstance(value, float):
         return ("float", "nan" if math.isnan(value) else struct.pack(">d", value))
-    if isinstance(value, Mapping):
-        return ("map", tuple(sorted((name, identity(item)) for name, item in value.items())))
+    if kind is dict or isinstance(value, Mapping):
+        return ("map", tuple(sorted([(name, identity(item)) for name, item in value.items()])))
     if isinstance(value, tuple):
-        return ("tuple", tuple(identity(item) for item in value))
+        return ("tuple", tuple([identity(item) for item in value]))
     if isinstance(value, list):
-        return ("list", tuple(identity(item) for item in value))
+        return ("list", tuple([identity(item) for item in value]))
     if isinstance(value, Decimal):
         return ("decimal", str(value))
-    return (type(value).__name__, value)
+    return (kind.__name__, value)
 
 
 def rank(value: Any) -> Rank:
     """Where a value stands: null, false, true, numbers, text, bytes, tuples and lists, maps."""
+    if type(value) is str:
+        return (4, value)
     if value is None:
         return (0,)
     if isinstance(value, bool):
@@ -102,7 +115,7 @@ def rank(value: Any) -> Rank:
     if isinstance(value, bytes):
         return (5, value)
     if isinstance(value, list | tuple):
-        return (6, tuple(rank(item) for item in value))
+        return (6, tuple([rank(item) for item in value]))
     if isinstance(value, Mapping):
         return (7, tuple((name, rank(item)) for name, item in sorted(value.items())))
     raise Refused(f"no document value: {type(value).__name__}")

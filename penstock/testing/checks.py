@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 from penstock.cache import Limits, MemoryStore, decode_key, encode_key, is_long, shown, stored_key
@@ -220,9 +221,8 @@ def at_rest(
         yield from published(rest, name, {})
     if exact:
         engine, core = open_on(oracle.app, MemoryStore(), Limits(few=0), HASH_SEED)
-        for documents in oracle.tables.values():
-            for wave in documents.again():
-                engine.ingest([replace(record, offset=None) for record in wave], "again", 0)
+        for waves in zip_longest(*(documents.again() for documents in oracle.tables.values()), fillvalue=()):
+            engine.ingest([replace(record, offset=None) for wave in waves for record in wave], "again", 0)
         yield from content(opened, Opened(engine, core))
 
 

@@ -280,12 +280,14 @@ class App:
     True
     """
 
-    __slots__ = ("_definitions", "name")
+    __slots__ = ("_definitions", "_tables", "_views", "name")
 
     def __init__(self, name: str) -> None:
         check_name("app", name)
         self.name = name
         self._definitions: dict[str, Table | View] = {}
+        self._tables: tuple[Table, ...] = ()
+        self._views: tuple[View, ...] = ()
 
     def __repr__(self) -> str:
         return f"App({self.name!r})"
@@ -352,6 +354,10 @@ class App:
             )
         assert definition.order == self.size, definition
         self._definitions[name] = definition
+        if isinstance(definition, View):
+            self._views = (*self._views, definition)
+        else:
+            self._tables = (*self._tables, definition)
         return definition
 
     def names(self) -> tuple[str, ...]:
@@ -360,11 +366,11 @@ class App:
 
     def tables(self) -> tuple[Table, ...]:
         """All tables, in order."""
-        return tuple(d for d in self._definitions.values() if isinstance(d, Table))
+        return self._tables
 
     def views(self) -> tuple[View, ...]:
         """All views, each after its source."""
-        return tuple(d for d in self._definitions.values() if isinstance(d, View))
+        return self._views
 
     def lookup(self, name: str) -> Table | View:
         """The table or view of this name; `UnknownName`, with the nearest right one, if there is none."""

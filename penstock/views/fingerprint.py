@@ -23,7 +23,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from importlib import import_module
 from inspect import unwrap
@@ -35,7 +35,6 @@ from uuid import UUID
 
 from penstock.views.definitions import View
 from penstock.views.maps import FunctionMap
-from penstock.views.protocols import Coded
 from penstock.views.source import Dotted, Sources, Tree, imports_in, names_in
 
 __all__ = ["fingerprint", "fingerprint_of"]
@@ -57,6 +56,7 @@ _PLACES = tuple(
     )
 )
 _ABSENT = object()
+_compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def fingerprint(view: View) -> Parts:
@@ -65,9 +65,10 @@ def fingerprint(view: View) -> Parts:
     if isinstance(view.map, FunctionMap):
         roots.append(("its map", view.map.function))
     for i, reducer in enumerate(view.reducers):
-        if isinstance(reducer, Coded) and reducer.code is not None:
+        code = getattr(reducer, "code", None)  # of those that are `Coded`, whose check as a protocol is slow
+        if code is not None:
             name = "its reducer" if view.fields is None else f"its reducer {view.fields[i]!r}"
-            roots.append((name, reducer.code))
+            roots.append((name, code))
     return fingerprint_of(roots)
 
 
@@ -102,8 +103,7 @@ class _Walk:
     # -- parts
 
     def _put(self, name: str, tree: Tree) -> None:
-        text = json.dumps(tree, separators=(",", ":"))
-        self.parts[name] = blake2b(text.encode(), digest_size=8).hexdigest()
+        self.parts[name] = blake2b(_compact(tree).encode(), digest_size=8).hexdigest()
 
     def _unique(self, name: str, module: str, *what: Any) -> str:
         """The name of a part that describes this, and nothing else."""
@@ -146,7 +146,7 @@ class _Walk:
     def _method(self, name: str, function: FunctionType, own: type) -> Tree:
         """A method of a class; nothing of one that a decorator made (as `dataclass`) of what is described anyhow."""
         home = _file(own.__module__)
-        if home is None or path.realpath(function.__code__.co_filename) == path.realpath(home):
+        if home is None or _real(function.__code__.co_filename) == _real(home):
             return self._function(name, function)
         made = function.__code__.co_filename.startswith("<") or not self._owns(function)
         return [] if made else self._code(function, False)
@@ -287,7 +287,7 @@ class _Walk:
         file = code.__code__.co_filename if isinstance(code, FunctionType) else _file(module)
         if file is None or file.startswith("<"):  # built in or frozen, or of an interactive session
             return module == "__main__" or not (_top(module) in sys.stdlib_module_names or isinstance(code, ModuleType))
-        return not path.realpath(file).startswith(_PLACES)
+        return not _real(file).startswith(_PLACES)
 
 
 def _module(code: Any) -> str:
@@ -299,6 +299,12 @@ def _module(code: Any) -> str:
 
 def _file(module: str) -> str | None:
     return getattr(sys.modules.get(module), "__file__", None)
+
+
+@lru_cache(maxsize=1024)
+def _real(file: str) -> str:
+    """The path of a file without links; a file that code was read from is asked after once."""
+    return path.realpath(file)
 
 
 def _stem(module: str) -> str:

@@ -306,5 +306,5 @@ def test_planted_bug_is_found(bug: Any, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises((AssertionError, KeyError, pytest.fail.Exception)):
         run_state_machine_as_test(
             InMemory,
-            settings=settings(max_examples=1000, report_multiple_bugs=False, database=None, phases=[Phase.generate]),
+            settings=settings(max_examples=5000, report_multiple_bugs=False, database=None, phases=[Phase.generate]),
         )

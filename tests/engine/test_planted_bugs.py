@@ -117,8 +117,8 @@ BUGS = [
     Bug(
         "compacting leaves a living line behind",
         "cache.doclog:DocLog.living",
-        "np.flatnonzero(living)",
-        "np.flatnonzero(living)[1:]",
+        "living.nonzero()[0]",
+        "living.nonzero()[0][1:]",
     ),
     Bug(
         "compacting leaves behind what functions yielded",

@@ -130,8 +130,8 @@ BUGS = [
     Bug(
         "a source that has a new ts and the same values is passed over",
         "mapreduce.coming:coming",
-        "if stamped:",
-        "if False:",
+        "if not stamped:",
+        "if True:",
         Edit("mapreduce.coming:_equal_rows", "for column in items.columns:", "for column in items.columns[:1]:"),
     ),
     Bug(
@@ -175,8 +175,8 @@ BUGS = [
     Bug(
         "a removed item stays in a tree of values",
         "mapreduce.tree:TreeReduce._moved",
-        "hit = np.flatnonzero((was >= 0) & was_deep[place])",
-        "hit = np.flatnonzero((was >= 0) & was_deep[place] & ~removed)",
+        "hit = ((was >= 0) & was_deep[place]).nonzero()[0]",
+        "hit = ((was >= 0) & was_deep[place] & ~removed).nonzero()[0]",
     ),
     Bug(
         "a value goes with the first of the sources that have it",

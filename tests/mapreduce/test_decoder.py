@@ -37,11 +37,11 @@ PLANS = [_plan(), _plan(nested=False), _plan(("name", "id")), _plan("a.zip")]
 
 @pytest.fixture(autouse=True)
 def small_blocks() -> Iterator[None]:
-    """Blocks of 3 lines, learnt from 2: a few lines make several."""
-    before = decoder.BLOCK, decoder._SAMPLE
-    decoder.BLOCK, decoder._SAMPLE = 3, 2
+    """Blocks of 3 lines, learnt from 2: a few lines make several, and each goes the typed way."""
+    before = decoder.BLOCK, decoder._SAMPLE, decoder._FEW
+    decoder.BLOCK, decoder._SAMPLE, decoder._FEW = 3, 2, 0
     yield
-    decoder.BLOCK, decoder._SAMPLE = before
+    decoder.BLOCK, decoder._SAMPLE, decoder._FEW = before
 
 
 def _document(line: bytes) -> dict[str, Any] | None:

@@ -47,7 +47,20 @@ def test_form_a_byte_by_byte() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.binary(min_size=1, max_size=9), LANE, st.lists(LANE, min_size=17, max_size=17)), max_size=5)
+    st.lists(
+        st.tuples(st.binary(min_size=1, max_size=9), LANE, st.lists(LANE, min_size=4, max_size=4)),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_a_few_rows_of_form_a_are_those_of_many(rows: list[tuple[bytes, int, list[int]]]) -> None:
+    codec = RowCodec([mean("a")], None)
+    own = [(key, n, lanes[: codec.lanes]) for key, n, lanes in rows]
+    assert _fixed(codec, own) == _fixed(codec, own * 9)[: len(own)]
+
+
+@given(
+    st.lists(st.tuples(st.binary(min_size=1, max_size=9), LANE, st.lists(LANE, min_size=17, max_size=17)), max_size=12)
 )
 def test_form_a_of_any_width_is_read_back(rows: list[tuple[bytes, int, list[int]]]) -> None:
     for codec in (
