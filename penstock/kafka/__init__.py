@@ -3,10 +3,11 @@
 from penstock.kafka.address import CLIENTS, Address, address_of
 from penstock.kafka.connecting import broker, connect
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocols import Broker, Chunk, Fields, Producer, Reader, Topic
+from penstock.kafka.protocols import MARK, Broker, Chunk, Fields, Producer, Reader, Topic
 
 __all__ = [
     "CLIENTS",
+    "MARK",
     "Address",
     "Broker",
     "BrokerAway",

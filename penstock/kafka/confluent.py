@@ -45,7 +45,11 @@ def _time(message: Any) -> int | None:
     return None if kind == ck.TIMESTAMP_NOT_AVAILABLE else int(moment)
 
 
-_FIELDS = Fields(ck.Message.value, ck.Message.key, ck.Message.offset, _time)
+def _headers(message: Any) -> list[tuple[str, bytes | None]]:
+    return message.headers() or []
+
+
+_FIELDS = Fields(ck.Message.value, ck.Message.key, ck.Message.offset, _time, _headers)
 
 
 def _fault(address: Address, error: Any) -> KafkaFault:

@@ -15,6 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
+MARK = b"{}"
+"""The key of a null that deletes nothing: a sink writes it for the header that it has."""
+
 
 class Fields(NamedTuple):
     """How a client's records say what they are: each a function of one record."""
@@ -23,6 +26,7 @@ class Fields(NamedTuple):
     key: Callable[[Any], bytes | None]
     offset: Callable[[Any], int]
     time: Callable[[Any], int | None]  # milliseconds
+    headers: Callable[[Any], Sequence[tuple[str, bytes | None]]]
 
 
 @dataclass(slots=True)
@@ -70,6 +74,10 @@ class Chunk:
     def key(self, at: int) -> bytes | None:
         """The key of one."""
         return self.fields.key(self.records[at])
+
+    def headers(self, at: int) -> Mapping[str, bytes | None]:
+        """The headers of one."""
+        return dict(self.fields.headers(self.records[at]))
 
     def time(self, at: int) -> int | None:
         """The broker's timestamp of one, in milliseconds."""

@@ -41,7 +41,7 @@ def _time(record: Any) -> int | None:
     return None if moment < 0 else moment
 
 
-_FIELDS = Fields(itemgetter(7), itemgetter(6), itemgetter(3), _time)
+_FIELDS = Fields(itemgetter(7), itemgetter(6), itemgetter(3), _time, itemgetter(8))
 
 
 def _config(address: Address, kind: Any, own: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.cache import PenstockError, RecordError, normalise, pack_document, unpack, unpack_document
 from penstock.gateway import Deletion, Form, Received, TableBatch
-from penstock.kafka import Chunk
+from penstock.kafka import MARK, Chunk
 
 _OBJECT = ord("{")
 _SPACE = b" \t\r\n"
@@ -97,6 +97,9 @@ class Shape:
         out = Taken(TableBatch([]))
         batch, places = out.batch, list[int]()
         for place, value in enumerate(chunk.values):
+            if value is None and chunk.key(place) == MARK:
+                out.skips.append(place)
+                continue
             try:
                 found, ts = self._change(value) if self.debezium and value is not None else (_line(value), None)
                 if found is None:
