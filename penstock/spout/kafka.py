@@ -92,7 +92,7 @@ class KafkaSpout:
         self.ended = False
         self.trouble: str | None = None
         self._address = address
-        self._source = f"{table}=kafka:{reading.name or address.topic}/"
+        self.source = f"{table}=kafka:{reading.name or address.topic}"
         self._client = client
         self._reading = reading
         self._clock = clock
@@ -125,7 +125,7 @@ class KafkaSpout:
 
     def _named(self, partition: int) -> str:
         """What the store calls a partition."""
-        return f"{self._source}{partition}"
+        return f"{self.source}/{partition}"
 
     def _decided(self, topic: Topic, known: Mapping[int, Remembered | None]) -> list[_Place]:
         """Where each of these partitions is to be read from."""
@@ -305,7 +305,7 @@ class KafkaSpout:
     def committed(self, batch: SpoutBatch) -> None:
         """Now and then the group is told."""
         assert batch.source is not None
-        self._durable[int(batch.source.removeprefix(self._source))] = batch.resume
+        self._durable[int(batch.source.rpartition("/")[2])] = batch.resume
         now = self._clock()
         if now - self._told >= _COMMIT:
             self._told = now
