@@ -14,6 +14,7 @@ from examples.kafka.broker import Broker, NoBroker
 
 kafka: Any = importlib.import_module("kafka")
 admin: Any = importlib.import_module("kafka.admin")
+errors: Any = importlib.import_module("kafka.errors")
 ck: Any = importlib.import_module("confluent_kafka")
 PATIENCE = 60.0
 Row = tuple[bytes | None, bytes | None]
@@ -32,6 +33,20 @@ class Server:
     def __post_init__(self) -> None:
         own = {"api_version": (2, 3)} if self.kind == "mock" else {}
         self._admin = kafka.KafkaAdminClient(bootstrap_servers=self.servers, **own)
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """What the broker answers, once it is there again."""
+        out: list[Any] = []
+
+        def answered() -> bool:
+            try:
+                out.append(ask())
+            except errors.RetriableError:
+                return False
+            return True
+
+        until(answered, "the broker answers")
+        return out[0]
 
     def topic(self, partitions: int = 1, **config: str) -> str:
         """A topic of its own."""
@@ -52,7 +67,7 @@ class Server:
         return found["topics"][0]["error_code"] in (0,)
 
     def _leaders(self, name: str) -> int:
-        (found,) = self._admin.describe_topics([name])
+        (found,) = self._asked(lambda: self._admin.describe_topics([name]))
         return sum(one["leader_id"] >= 0 and not one["error_code"] for one in found["partitions"])
 
     def delete(self, name: str) -> None:
@@ -72,12 +87,15 @@ class Server:
     def bounds(self, name: str, partition: int = 0) -> tuple[int, int]:
         """First and end."""
         own = kafka.TopicPartition(name, partition)
-        first = self._admin.list_partition_offsets({own: admin.OffsetSpec.EARLIEST})[own].offset
-        return first, self._admin.list_partition_offsets({own: admin.OffsetSpec.LATEST})[own].offset
+        first, last = (
+            self._asked(lambda spec=spec: self._admin.list_partition_offsets({own: spec}))[own].offset
+            for spec in (admin.OffsetSpec.EARLIEST, admin.OffsetSpec.LATEST)
+        )
+        return first, last
 
     def committed(self, group: str) -> dict[int, int]:
         """What a group has committed."""
-        found = self._admin.list_group_offsets(group)[group]
+        found = self._asked(lambda: self._admin.list_group_offsets(group))[group]
         return {one.partition: own.offset for one, own in found.items()}
 
     def produce(self, name: str, rows: Iterable[Row], partition: int = 0, time_ms: int | None = None) -> None:
