@@ -60,8 +60,25 @@ auto.create.topics.enable=false
 """
 
 
+# A listener with TLS and a password, for the user `me`.
+_SECURE = """\
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SASL_SSL://127.0.0.1:{secure}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_ssl.plain.sasl.jaas.config=\
+org.apache.kafka.common.security.plain.PlainLoginModule required user_me="{password}";
+ssl.keystore.location={folder}/keys.p12
+ssl.keystore.type=PKCS12
+ssl.keystore.password={password}
+"""
+
+
 class NoBroker(Exception):
     """A broker that can't be had here; it says what is missing."""
+
+
+class BrokerFailed(Exception):
+    """A broker that is there and does not start; it says what it said."""
 
 
 def classpath() -> str:
@@ -99,17 +116,20 @@ def java() -> str:
 
 
 class Broker:
-    """One broker; `start` and `stop` it, or use it in a with block."""
+    """One broker; `start` and `stop` it, or use it in a with block. With a `password` it also listens to who has it."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._own = None if folder is not None else tempfile.TemporaryDirectory(prefix="penstock-kafka-")
-        self.folder = Path(self._own.name) if self._own is not None else folder or Path()
+    def __init__(self, password: str | None = None) -> None:
         self._java, self._classpath = java(), classpath()
-        self.port, controller = _free_ports()
+        self._own = tempfile.TemporaryDirectory(prefix="penstock-kafka-")
+        self.folder = Path(self._own.name)
+        self.port, controller, self._secure = _free_ports()
+        own = {"port": self.port, "controller": controller, "secure": self._secure, "folder": self.folder}
+        text = _PROPERTIES.format(**own)
+        if password is not None:
+            self._make_keys(password)
+            text += _SECURE.format(password=password, **own)
         self._properties = self.folder / "server.properties"
-        self._properties.write_text(
-            _PROPERTIES.format(port=self.port, controller=controller, folder=self.folder), "utf-8"
-        )
+        self._properties.write_text(text, "utf-8")
         self._process: subprocess.Popen[bytes] | None = None
         self._format()
 
@@ -117,6 +137,27 @@ class Broker:
     def servers(self) -> str:
         """Where it listens."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def secure(self) -> str:
+        """Where it listens with TLS and a password; the certificate is in `certificate`."""
+        return f"127.0.0.1:{self._secure}"
+
+    @property
+    def certificate(self) -> Path:
+        """What it shows that it is."""
+        return self.folder / "broker.pem"
+
+    def _make_keys(self, password: str) -> None:
+        tool = os.path.join(os.path.dirname(os.path.realpath(self._java)), "keytool")
+        store = ["-alias", "broker", "-keystore", str(self.folder / "keys.p12"), "-storepass", password]
+        made = ["-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", "-validity", "30"]
+        named = ["-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1"]
+        shown = ["-exportcert", "-rfc", "-file", str(self.certificate)]
+        for arguments in ([*made, *named], shown):
+            done = subprocess.run([tool, *arguments, *store], capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise BrokerFailed(f"keytool could not make the broker's keys: {(done.stdout + done.stderr).strip()}")
 
     @property
     def pid(self) -> int:
@@ -130,7 +171,7 @@ class Broker:
         command += ["-t", cluster, "-c", str(self._properties), "--standalone"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise NoBroker(f"the broker's folder could not be made: {(done.stdout + done.stderr).strip()[-500:]}")
+            raise BrokerFailed(f"the broker's folder could not be made: {(done.stdout + done.stderr).strip()[-500:]}")
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -147,7 +188,7 @@ class Broker:
         while not _answers(self.port):
             if self._process.poll() is not None or time.monotonic() > until:
                 self.kill()
-                raise NoBroker(f"the broker did not start: {self.log()[-800:]}")
+                raise BrokerFailed(f"the broker did not start: {self.log()[-800:]}")
             time.sleep(_LOOK)
 
     def log(self) -> str:
@@ -161,15 +202,14 @@ class Broker:
         self._process.wait()
 
     def stop(self) -> None:
-        """End it in good order, and forget its folder if that was made here."""
+        """End it in good order, and forget its folder."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
                 self._process.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
                 self.kill()
-        if self._own is not None:
-            self._own.cleanup()
+        self._own.cleanup()
 
     def __enter__(self) -> Self:
         self.start()
@@ -185,11 +225,11 @@ def _dying_with_parent() -> Callable[[], object]:
     return lambda: libc.prctl(1, signal.SIGKILL)
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
+def _free_ports() -> tuple[int, int, int]:
+    with socket.socket() as one, socket.socket() as other, socket.socket() as third:
+        for own in (one, other, third):
+            own.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1], third.getsockname()[1]
 
 
 def _answers(port: int) -> bool:

@@ -17,6 +17,7 @@ admin: Any = importlib.import_module("kafka.admin")
 errors: Any = importlib.import_module("kafka.errors")
 ck: Any = importlib.import_module("confluent_kafka")
 PATIENCE = 60.0
+PASSWORD = "not-told"
 Row = tuple[bytes | None, bytes | None]
 _numbers = itertools.count()
 
@@ -171,7 +172,7 @@ def until(found: Callable[[], bool], what: str) -> None:
 def serve() -> Server:
     """A broker of our own, else the one that is named, else a mock."""
     try:
-        broker = Broker()
+        broker = Broker(PASSWORD)
         broker.start()
         return Server("real", broker.servers, broker)
     except NoBroker as error:

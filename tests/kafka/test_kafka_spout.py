@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.spout import SourceMissing, SourceUnreadable
+from penstock.spout import SPOUTS, SourceMissing, SourceUnreadable
 from tests.kafka.reading import names, read, shop, spout, stamped, users
-from tests.kafka.server import PATIENCE, Row, Server
+from tests.kafka.server import PASSWORD, PATIENCE, Row, Server
 
 
 def doc(key: int, name: str, **more: Any) -> Row:
@@ -242,6 +242,22 @@ def test_what_is_not_there(server: Server, client: str) -> None:
         own = spout(server, engine, "nowhere", client)
         with pytest.raises(SourceMissing, match=says):
             own.__enter__()
+
+
+def test_tls_and_a_password(server: Server, client: str, tmp_path: Path) -> None:
+    """Both are passed through: from the URI, and what is secret from a file."""
+    assert server.broker is not None, "it takes a broker of our own"
+    topic = server.topic()
+    server.produce(topic, [doc(1, "Sue")])
+    path = tmp_path / "client.properties"
+    path.write_text(f"sasl.username=me\nsasl.password={PASSWORD}\nssl.ca.location={server.broker.certificate}\n")
+    options = f"client={client}&security.protocol=SASL_SSL&sasl.mechanism=PLAIN&config={path}"
+    uri = f"kafka://{server.broker.secure}/{topic}?{options}"
+    with ps.open(shop(), None) as engine:
+        own = SPOUTS.open(uri, "users")
+        own.begin(lambda source: None)
+        assert read(engine, own, 1).applied == 1
+        own.close()
 
 
 NO_BROKER = """
