@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pictures bench bench-spark campaign lock clean
+.PHONY: help demo test lint format types pictures bench bench-spark bench-kafka campaign kafka-kills lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,12 @@ bench: $(READY) ## every figure beside its limits; one of them: make bench ARGS=
 
 bench-spark: $(READY) ## filling a store in bulk, beside load and DuckDB; make bench-spark ARGS="--docs 10000000"
 	$(BIN)/python -m bench.spark $(ARGS)
+
+bench-kafka: $(READY) ## topics in and out, beside each client alone; it starts a broker (Maven, Java)
+	$(BIN)/python -m bench.kafka $(ARGS)
+
+kafka-kills: $(READY) ## kill engine and broker 200 times; make kafka-kills ARGS="--client confluent --seed 2"
+	$(BIN)/python -m tests.kafka.killing --kills 200 $(ARGS)
 
 campaign: $(READY) ## crash more: seeds after all those before; make campaign ARGS="--budget 30m"
 	$(BIN)/python -m penstock.testing.campaign --totals tests/testing/campaign.json $(ARGS)

@@ -19,7 +19,8 @@ from penstock.cli.frame import view_of
 from penstock.cli.steps import Steps
 from penstock.cli.values import dumps
 from penstock.engine import Engine
-from penstock.sink import ENVELOPES, Sink, SinkBehind, open_file
+from penstock.kafka import BrokerAway, KafkaFault
+from penstock.sink import ENVELOPES, Sink, SinkBehind, open_file, open_topic
 from penstock.spout import Registry, Uri, UriError
 from penstock.views import App, NotBuilt, PositionAhead, PositionExpired
 
@@ -28,13 +29,26 @@ _LOOK = 0.02  # seconds between two looks
 
 def _file(uri: Uri, view: str) -> Sink:
     uri.only("envelope")
+    return open_file(uri.rest, view, _envelope(uri), dumps)
+
+
+def _kafka(uri: Uri, view: str) -> Sink:
+    try:
+        return open_topic(uri.text, uri.rest, uri.options, view, _envelope(uri), dumps)
+    except BrokerAway:
+        raise
+    except KafkaFault as error:
+        raise UriError(error.where, error.reason, error.remedy) from error
+
+
+def _envelope(uri: Uri) -> str:
     envelope = uri.options.get("envelope", ENVELOPES[0])
     if envelope not in ENVELOPES:
         raise UriError(uri.text, f"there is no envelope {envelope!r}", f"it is one of {', '.join(ENVELOPES)}")
-    return open_file(uri.rest, view, envelope, dumps)
+    return envelope
 
 
-SINKS: Registry[Sink] = Registry("sink", "penstock.sinks", {"file": _file})
+SINKS: Registry[Sink] = Registry("sink", "penstock.sinks", {"file": _file, "kafka": _kafka})
 
 
 class Delivery(threading.Thread):

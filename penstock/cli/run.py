@@ -13,34 +13,29 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 import click
 
-from penstock.cache import shown_size
+from penstock.cli.claims import Claim
 from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
 from penstock.cli.delivery import SINKS, Delivery, asked_of
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader, open_writer, table_of
-from penstock.cli.load import LIMIT, check_columns
 from penstock.cli.names import table_names, view_names
-from penstock.cli.output import shown_cell
+from penstock.cli.pump import SHOWN, Pump, topic_of
 from penstock.cli.stopping import Stop
-from penstock.engine import Writing
 from penstock.sink import STDOUT, Sink
-from penstock.spout import SPOUTS, STDIN, FileSpout, ParquetSpout, Spout, SpoutBatch
-from penstock.views import App, Counts, Table
+from penstock.spout import SPOUTS, STDIN, Spout
+from penstock.views import App, Table
 
-_WAIT = 0.2  # seconds until a source that gives nothing is asked whether it has ended
+_WAIT = 0.2  # seconds between two looks whether another process has let go of a topic
 _LOOK = 0.1  # seconds between two looks of the main thread
 _EVERY = 10.0  # seconds between two lines of how it goes, where nobody watches
-_SHOWN = 5  # rejections of a source
 _WINDOW = 3.0  # seconds over which a rate is taken
 
 
@@ -54,6 +49,7 @@ _WINDOW = 3.0  # seconds over which a rate is taken
         "producer | penstock run --from events=-",
         "penstock run --from users=users.jsonl --to namecount=namecount.jsonl",
         "penstock run --from users=users.jsonl --to 'namecount=file:changes.jsonl?envelope=change'",
+        "penstock run --from users=kafka://localhost:9092/users --to namecount=kafka://localhost:9092/namecount",
     ],
 )
 @click.option(
@@ -87,24 +83,35 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     package takes them: the latest value of each group, with {"deleted": true} for one that is gone, or under
     ?envelope=change what it was before as well. A file goes on behind the last position in it.
 
+    kafka://HOST:PORT/TOPIC is a topic, in and out; README has its options. It is read into a store by one process: a
+    second one says so and waits. SIGUSR1 pauses the sources, SIGUSR2 lets them go on; what was read is committed first.
+
     On a terminal a line shows how it goes; elsewhere there is a line now and then on standard error.
     """
     app = load_app(ctx)
     asked = [_asked(app, text) for text in sources]
     _check(asked)
     wanted = [asked_of(app, text) for text in sinks]
-    with Stop() as stop, ExitStack() as stack:
+    with Stop(pauses=True) as stop, ExitStack() as stack:
         opened: list[tuple[str, Table, Spout]] = []
         for text, table, uri in asked:
             spout = SPOUTS.open(uri, table.name)
             stack.callback(spout.close)
             opened.append((text, table, spout))
+        claims = _claimed(ctx, opened, stop)
+        if claims is None:
+            return DONE
+        for claim in claims.values():
+            stack.callback(claim.release)  # when the store is let go of
         sinking = [(text, view, *_begun(stack, view, uri)) for text, view, uri in wanted]
         writer = stack.enter_context(open_writer(ctx, app, migrate=True))
         if writer.holder is not None:
             ctx.note(f"the store is held by {writer.holder}, which all of this is handed over to")
         reader = stack.enter_context(open_reader(ctx, app)) if sinking else None
-        pumps = [Pump(writer, *one, lambda: stop.asked or failed()) for one in opened]
+        pumps = [
+            Pump(writer, *one, lambda: stop.asked or failed(), lambda: stop.paused, claims.get(one[0]))
+            for one in opened
+        ]
         deliveries = [Delivery(reader, *one) for one in sinking if reader is not None]
         workers: list[Pump | Delivery] = [*pumps, *deliveries]
 
@@ -120,6 +127,25 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
         if one.error is not None:
             raise one.error
     return DONE
+
+
+def _claimed(ctx: Context, opened: list[tuple[str, Table, Spout]], stop: Stop) -> dict[str, Claim] | None:
+    """The right to read each topic, once nobody else reads it into this store; None where it is to end before."""
+    out: dict[str, Claim] = {}
+    for text, _, spout in opened:
+        source = topic_of(spout)
+        if source is None:
+            continue
+        claim = out[text] = Claim(ctx.store, source)
+        told = False
+        while (other := claim.take()) is not None:
+            if not told:
+                told = True
+                ctx.note(f"{text}: {other} reads it into this store; waiting until that one lets go")
+            if stop.asked:
+                return None
+            time.sleep(_WAIT)
+    return out
 
 
 def _begun(stack: ExitStack, view: str, uri: str) -> tuple[Sink, int | None]:
@@ -154,65 +180,6 @@ def _end_at_once() -> None:
     os._exit(INTERRUPTED)
 
 
-class Pump(threading.Thread):
-    """One source on its way into a table."""
-
-    def __init__(self, writer: Writing, text: str, table: Table, spout: Spout, stopped: Callable[[], bool]) -> None:
-        super().__init__(name=f"penstock-{text}", daemon=True)
-        self.text = text
-        self.counts = Counts()
-        self.lag: int | None = None
-        self.error: BaseException | None = None
-        self.notes: deque[str] = deque()
-        self._writer = writer
-        self._table = table
-        self._spout = spout
-        self._stopped = stopped
-
-    def run(self) -> None:
-        """Until the source ends, or somebody stops it."""
-        try:
-            self._spout.begin(self._writer.remembered)
-            while not self._stopped() and not self._spout.ended:
-                first = self._spout.next_batch(LIMIT, _WAIT)
-                self.lag = self._spout.lag()
-                if first is not None:
-                    if isinstance(self._spout, FileSpout | ParquetSpout):
-                        check_columns(self._spout, self._spout.name, self._table)
-                    self._take(chain([first], self._more()))
-        except BaseException as error:
-            self.error = error
-
-    def _more(self) -> Iterator[SpoutBatch]:
-        """What has come meanwhile."""
-        while not self._stopped() and (batch := self._spout.next_batch(LIMIT)) is not None:
-            yield batch
-
-    def _take(self, batches: Iterator[SpoutBatch]) -> None:
-        with closing(self._writer.load(self._table.name, batches)) as loaded:
-            for batch, counts in loaded:
-                self._spout.committed(batch)
-                self.lag = self._spout.lag()
-                for rejection in counts.rejections[: max(0, _SHOWN - self.counts.rejected)]:
-                    self.notes.append(f"rejected: {shown_cell(f'{rejection.where}: {rejection.reason}')}")
-                self.counts += replace(counts, rejections=())
-
-    def has_done(self) -> bool:
-        """Whether anything came of it."""
-        return self.counts.records > 0
-
-    def said(self) -> str:
-        """How far it is, in words."""
-        return f"{self.text}: {self.counts}{f', {_lag(self._spout, self.lag)} behind' if self.lag else ''}"
-
-
-def _lag(spout: Spout, lag: int) -> str:
-    """How far behind a source is, in its own unit where that is known."""
-    if isinstance(spout, FileSpout):
-        return shown_size(lag)
-    return f"{lag:,} rows" if isinstance(spout, ParquetSpout) else f"{lag:,}"
-
-
 @dataclass(slots=True)
 class _Rate:
     """Records a second over the last few seconds."""
@@ -244,8 +211,8 @@ def _watch(ctx: Context, pumps: list[Pump], deliveries: list[Delivery], stop: St
         if worker.error is None or worker.has_done():
             say(worker.said())
     for pump in pumps:
-        if pump.counts.rejected > _SHOWN:
-            click.echo(f"rejected: {pump.counts.rejected - _SHOWN:,} more from {pump.text}", err=True)
+        if pump.counts.rejected > SHOWN:
+            click.echo(f"rejected: {pump.counts.rejected - SHOWN:,} more from {pump.text}", err=True)
 
 
 def _watch_lines(ctx: Context, pumps: list[Pump], workers: list[Pump | Delivery], lines: Iterator[list[str]]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from penstock.cache import owner_of, shown_size
+from penstock.cli.claims import claims
 from penstock.cli.context import WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader
@@ -86,6 +87,7 @@ def read(engine: Engine, store: str, digest: bool) -> dict[str, Any]:
     except OSError:
         data["committed"] = None
     data["owner"] = owner_of(store)
+    data["reading"] = claims(store)
     memory = None if data["owner"] is None else memory_of_holder(store)
     data["memory"] = None if memory is None else memory["memory"]
     for kind in ("tables", "views"):
@@ -129,6 +131,9 @@ def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:
         yield _drawn(ctx, views, ["view", "of", "groups", "held documents", "held groups"])
     if data["sources"]:
         yield _drawn(ctx, [[name, offset] for name, offset in data["sources"].items()], ["source", "offset"])
+    if data["reading"]:
+        reading = [[r["source"], r["pid"], r["state"], r["lag"], r["rate"]] for r in data["reading"]]
+        yield _drawn(ctx, reading, ["reads", "process", "state", "behind", "records/s"])
 
 
 def _held(data: dict[str, Any]) -> Iterator[str]:

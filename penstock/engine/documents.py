@@ -16,6 +16,7 @@ from penstock.cache import PenstockError, RecordError, ValueKind, normalise, pac
 from penstock.gateway import MOST_RECEIVED, Deletion, Form, Received, TableBatch
 from penstock.mapreduce import Laid
 from penstock.spout import Record, SpoutBatch
+from penstock.views import Table
 
 ONE = 10_000
 MANY = 50_000
@@ -39,6 +40,7 @@ class Batch:
     received: dict[int, Received] = field(default_factory=dict)  # by such places: what was received
     origin: str = "put_many"  # where the records come from, as quarantine calls it
     offsets: dict[int, int] = field(default_factory=dict)  # by place: the offset of a record of its own
+    run: Sequence[int] = ()  # the same, of all places
     laid: Laid | None = None  # the lines in one piece, for who hands them on
 
     def place(self, record: int) -> int:
@@ -57,7 +59,11 @@ class Batch:
 
     def where(self, place: int) -> str:
         """What people call a place."""
-        return f"{self.unit} {self.first + place}"
+        return f"{self.unit} {self.run[place] if self.run else self.first + place}"
+
+    def offset(self, place: int) -> int | None:
+        """The offset of what stands at a place, if it has one of its own."""
+        return self.run[place] if self.run else self.offsets.get(place)
 
     @property
     def size(self) -> int:
@@ -141,14 +147,18 @@ def batches_of(docs: Any, batch: int | None) -> Iterator[Batch]:
         yield from _documents(source, batch)
 
 
-def delivered(batch: SpoutBatch) -> Batch:
-    """The records of a spout's batch."""
+def delivered(batch: SpoutBatch, table: Table | None = None) -> Batch:
+    """The records of a spout's batch; deletions get the broker's ts where the `table` wants that."""
     lines = batch.records.lines
     if batch.raw and lines and (sum(map(len, lines)) > MOST_BYTES or not _are_plain(lines)):
         out = _closer(lines, batch.first, batch.unit)
     else:
         out = Batch(batch.records, batch.unit, batch.first, batch.skips, batch.refused, batch.received)
-    out.origin = batch.source or "load"
+    out.origin, out.run = batch.source or "load", batch.offsets
+    if table is not None and table.broker_ts:
+        for place, deletion in batch.records.deletes.items():
+            if deletion.ts is None:
+                batch.records.deletes[place] = Deletion(deletion.key, batch.records.stamp(place))
     return out
 
 

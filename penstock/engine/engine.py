@@ -198,7 +198,7 @@ class Engine(Quarantining):
         def parts() -> Iterator[Batch]:
             for batch in batches:
                 coming.append(batch)
-                yield delivered(batch)
+                yield delivered(batch, self._core.app.table_of(table))
 
         with helped(parts(), long, self._core.tables[table]) as ahead:
             for part in ahead:

@@ -67,6 +67,7 @@ def spout_batch_data(batch: SpoutBatch) -> dict[str, Any]:
         "raw": batch.raw,
         "unit": batch.unit,
         "first": batch.first,
+        "offsets": list(batch.offsets),
         "skips": batch.skips,
         "refused": _listed(batch.refused),
         "received": _received_data(batch.received),
@@ -92,7 +93,9 @@ def _records_data(records: TableBatch) -> dict[str, Any]:
     return {
         "lines": records.lines,
         "deletes": [[place, deletion.key, deletion.ts] for place, deletion in records.deletes.items()],
-        "stamps": _listed(records.stamps),
+        "stamps": [[at, ts] for at in range(records.n) if (ts := records.stamp(at)) is not None]
+        if records.beside is not None
+        else _listed(records.stamps),
         "refused": records.refused,
     }
 

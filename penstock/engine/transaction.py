@@ -81,13 +81,13 @@ def _rejects_of(table: str, part: Batch, rejected: Mapping[int, str]) -> Iterato
     for at, place, line in zip(rejected, part.places(rejected), lines.tolist(), strict=True):
         deletion = records.deletes.get(at)
         if deletion is None:
-            received[place] = Received.of_line(records.lines[line], records.stamps.get(at))
+            received[place] = Received.of_line(records.lines[line], records.stamp(at))
         else:
             received[place] = Received.of_key(deletion.key, deletion.ts)
         why[place] = rejected[at]
     for place in sorted(why):
         got = received.get(place) or Received(Form.TEXT, b"", 0)
-        yield Reject(table, part.origin, part.offsets.get(place), part.where(place), why[place], got)
+        yield Reject(table, part.origin, part.offset(place), part.where(place), why[place], got)
 
 
 class Transaction:

@@ -47,7 +47,7 @@ def wired(app: App, table: str, batch: Batch) -> Wired:
             refused[place], received[place] = str(getattr(error, "reason", error)), Received.of_line(line)
     places = range(batch.records.n + len(batch.skips))
     for name, lines in taken.items():
-        part = Batch(unit=batch.unit, first=batch.first, origin=batch.origin)
+        part = Batch(unit=batch.unit, first=batch.first, origin=batch.origin, run=batch.run)
         part.records.lines = [line for line, _ in lines.values()]
         part.records.stamps.update({i: ts for i, (_, ts) in enumerate(lines.values()) if ts is not None})
         part.skips = [place for place in places if place not in lines]

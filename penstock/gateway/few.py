@@ -114,7 +114,7 @@ class FewForm:
                     key = key_value(table, document)
                     if not table.key.single and not any(part is not None for part in key):
                         return None
-                    ts = batch.stamps.get(at) if table.ts is None else reach(document, table.ts)
+                    ts = batch.stamp(at) if table.ts is None else reach(document, table.ts)
                     doc = len(documents)
                     documents.append(document)
                 else:

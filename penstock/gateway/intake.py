@@ -39,7 +39,8 @@ class TableBatch:
 
     lines: list[bytes]
     deletes: dict[int, Deletion] = field(default_factory=dict)
-    stamps: dict[int, Any] = field(default_factory=dict)  # by record: the ts that came beside a document
+    stamps: dict[int, Any] = field(default_factory=dict)  # by record: the ts that came beside it
+    beside: Callable[[int], Any] | None = None  # the same, of records that are not in `stamps`
     decoded: Ahead | None = None  # the columns of the lines, where they may have been made beforehand
     refused: int = 0  # records that gave no line, and are rejected already
 
@@ -47,6 +48,11 @@ class TableBatch:
     def n(self) -> int:
         """How many records."""
         return len(self.lines) + len(self.deletes)
+
+    def stamp(self, record: int) -> Any:
+        """The ts that came beside a record, if one did."""
+        own = self.stamps.get(record)
+        return self.beside(record) if own is None and self.beside is not None else own
 
     def places(self) -> Index:
         """The place of each document among all records."""
@@ -175,7 +181,7 @@ def take_in(node: Intake, batch: TableBatch) -> tuple[Records, dict[int, str]]:
 def _ts_of(node: Intake, columns: Columns, batch: TableBatch, places: Index | None) -> Sequence[Any] | Ints:
     """The ts of each document: its own, or the one that came beside it."""
     if node.table.broker_ts:
-        return [batch.stamps.get(i if places is None else int(places[i])) for i in range(len(batch.lines))]
+        return [batch.stamp(i if places is None else int(places[i])) for i in range(len(batch.lines))]
     assert columns.ts is not None
     return columns.ts
 

@@ -2,14 +2,17 @@
 
 from penstock.sink.errors import SinkBehind, SinkTaken
 from penstock.sink.files import ENVELOPES, STDOUT, FileSink, open_file
+from penstock.sink.kafka import KafkaSink, open_topic
 from penstock.sink.protocols import Sink
 
 __all__ = [
     "ENVELOPES",
     "STDOUT",
     "FileSink",
+    "KafkaSink",
     "Sink",
     "SinkBehind",
     "SinkTaken",
     "open_file",
+    "open_topic",
 ]

@@ -14,13 +14,14 @@ class SinkTaken(PenstockError):
     out.jsonl: it holds something else than changes of view 'namecount'; name another file, or move this one away
     """
 
-    def __init__(self, sink: str, reason: str) -> None:
-        super().__init__(sink, reason)
+    def __init__(self, sink: str, reason: str, remedy: str = "name another file, or move this one away") -> None:
+        super().__init__(sink, reason, remedy)
         self.sink = sink
         self.reason = reason
+        self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.sink}: {self.reason}; name another file, or move this one away"
+        return f"{self.sink}: {self.reason}; {self.remedy}"
 
 
 class SinkBehind(PenstockError):

@@ -4,11 +4,13 @@ from penstock.spout.envelope import Enveloped, opened
 from penstock.spout.errors import SourceMissing, SourceMoved, SourceUnreadable, UnknownScheme, UriError
 from penstock.spout.files import FileSpout
 from penstock.spout.identity import Standing
+from penstock.spout.kafka import KafkaSpout
 from penstock.spout.opening import FORMATS, STDIN, begun, file_size, format_of, open_file
 from penstock.spout.parquet import ParquetSpout
 from penstock.spout.protocols import Contract, Recall, Remembered, Spout, SpoutBatch
 from penstock.spout.record import Record
-from penstock.spout.registry import SPOUTS, Registry, Uri
+from penstock.spout.registry import SPOUTS, Registry
+from penstock.spout.uri import Uri
 
 __all__ = [
     "FORMATS",
@@ -17,6 +19,7 @@ __all__ = [
     "Contract",
     "Enveloped",
     "FileSpout",
+    "KafkaSpout",
     "ParquetSpout",
     "Recall",
     "Record",

@@ -69,13 +69,14 @@ class Enveloped:
     """
 
     def __init__(self, spout: Spout) -> None:
-        self._spout = spout
+        self.inner = self._spout = spout
         self.contract: Contract = spout.contract
         self.ended = spout.ended
 
     def begin(self, recall: Recall) -> None:
         """Go on where the store stands."""
         self._spout.begin(recall)
+        self.contract = self._spout.contract
         self.ended = self._spout.ended
 
     def next_batch(self, limit: int, wait: float = 0.0) -> SpoutBatch | None:

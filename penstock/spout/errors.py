@@ -71,8 +71,8 @@ class UriError(PenstockError):
 class UnknownScheme(PenstockError):
     """A URI whose scheme nobody registered.
 
-    >>> print(UnknownScheme("kafka", "spout", ("-", "file")))
-    there is no spout for kafka: URIs; there are -, file; install the package that brings it, or write \
+    >>> print(UnknownScheme("ftp", "spout", ("-", "file")))
+    there is no spout for ftp: URIs; there are -, file; install the package that brings it, or write \
 file:PATH for a file of such a name
     """
 

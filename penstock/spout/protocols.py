@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,6 +59,7 @@ class SpoutBatch:
     refused: dict[int, str] = field(default_factory=dict)  # by such places: why they gave none
     received: dict[int, Received] = field(default_factory=dict)  # by such places: what was received
     envelope: bool = False  # each record names its own table
+    offsets: Sequence[int] = ()  # by place, of records that have offsets of their own
 
     def __post_init__(self) -> None:
         assert not (self.raw and (self.skips or self.records.n != len(self.records.lines))), (

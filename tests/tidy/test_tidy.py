@@ -19,6 +19,7 @@ RANK = {
     "mapreduce": 2,
     "gateway": 3,
     "recovery": 4,
+    "kafka": 4,
     "spout": 5,
     "sink": 5,
     "engine": 6,

@@ -1,0 +1,120 @@
+"""One source on its way into a table, in a thread of its own.
+
+Invariant: what was read is committed before it ends, and before it pauses.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import chain
+
+from penstock.cache import shown_size
+from penstock.cli.claims import Claim
+from penstock.cli.load import LIMIT, check_columns
+from penstock.cli.output import shown_cell
+from penstock.engine import Writing
+from penstock.spout import Enveloped, FileSpout, KafkaSpout, ParquetSpout, Spout, SpoutBatch
+from penstock.views import Counts, Table
+
+SHOWN = 5  # rejections of a source
+_WAIT = 0.2  # seconds until a source that gives nothing is asked whether it has ended
+
+
+class Pump(threading.Thread):
+    """One source; `stopped` and `paused` say what was asked for, `claim` is where it says how it goes."""
+
+    def __init__(
+        self,
+        writer: Writing,
+        text: str,
+        table: Table,
+        spout: Spout,
+        stopped: Callable[[], bool],
+        paused: Callable[[], bool] = lambda: False,
+        claim: Claim | None = None,
+    ) -> None:
+        super().__init__(name=f"penstock-{text}", daemon=True)
+        self.text = text
+        self.counts = Counts()
+        self.lag: int | None = None
+        self.error: BaseException | None = None
+        self.notes: deque[str] = deque()
+        self._writer = writer
+        self._table = table
+        self._spout = spout
+        self._source = spout.inner if isinstance(spout, Enveloped) else spout
+        self._stopped = stopped
+        self._paused = paused
+        self._claim = claim
+        self._idle = threading.Event()
+
+    def run(self) -> None:
+        """Until the source ends, or somebody stops it."""
+        try:
+            self._spout.begin(self._writer.remembered)
+            while not self._stopped() and not self._spout.ended:
+                self._say()
+                if self._paused():
+                    self._idle.wait(_WAIT)
+                    continue
+                first = self._spout.next_batch(LIMIT, _WAIT)
+                self.lag = self._spout.lag()
+                if first is not None:
+                    if isinstance(self._spout, FileSpout | ParquetSpout):
+                        check_columns(self._spout, self._spout.name, self._table)
+                    self._take(chain([first], self._more()))
+        except BaseException as error:
+            self.error = error
+        finally:
+            if self._claim is not None:
+                self._spout.close()  # before another may read on
+
+    def _more(self) -> Iterator[SpoutBatch]:
+        """What has come meanwhile."""
+        while not self._stopped() and not self._paused() and (batch := self._spout.next_batch(LIMIT)) is not None:
+            yield batch
+
+    def _take(self, batches: Iterator[SpoutBatch]) -> None:
+        with closing(self._writer.load(self._table.name, batches)) as loaded:
+            for batch, counts in loaded:
+                self._spout.committed(batch)
+                self.lag = self._spout.lag()
+                for rejection in counts.rejections[: max(0, SHOWN - self.counts.rejected)]:
+                    self.notes.append(f"rejected: {shown_cell(f'{rejection.where}: {rejection.reason}')}")
+                self.counts += replace(counts, rejections=())
+                self._say()
+
+    def _say(self) -> None:
+        if self._claim is not None:
+            state = "paused" if self._paused() else self._trouble() or "reading"
+            self._claim.say(state, self.lag, self.counts.records)
+
+    def _trouble(self) -> str | None:
+        return self._source.trouble if isinstance(self._source, KafkaSpout) else None
+
+    def has_done(self) -> bool:
+        """Whether anything came of it."""
+        return self.counts.records > 0
+
+    def said(self) -> str:
+        """How far it is, in words."""
+        trouble = "paused" if self._paused() else self._trouble()
+        behind = f", {_lag(self._source, self.lag)} behind" if self.lag else ""
+        return f"{self.text}: {self.counts}{behind}{f', {trouble}' if trouble else ''}"
+
+
+def topic_of(spout: Spout) -> str | None:
+    """What the store calls the topic of a spout; None of any other source."""
+    source = spout.inner if isinstance(spout, Enveloped) else spout
+    return source.source if isinstance(source, KafkaSpout) else None
+
+
+def _lag(spout: Spout, lag: int) -> str:
+    """How far behind a source is, in its own unit where that is known."""
+    if isinstance(spout, FileSpout):
+        return shown_size(lag)
+    return f"{lag:,} rows" if isinstance(spout, ParquetSpout) else f"{lag:,}"

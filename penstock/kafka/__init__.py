@@ -1,0 +1,24 @@
+"""Kafka: what a URI says of a topic, and the two clients that read and write it behind one seam."""
+
+from penstock.kafka.address import CLIENTS, Address, address_of
+from penstock.kafka.connecting import broker, connect
+from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
+from penstock.kafka.protocols import MARK, Broker, Chunk, Fields, Producer, Reader, Topic
+
+__all__ = [
+    "CLIENTS",
+    "MARK",
+    "Address",
+    "Broker",
+    "BrokerAway",
+    "Chunk",
+    "Fields",
+    "KafkaFault",
+    "OffsetLost",
+    "Producer",
+    "Reader",
+    "Topic",
+    "address_of",
+    "broker",
+    "connect",
+]

@@ -1,0 +1,311 @@
+"""The client confluent-kafka, on librdkafka: it fetches and unpacks in threads of its own, and so is several times as
+fast.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Self
+
+from penstock.kafka.address import Address
+from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
+from penstock.kafka.protocols import Broker, Chunk, Fields, Producer, Reader, Topic
+
+ck: Any = importlib.import_module("confluent_kafka")
+admin: Any = importlib.import_module("confluent_kafka.admin")
+_PATIENCE = 10.0  # seconds until a broker is away
+_NO_GROUP = "penstock"  # it insists on a name; nothing is committed under this one
+_QUEUED = 100_000
+_FLUSHING = 120.0
+_LOST = (ck.KafkaError._AUTO_OFFSET_RESET, ck.KafkaError.OFFSET_OUT_OF_RANGE)
+_AWAY = (
+    ck.KafkaError._ALL_BROKERS_DOWN,
+    ck.KafkaError._TRANSPORT,
+    ck.KafkaError._TIMED_OUT,
+    ck.KafkaError._RESOLVE,
+    ck.KafkaError.LEADER_NOT_AVAILABLE,
+    ck.KafkaError._WAIT_COORD,
+)
+_GONE = (ck.KafkaError.UNKNOWN_TOPIC_OR_PART, ck.KafkaError._UNKNOWN_TOPIC, ck.KafkaError._UNKNOWN_PARTITION)
+_DENIED = (
+    ck.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    ck.KafkaError.GROUP_AUTHORIZATION_FAILED,
+    ck.KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    ck.KafkaError._AUTHENTICATION,
+    ck.KafkaError.SASL_AUTHENTICATION_FAILED,
+)
+
+
+def _time(message: Any) -> int | None:
+    kind, moment = message.timestamp()
+    return None if kind == ck.TIMESTAMP_NOT_AVAILABLE else int(moment)
+
+
+def _headers(message: Any) -> list[tuple[str, bytes | None]]:
+    return message.headers() or []
+
+
+_FIELDS = Fields(ck.Message.value, ck.Message.key, ck.Message.offset, _time, _headers)
+
+
+def _fault(address: Address, error: Any) -> KafkaFault:
+    """An error of the client in our words."""
+    code, words = error.code(), " ".join(str(error.str()).split())[:200]
+    if code in _DENIED:
+        return KafkaFault(address.where, f"it is not allowed ({words})", "see who this user is to the broker")
+    if code in _AWAY or error.retriable():
+        return BrokerAway(address.where, f"no broker answers ({words})")
+    return KafkaFault(address.where, words, "see the client's words, and the broker's log")
+
+
+def _called(address: Address, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except ck.KafkaException as error:
+        raise _fault(address, error.args[0]) from error
+    except (ValueError, TypeError) as error:
+        raise KafkaFault(address.where, str(error), "see the options of the URI, and of config=") from error
+
+
+def _config(address: Address, own: Mapping[str, Any]) -> dict[str, Any]:
+    """The client's options; it says its log nowhere, for what is wrong comes as an error."""
+    return {
+        "bootstrap.servers": address.servers,
+        "reconnect.backoff.max.ms": 500,
+        "logger": _Silent(),
+        **own,
+        **address.config,
+    }
+
+
+class _Silent:
+    """A log that nobody reads: it goes to standard error else, in the midst of what a command says."""
+
+    def log(self, *_: object) -> None:
+        """Nothing."""
+
+
+class ConfluentClient:
+    """What confluent-kafka opens."""
+
+    def broker(self, address: Address) -> Broker:
+        """Its brokers."""
+        return ConfluentBroker(address)
+
+    def reader(self, address: Address) -> Reader:
+        """A reader."""
+        return ConfluentReader(address)
+
+    def producer(self, address: Address) -> Producer:
+        """A producer."""
+        return ConfluentProducer(address)
+
+
+class ConfluentBroker:
+    """Brokers as confluent-kafka asks them."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._admin = _called(address, lambda: admin.AdminClient(_config(address, {})))
+
+    def look(self, policy: bool = False) -> Topic | None:
+        """The topic as it is."""
+        name = self._address.topic
+        asked = self._admin.describe_topics(ck.TopicCollection([name]), request_timeout=_PATIENCE)
+        try:
+            found = asked[name].result()
+        except ck.KafkaException as error:
+            if error.args[0].code() in _GONE:
+                return None
+            raise _fault(self._address, error.args[0]) from error
+        own = str(found.topic_id)
+        return Topic(
+            base64.b64decode(own + "=" * (-len(own) % 4)) if own else b"",
+            len(found.partitions),
+            self._compacted() if policy else None,
+        )
+
+    def _compacted(self) -> bool | None:
+        asked = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self._address.topic)
+        try:
+            found = self._admin.describe_configs([asked], request_timeout=_PATIENCE)[asked].result()
+            return "compact" in str(found["cleanup.policy"].value)
+        except (ck.KafkaException, KeyError):
+            return None  # who may read a topic may still not be told how it is kept
+
+    def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """First and end."""
+        first = self._offsets(partitions, admin.OffsetSpec.earliest())
+        last = self._offsets(partitions, admin.OffsetSpec.latest())
+        return {partition: (first[partition], last[partition]) for partition in partitions}
+
+    def since(self, moment: int, partitions: Sequence[int]) -> dict[int, int]:
+        """The first from then on."""
+        found = self._offsets(partitions, admin.OffsetSpec.for_timestamp(moment))
+        if min(found.values(), default=0) < 0:
+            ends = self._offsets(partitions, admin.OffsetSpec.latest())
+            return {partition: own if own >= 0 else ends[partition] for partition, own in found.items()}
+        return found
+
+    def _offsets(self, partitions: Sequence[int], spec: Any) -> dict[int, int]:
+        asked = {ck.TopicPartition(self._address.topic, partition): spec for partition in partitions}
+        if not asked:
+            return {}
+        found = _called(
+            self._address,
+            lambda: self._admin.list_offsets(
+                asked, isolation_level=ck.IsolationLevel.READ_COMMITTED, request_timeout=_PATIENCE
+            ),
+        )
+        return {one.partition: _called(self._address, own.result).offset for one, own in found.items()}
+
+    def close(self) -> None:
+        """Nothing: it goes with the object."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class ConfluentReader:
+    """A reader on a Consumer that is assigned partitions, and so is no member of its group."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        config = _config(
+            address,
+            {
+                "group.id": address.group or _NO_GROUP,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "fetch.queue.backoff.ms": 5,
+                "queued.min.messages": _QUEUED,
+                "allow.auto.create.topics": False,
+                "topic.metadata.refresh.interval.ms": 5_000,
+            },
+        )
+        self._consumer = _called(address, lambda: ck.Consumer(config))
+        self._partitions: list[int] = []
+        self._errors: deque[KafkaFault] = deque()
+
+    def assign(self, places: Mapping[int, int]) -> None:
+        """Read these."""
+        topic = self._address.topic
+        own = [ck.TopicPartition(topic, partition, offset) for partition, offset in places.items()]
+        _called(self._address, lambda: self._consumer.assign(own))
+        self._partitions = list(places)
+        self._errors.clear()
+
+    def take(self, most: int, wait: float) -> list[Chunk]:
+        """What is there, or comes."""
+        if self._errors:
+            raise self._errors.popleft()
+        found = _called(self._address, lambda: self._consumer.consume(most, wait))
+        if any(map(ck.Message.error, found)):
+            found = self._sound(found)
+            if self._errors and not found:
+                raise self._errors.popleft()
+        if not found:
+            return []
+        if len(self._partitions) == 1:
+            return [Chunk.of(self._partitions[0], found, _FIELDS)]
+        parts: dict[int, list[Any]] = {}
+        for partition, run in groupby(found, ck.Message.partition):
+            parts.setdefault(partition, []).extend(run)
+        return [Chunk.of(partition, records, _FIELDS) for partition, records in parts.items()]
+
+    def _sound(self, found: list[Any]) -> list[Any]:
+        """The records among these; errors are raised when those before them were given."""
+        sound: list[Any] = []
+        for message in found:
+            error = message.error()
+            if error is None:
+                sound.append(message)
+            elif error.code() in _LOST:
+                self._errors.append(OffsetLost(self._address.where, message.partition(), message.offset()))
+            elif error.code() not in (*_GONE, *_AWAY):
+                self._errors.append(_fault(self._address, error))
+        return sound
+
+    def ends(self) -> dict[int, int]:
+        """The high watermarks that came with records."""
+        out: dict[int, int] = {}
+        for partition in self._partitions:
+            own = ck.TopicPartition(self._address.topic, partition)
+            _, end = self._consumer.get_watermark_offsets(own, cached=True)
+            if end >= 0:
+                out[partition] = end
+        return out
+
+    def commit(self, places: Mapping[int, int]) -> None:
+        """Send it; nobody waits for the answer."""
+        if self._address.group is not None:
+            topic = self._address.topic
+            own = [ck.TopicPartition(topic, partition, offset) for partition, offset in places.items()]
+            _called(self._address, lambda: self._consumer.commit(offsets=own, asynchronous=True))
+
+    def close(self) -> None:
+        """Close it."""
+        self._consumer.close()
+
+
+class ConfluentProducer:
+    """A producer on a Producer; keys go to the partitions that Java's and kafka-python's put them in."""
+
+    idempotent = "librdkafka numbers what it sends, and the broker drops what comes again"
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        config = _config(
+            address,
+            {
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 1_000_000,
+                "delivery.report.only.error": True,
+                "on_delivery": self._delivered,
+                "allow.auto.create.topics": False,
+            },
+        )
+        self._failed: list[Any] = []
+        self._producer = _called(address, lambda: ck.Producer(config))
+
+    def _delivered(self, error: Any, message: object) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def send(self, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()) -> None:
+        """Into its queue."""
+        topic, produce = self._address.topic, self._producer.produce
+        while True:
+            try:
+                if headers:
+                    produce(topic, value, key, headers=list(headers))
+                else:
+                    produce(topic, value, key)
+            except BufferError:
+                self._producer.poll(0.1)
+            except ck.KafkaException as error:
+                raise _fault(self._address, error.args[0]) from error
+            else:
+                return
+
+    def flush(self) -> None:
+        """Wait for all."""
+        left = self._producer.flush(_FLUSHING)
+        if self._failed:
+            raise _fault(self._address, self._failed[0])
+        if left:
+            raise BrokerAway(self._address.where, f"{left:,} records did not arrive within {_FLUSHING:.0f} s")
+
+    def close(self) -> None:
+        """Nothing: it goes with the object."""

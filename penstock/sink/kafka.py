@@ -1,0 +1,249 @@
+"""A topic of changes, keyed by group, which goes on where it stands.
+
+    key     the group, as JSON
+    value   {"group": "Joe", "value": 2}; null when the group is gone
+            under envelope=change {"group": "Joe", "old": 1, "new": 2, "position": 7}, what is absent left out; a null
+            follows when the group is gone
+    header  penstock: {"view": "namecount", "held": 6, "position": 7}: the change is of 7, and all up to 6 were in the
+            topic before this was sent
+
+A mark is a record for that header alone: a null of the key {}, which no group has. Invariants:
+
+- what is sent is in the topic before a header says that it is held: the greatest that a last record of a partition has
+  is the position from which nothing is missing, and what stands behind it comes again, and says the same;
+- a mark stands behind the rows that a topic begins with, and where a run has ended. A topic without a position has not
+  all of these rows: it is given them all, and what it has beside them is taken back;
+- where a run was killed, what may have been sent already comes again as the last of each group alone, so that no value
+  goes back; under envelope=change all of it does, with the positions it had;
+- a group's changes are in one partition in their order, each once: the client numbers what it sends, and the broker
+  drops what comes again;
+- nothing is written into a topic whose last records are not of this view.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.kafka import MARK, Address, Chunk, KafkaFault, Reader, address_of, connect
+from penstock.sink.errors import SinkTaken
+from penstock.views import ABSENT, Change
+
+_HEADER = "penstock"
+_PENDING = 10_000  # changes that are under way at most before a header says that they are held
+_SOON = 0.05  # seconds after which it says so for fewer
+_WAIT = 1.0  # seconds for a last record, which is there
+_PATIENCE = 30.0
+_PLAIN = frozenset((str, int, bool, type(None)))
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def open_topic(
+    text: str,
+    rest: str,
+    options: Mapping[str, str],
+    view: str,
+    envelope: str,
+    dumps: Callable[[object], str],
+) -> KafkaSink:
+    """The sink of a topic; `dumps` makes JSON of any value. KafkaFault where the URI is wrong."""
+    return KafkaSink(address_of(text, rest, options, ("envelope",)), view, envelope, dumps)
+
+
+class KafkaSink:
+    """A sink over a topic; `clock` is how time passes between two flushes."""
+
+    def __init__(
+        self,
+        address: Address,
+        view: str,
+        envelope: str,
+        dumps: Callable[[object], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._address = address
+        self._client = connect(address)
+        self._view = view
+        self._change = envelope == "change"
+        self._dumps = dumps
+        self._clock = clock
+        self._producer = self._client.producer(address)
+        self.contract = f"of a group the latest value is seen once for each commit: {self._producer.idempotent}"
+        self._held = self._position = -1
+        self._stale: set[bytes] = set()  # keys of a topic that has not all rows, which none was given for yet
+        self._start = b""  # of a header
+        self._sent = -1  # the greatest position that a record of the topic had when it was begun
+        self._again: dict[bytes, Change] = {}  # by key: the last change that may have been sent already
+        self._pending = 0
+        self._flushed = clock()
+
+    def begin(self) -> int | None:
+        """The greatest position that the last record of a partition says is held."""
+        with self._client.broker(self._address) as broker:
+            topic = broker.look()
+            if topic is None:
+                raise KafkaFault(
+                    self._address.where,
+                    f"there is no topic {self._address.topic!r}",
+                    "create it, with cleanup.policy=compact if it is to keep the latest of each group",
+                )
+            bounds = broker.bounds(range(topic.partitions))
+        reader = self._client.reader(self._address)
+        try:
+            there = {partition: own for partition, own in bounds.items() if own[0] < own[1]}
+            found = [self._last(reader, partition, *own) for partition, own in there.items()]
+            self._hold(max((held for held, _ in found), default=-1))
+            self._sent = max((position for _, position in found), default=-1) if not self._change else -1
+            if self._held >= 0:
+                return self._held
+            for partition, own in there.items():
+                self._stale |= self._keys(reader, partition, *own)
+        finally:
+            reader.close()
+        return None
+
+    def _keys(self, reader: Reader, partition: int, first: int, end: int) -> set[bytes]:
+        """The keys that have a value in a partition."""
+        latest: dict[bytes, bool] = {}
+        for chunk in self._chunks(reader, partition, first, end):
+            for place, value in enumerate(chunk.values):
+                latest[chunk.key(place) or b""] = value is not None
+        return {key for key, there in latest.items() if there}
+
+    def _last(self, reader: Reader, partition: int, first: int, end: int) -> tuple[int, int]:
+        """What the last record of a partition says is held, and its own position."""
+        back = 1
+        while True:
+            start = max(first, end - back)
+            chunk = self._tail(reader, partition, start, end)
+            if chunk is not None:
+                return self._said(chunk)
+            if start == first:
+                return -1, -1
+            back *= 8  # what stands there are markers of transactions, or it was compacted
+
+    def _tail(self, reader: Reader, partition: int, start: int, end: int) -> Chunk | None:
+        """The last records from an offset on, if there are any."""
+        chunks = deque(self._chunks(reader, partition, start, end), 1)
+        return chunks[0] if chunks else None
+
+    def _chunks(self, reader: Reader, partition: int, start: int, end: int) -> Iterator[Chunk]:
+        """The records from an offset on, up to the end as far as there are any."""
+        reader.assign({partition: start})
+        until, at = self._clock() + _WAIT, start
+        while at < end and self._clock() < until:
+            for chunk in reader.take(10_000, 0.05):
+                yield chunk
+                at, until = chunk.offsets[-1] + 1, self._clock() + _WAIT
+
+    def _said(self, chunk: Chunk) -> tuple[int, int]:
+        data = chunk.headers(len(chunk) - 1).get(_HEADER)
+        try:
+            own = {} if data is None else _decode(data)
+        except msgspec.MsgspecError:
+            own = {}
+        held, position = own.get("held"), own.get("position")
+        if own.get("view") != self._view or not isinstance(held, int) or not isinstance(position, int):
+            raise SinkTaken(
+                self._address.where, f"its last record is no change of view {self._view!r}", "name another topic"
+            )
+        return held, position
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """A record for each, and a null behind a group that is gone."""
+        if self._sent >= 0 and self._held >= 0:
+            changes = self._later(changes)
+        send, position, header = self._producer.send, -1, self._header(-1)
+        sent = 0
+        for at, key, value in self._records(changes):
+            if at != position:
+                position, header = at, self._header(at)
+            send(key, value, header)
+            sent += 1
+            if self._stale:
+                self._stale.discard(key)
+        self._pending += sent
+
+    def _later(self, changes: Sequence[Change]) -> list[Change]:
+        """What can be sent: of changes that may have been sent already the last of each group, behind all of them."""
+        later: list[Change] = []
+        for change in changes:
+            if change.position <= self._sent:
+                self._again[self._json(change.group)] = change
+            else:
+                later.append(change)
+        return [*self._repeated(), *later] if later else []
+
+    def _repeated(self) -> list[Change]:
+        out, self._again, self._sent = list(self._again.values()), {}, -1
+        return out
+
+    def _records(self, changes: Sequence[Change]) -> Iterator[tuple[int, bytes, bytes | None]]:
+        json = self._json
+        for change in changes:
+            key, at = json(change.group), change.position
+            if self._change:
+                data = change.data()
+                del data["view"]
+                yield at, key, self._dumps(data).encode()
+            elif change.new is not ABSENT:
+                yield at, key, b'{"group":%b,"value":%b}' % (key, json(change.new))
+            if change.new is ABSENT:
+                yield at, key, None
+
+    def _json(self, value: Any) -> bytes:
+        kind = type(value)
+        if kind in _PLAIN or (kind is float and math.isfinite(value)):
+            try:
+                return _encode(value)
+            except (OverflowError, UnicodeEncodeError):
+                pass
+        return self._dumps(value).encode()
+
+    def holds(self, position: int) -> None:
+        """Later records say so, once all before them have arrived."""
+        begins = self._held < 0
+        if position < self._sent and not begins:
+            return  # what comes again is not whole yet
+        if self._again:
+            self.write(self._repeated())
+        self._position = position
+        for key in self._stale:
+            self._producer.send(key, None, self._header(position))
+        if begins or self._pending >= _PENDING or self._clock() - self._flushed >= _SOON:
+            self._flush()
+            self._hold(position)
+        self._stale = set()
+        if begins:
+            self._mark()
+
+    def _mark(self) -> None:
+        self._producer.send(MARK, None, self._header(self._held))
+        self._flush()
+
+    def _flush(self) -> None:
+        self._producer.flush()
+        self._pending, self._flushed = 0, self._clock()
+
+    def _hold(self, position: int) -> None:
+        self._held = position
+        self._start = _encode({"view": self._view, "held": position})[:-1]
+
+    def _header(self, position: int) -> tuple[tuple[str, bytes]]:
+        return ((_HEADER, b'%b,"position":%d}' % (self._start, position)),)
+
+    def close(self) -> None:
+        """Wait for what is under way, say that it is held, and let go."""
+        try:
+            if self._position > self._held:
+                self._flush()
+                self._hold(self._position)
+                self._mark()
+        finally:
+            self._producer.close()

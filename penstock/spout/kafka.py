@@ -1,0 +1,340 @@
+"""The spout of a Kafka topic: the store knows the offset of each of its partitions, and it alone decides.
+
+The partitions are assigned and never balanced, so what a group's members have read or committed changes nothing here;
+what is committed to the group is for monitors, and trails. Invariants:
+
+- a partition is read from the store's offset, however it ended before; one that the store doesn't know begins where
+  `from` says, and that is committed before its first record;
+- a topic is known by its id: offsets of one that was deleted and made again are never taken for those of the old one;
+- where the records from the store's offset on are not there any more, nothing is passed over unless `lost` says so;
+- a partition that comes later is read from its first record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from penstock.gateway import TableBatch
+from penstock.kafka import Address, Broker, BrokerAway, Chunk, OffsetLost, Reader, Topic
+from penstock.spout.errors import SourceMissing, SourceUnreadable
+from penstock.spout.kafkashape import Shape
+from penstock.spout.protocols import Contract, Recall, Remembered, SpoutBatch
+
+EARLIEST, LATEST = "earliest", "latest"
+_ATONCE = 10_000  # records of one look
+_MOST_HELD = 8 << 20  # bytes of a batch, about
+_GRACE = 0.005  # seconds that records which came wait for others
+_LOOK = 0.5  # seconds between two looks at the topic
+_COMMIT = 1.0  # seconds between two commits to the group
+_UNREAD = Contract(False, "whether it replays is known when the topic has been looked at")
+_EXACT = Contract(True, "its records from an offset on are read again until the topic's retention deletes them")
+_COMPACTED = Contract(False, "the topic is compacted: of a key only the latest record is sure to be read again")
+_UNTOLD = Contract(False, "the broker does not tell whether the topic is compacted")
+
+
+class Note(msgspec.Struct, array_like=True, frozen=True):
+    """What the spout notes with each batch."""
+
+    topic: bytes  # its id, empty where the broker tells none
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a topic is read: where a partition begins that the store doesn't know, and what to do about what is lost."""
+
+    start: str | int = EARLIEST  # or a moment, in milliseconds
+    lost: str | None = None  # None refuses
+    name: str | None = None  # what the store calls the topic, if not by its name
+    shape: Shape = field(default_factory=Shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a partition is read from, and where the store stood; whether it is to be told."""
+
+    partition: int
+    before: int
+    offset: int
+    stands: bool = True
+
+
+class Client(Protocol):
+    """What opens a topic."""
+
+    def broker(self, address: Address) -> Broker:
+        """Its brokers."""
+        ...
+
+    def reader(self, address: Address) -> Reader:
+        """A reader of it."""
+        ...
+
+
+class KafkaSpout:
+    """One topic into a table; `clock` is how time passes between two looks at it."""
+
+    def __init__(
+        self,
+        address: Address,
+        table: str,
+        client: Client,
+        reading: Reading,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = address.where
+        self.contract = _UNREAD
+        self.ended = False
+        self.trouble: str | None = None
+        self._address = address
+        self.source = f"{table}=kafka:{reading.name or address.topic}"
+        self._client = client
+        self._reading = reading
+        self._clock = clock
+        self._looked = self._told = 0.0
+        self._broker: Broker | None = None
+        self._reader: Reader | None = None
+        self._topic = Topic(b"", 0)
+        self._given: dict[int, int] = {}  # by partition: the next to give
+        self._fetched: dict[int, int] = {}  # the next to fetch
+        self._durable: dict[int, int] = {}
+        self._held: dict[int, list[Chunk]] = {}  # what was fetched, by partitions as they came
+        self._lost: OffsetLost | None = None
+        self._standing: deque[SpoutBatch] = deque()
+
+    # -- where to read
+
+    def begin(self, recall: Recall) -> None:
+        """Go on where the store stands in each partition."""
+        self._broker = self._client.broker(self._address)
+        topic = self._broker.look(policy=True)
+        if topic is None:
+            raise SourceMissing(self.name, f"there is no topic {self._address.topic!r}", "create it, or check its name")
+        self._topic = topic
+        self.contract = {True: _COMPACTED, False: _EXACT, None: _UNTOLD}[topic.compacted]
+        known = {partition: recall(self._named(partition)) for partition in range(topic.partitions)}
+        places = self._decided(topic, known)
+        self._reader = self._client.reader(self._address)
+        self._read_from(places)
+        self._looked = self._clock()
+
+    def _named(self, partition: int) -> str:
+        """What the store calls a partition."""
+        return f"{self.source}/{partition}"
+
+    def _decided(self, topic: Topic, known: Mapping[int, Remembered | None]) -> list[_Place]:
+        """Where each of these partitions is to be read from."""
+        assert self._broker is not None
+        bounds = self._broker.bounds(list(known))
+        fresh = [partition for partition, own in known.items() if own is None]
+        start: str | int = self._reading.start
+        if self._given or len(fresh) < len(known):
+            start = EARLIEST  # a partition that came after the others
+        since = self._broker.since(start, fresh) if isinstance(start, int) and fresh else {}
+        out: list[_Place] = []
+        for partition, own in known.items():
+            first, end = bounds[partition]
+            if own is None:
+                out.append(_Place(partition, 0, since.get(partition, end if start == LATEST else first)))
+                continue
+            reason = self._missing(topic, partition, own, first, end)
+            instead = own.offset if reason is None else self._instead(reason, first, end)
+            out.append(_Place(partition, own.offset, instead, stands=reason is not None))
+        return out
+
+    def _read_from(self, places: Sequence[_Place]) -> None:
+        """Read these partitions from there; the store is told so before any record, where it doesn't know."""
+        for place in places:
+            self._given[place.partition] = self._fetched[place.partition] = place.offset
+            self._held.pop(place.partition, None)
+            if place.stands:
+                batch = self._batch(place.partition, place.before, place.offset, TableBatch([]))
+                batch.again = True
+                self._standing.append(batch)
+        assert self._reader is not None
+        self._reader.assign(self._fetched)
+
+    def _missing(self, topic: Topic, partition: int, own: Remembered, first: int, end: int) -> str | None:
+        """Why the records from the store's offset on are not there; None where they are."""
+        where = f"the store stands at offset {own.offset} of partition {partition}"
+        note = _note(own.note)
+        if note.topic and topic.id and note.topic != topic.id:
+            return f"the topic was deleted and made again since: {where} of the one before"
+        if own.offset < first:
+            return f"{where}, and the topic begins at {first}: {first - own.offset:,} records have expired unread"
+        if own.offset > end:
+            return f"{where}, and the topic ends at {end}: its end was lost, or another topic has its name"
+        return None
+
+    def _instead(self, reason: str, first: int, end: int) -> int:
+        """Where to go on instead, if that was said."""
+        if self._reading.lost is None:
+            raise SourceUnreadable(
+                self.name,
+                reason,
+                "say with lost=earliest to go on at the first record that is there, or with lost=latest behind the "
+                "last one; what is in the store stays",
+            )
+        return first if self._reading.lost == EARLIEST else end
+
+    # -- batches
+
+    def next_batch(self, limit: int, wait: float = 0.0) -> SpoutBatch | None:
+        """The next records of one partition."""
+        if self.ended:
+            return None
+        if not self._standing:
+            self._gather(limit, wait)
+            self._look()
+        if self._standing:
+            return self._standing.popleft()
+        if not self._held:
+            return None
+        partition, parts = next(iter(self._held.items()))
+        del self._held[partition]
+        chunk = Chunk.join(parts)
+        if len(chunk) > limit:
+            chunk, rest = chunk.cut(limit)
+            self._held[partition] = [rest]
+        return self._of(chunk)
+
+    def _of(self, chunk: Chunk) -> SpoutBatch:
+        taken = self._reading.shape.take(chunk)
+        start, resume = self._given[chunk.partition], chunk.offsets[-1] + 1
+        self._given[chunk.partition] = resume
+        out = self._batch(chunk.partition, start, resume, taken.batch, chunk.offsets)
+        out.skips, out.refused, out.received = taken.skips, taken.refused, taken.received
+        out.records.refused = len(taken.refused)
+        return out
+
+    def _batch(
+        self, partition: int, start: int, resume: int, records: TableBatch, offsets: Sequence[int] = ()
+    ) -> SpoutBatch:
+        return SpoutBatch(
+            records,
+            self._named(partition),
+            start,
+            resume,
+            _encode(Note(self._topic.id)),
+            raw=False,
+            unit=f"{self._address.topic}-{partition}, offset",
+            offsets=offsets,
+        )
+
+    def _gather(self, limit: int, wait: float) -> None:
+        """Fetch what is there, up to a batch."""
+        assert self._reader is not None, "it has begun"
+        held = sum(len(part) for parts in self._held.values() for part in parts)
+        size = 0
+        while self._lost is None and held < limit and size < _MOST_HELD:
+            try:
+                chunks = self._reader.take(min(_ATONCE, limit - held), min(wait, _GRACE) if held else wait)
+            except OffsetLost as error:
+                self._lost = error  # what came before it is given first
+                break
+            if not chunks:
+                break
+            for chunk in chunks:
+                self._held.setdefault(chunk.partition, []).append(chunk)
+                self._fetched[chunk.partition] = chunk.offsets[-1] + 1
+                held += len(chunk)
+                size += sum(map(len, filter(None, chunk.values)))
+
+    # -- what becomes of the topic
+
+    def _look(self) -> None:
+        """Now and then: whether it is still this topic, has more partitions, and what was to be read next."""
+        now = self._clock()
+        lost = self._lost is not None and not self._held
+        if now - self._looked < _LOOK and not lost:
+            return
+        self._looked = now
+        assert self._broker is not None
+        try:
+            topic = self._broker.look()
+            self.trouble = None
+            if topic is None:
+                self._gone()
+            elif topic.id != self._topic.id or topic.partitions < len(self._given):
+                self._anew(topic)
+            elif topic.partitions > len(self._given):
+                more = range(len(self._given), topic.partitions)
+                self._read_from(self._decided(topic, dict.fromkeys(more)))
+            elif lost:
+                self._find(topic)
+        except BrokerAway as error:
+            self.trouble = error.reason
+
+    def _gone(self) -> None:
+        """It was deleted: what was fetched is of no use, unless it is to go on with another one."""
+        self._instead("the topic was deleted", 0, 0)
+        self.trouble = "the topic was deleted, and is waited for"
+
+    def _anew(self, topic: Topic) -> None:
+        """It was made again, and what was fetched may be of either."""
+        old = _encode(Note(self._topic.id))
+        known = {p: Remembered(self._given[p], old) if p in self._given else None for p in range(topic.partitions)}
+        places = self._decided(topic, known)
+        self._held, self._given, self._fetched, self._lost = {}, {}, {}, None
+        self._topic = topic
+        self._read_from(places)
+
+    def _find(self, topic: Topic) -> None:
+        """What was to be read next is not there: it expired, or the end of the topic was lost."""
+        assert self._lost is not None
+        partition = self._lost.partition
+        own = Remembered(self._given[partition], _encode(Note(self._topic.id)))
+        places = self._decided(topic, {partition: own})
+        self._lost = None
+        self._read_from(places)
+
+    # -- beside it
+
+    def lag(self) -> int | None:
+        """Offsets that were not given yet, as far as the broker has said."""
+        if self._reader is None:
+            return None
+        ends = self._reader.ends()
+        return sum(max(0, end - self._given[partition]) for partition, end in ends.items() if partition in self._given)
+
+    def committed(self, batch: SpoutBatch) -> None:
+        """Now and then the group is told."""
+        assert batch.source is not None
+        self._durable[int(batch.source.rpartition("/")[2])] = batch.resume
+        now = self._clock()
+        if now - self._told >= _COMMIT:
+            self._told = now
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._durable and self._reader is not None:
+            self._reader.commit(self._durable)
+            self._durable = {}
+
+    def close(self) -> None:
+        """Tell the group how far it came, and let go."""
+        self.ended = True
+        reader, broker, self._broker = self._reader, self._broker, None
+        if reader is not None:
+            self._tell()
+            self._reader = None
+            reader.close()
+        if broker is not None:
+            broker.close()
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Note).decode
+
+
+def _note(data: bytes) -> Note:
+    """A note; one that is none names no topic."""
+    try:
+        return _decode(data)
+    except msgspec.MsgspecError:
+        return Note(b"")

@@ -1,0 +1,185 @@
+"""Records of Kafka as documents and deletions: JSON and MessagePack by key, and Debezium's changes.
+
+Invariants: each record is told apart by itself, and one that can't be taken is refused with its bytes; records that are
+JSON objects as they stand go on without being looked into.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from penstock.cache import PenstockError, RecordError, normalise, pack_document, unpack, unpack_document
+from penstock.gateway import Deletion, Form, Received, TableBatch
+from penstock.kafka import MARK, Chunk
+
+_OBJECT = ord("{")
+_SPACE = b" \t\r\n"
+_MAPS = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))  # how a map begins in MessagePack
+_ERRORS = (PenstockError, msgspec.MsgspecError, ValueError, RecursionError)
+_first = itemgetter(0)
+
+
+@dataclass(slots=True)
+class Taken:
+    """What records became; places are from 0, those in `skips` gave no record."""
+
+    batch: TableBatch
+    skips: list[int] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+    received: dict[int, Received] = field(default_factory=dict)
+
+
+# -- keys
+
+
+def json_key(data: bytes) -> Any:
+    """A key that is JSON, the values of an object in their order; any other is text.
+
+    >>> json_key(b"7"), json_key(b'{"shop": "x", "number": 2}'), json_key(b"Sue"), json_key(b'"7"')
+    (7, ('x', 2), 'Sue', '7')
+    """
+    try:
+        key = json.loads(data)
+    except ValueError:
+        return text_key(data)
+    if isinstance(key, dict) and set(key) == {"schema", "payload"}:
+        key = key["payload"]
+    if isinstance(key, dict):
+        values = tuple(key.values())
+        return values[0] if len(values) == 1 else values
+    return tuple(key) if isinstance(key, list) else key
+
+
+def text_key(data: bytes) -> str:
+    """A key that is text, whatever it looks like."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise RecordError("its key is no UTF-8; keys=bytes takes keys as they are") from None
+
+
+def packed_key(data: bytes) -> Any:
+    """A key that is MessagePack."""
+    try:
+        key = unpack(data)
+    except _ERRORS:
+        raise RecordError("its key is no MessagePack") from None
+    return tuple(key) if isinstance(key, list) else key
+
+
+KEYS: Mapping[str, Callable[[bytes], Any]] = {"json": json_key, "text": text_key, "msgpack": packed_key, "bytes": bytes}
+
+
+# -- records
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How records are read: what their keys are, the fields that the key goes into, whether they are changes."""
+
+    key_of: Callable[[bytes], Any] = json_key
+    fields: tuple[str, ...] = ()
+    debezium: bool = False
+
+    def take(self, chunk: Chunk) -> Taken:
+        """The records of a chunk."""
+        if not self.fields and not self.debezium and _are_objects(chunk.values):
+            return Taken(TableBatch(chunk.values, beside=chunk.time))
+        return self._one_by_one(chunk)
+
+    def _one_by_one(self, chunk: Chunk) -> Taken:
+        out = Taken(TableBatch([]))
+        batch, places = out.batch, list[int]()
+        for place, value in enumerate(chunk.values):
+            if value is None and chunk.key(place) == MARK:
+                out.skips.append(place)
+                continue
+            try:
+                found, ts = self._change(value) if self.debezium and value is not None else (_line(value), None)
+                if found is None:
+                    batch.deletes[batch.n] = Deletion(self._key(chunk, place))
+                else:
+                    batch.lines.append(self._keyed(found, chunk, place) if self.fields else found)
+            except _ERRORS as error:
+                out.refused[place] = str(getattr(error, "reason", error))
+                out.received[place] = self._received(chunk, place)
+                out.skips.append(place)
+                continue
+            if ts is not None:
+                batch.stamps[len(places)] = normalise(ts)
+            places.append(place)
+        batch.beside = None if self.debezium else lambda record: chunk.time(places[record])
+        return out
+
+    def _key(self, chunk: Chunk, place: int) -> Any:
+        key = chunk.key(place)
+        if key is None:
+            raise RecordError("it is null and has no key, so that it deletes nothing")
+        return normalise(self.key_of(key))
+
+    def _keyed(self, line: bytes, chunk: Chunk, place: int) -> bytes:
+        """A document with the record's key in its fields."""
+        data = chunk.key(place)
+        if data is None:
+            raise RecordError("it has no key to put into its document")
+        key = self.key_of(data)
+        values = key if isinstance(key, tuple) and len(self.fields) > 1 else (key,)
+        if len(values) != len(self.fields):
+            raise RecordError(f"its key has {len(values)} values for the fields {', '.join(self.fields)}")
+        return pack_document(unpack_document(line) | dict(zip(self.fields, values, strict=True)))
+
+    @staticmethod
+    def _change(value: bytes) -> tuple[bytes | None, Any]:
+        """The document that a change of Debezium leaves, None of a deletion; and when that was at the source."""
+        line = _line(value)
+        assert line is not None
+        change = unpack_document(line)
+        if isinstance(change.get("payload"), dict) and "op" not in change:
+            change = change["payload"]
+        op, source = change.get("op"), change.get("source")
+        ts = source.get("ts_ms") if isinstance(source, dict) else None
+        ts = change.get("ts_ms") if ts is None else ts
+        if op == "d":
+            return None, ts
+        if op not in ("c", "r", "u"):
+            raise RecordError(f"its op is {op!r}, and a change of Debezium has c, r, u or d")
+        after = change.get("after")
+        if not isinstance(after, dict):
+            raise RecordError(f"its op is {op!r}, and it has no document in `after`")
+        return pack_document(after), ts
+
+    def _received(self, chunk: Chunk, place: int) -> Received:
+        value: bytes | None = chunk.values[place]
+        if value is None:
+            return Received.made(Form.TEXT, chunk.key(place) or b"", chunk.time(place))
+        form = Form.TEXT if self.debezium or self.fields else Form.JSON
+        return Received.made(form, value, chunk.time(place))
+
+
+def _are_objects(values: list[Any]) -> bool:
+    """Whether all begin as a JSON object does."""
+    try:
+        return set(map(_first, values)) == {_OBJECT}
+    except (TypeError, IndexError):  # a null, or nothing at all
+        return False
+
+
+def _line(value: bytes | None) -> bytes | None:
+    """The stored form of a document; None of a null."""
+    if value is None:
+        return None
+    line = value.strip(_SPACE)
+    if line[:1] == b"{":
+        return line
+    if value[:1] and value[0] in _MAPS:
+        try:
+            return pack_document(unpack(value))
+        except _ERRORS as error:
+            raise RecordError(f"it is no MessagePack that can be stored: {error}") from None
+    raise RecordError("it is no JSON object and no MessagePack map" if line else "it is empty")

@@ -1,0 +1,56 @@
+"""URIs in their parts: what stands before the colon, and options by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote
+
+from penstock.spout.errors import UriError
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+(?=:)")  # one letter and a colon is a path elsewhere
+_TRUE, _FALSE = {"1", "yes", "true", ""}, {"0", "no", "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Uri:
+    """A URI in its parts; `rest` stands between the scheme and the options, as it was written.
+
+    >>> Uri.parse("file:logs/a.jsonl?follow=1")
+    Uri(text='file:logs/a.jsonl?follow=1', scheme='file', rest='logs/a.jsonl', options={'follow': '1'})
+    >>> Uri.parse("logs/a.jsonl").scheme, Uri.parse("-").rest
+    ('file', '-')
+    """
+
+    text: str
+    scheme: str
+    rest: str
+    options: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> Uri:
+        """The parts of a text; a text without a scheme is a path, whatever stands in it."""
+        found = _SCHEME.match(text)
+        if found is None:
+            return cls(text, "file", text, {})
+        rest, _, query = text[found.end() + 1 :].partition("?")
+        options = dict(parse_qsl(query, keep_blank_values=True))
+        if found[0] == "file":
+            rest = unquote(rest.removeprefix("//localhost") if rest.startswith("//localhost/") else rest)
+            rest = rest.removeprefix("//") if rest.startswith("///") else rest
+        return cls(text, found[0], rest, options)
+
+    def only(self, *known: str) -> None:
+        """UriError if there is an option of another name."""
+        for name in self.options:
+            if name not in known:
+                there = f"the options are {', '.join(known)}" if known else "it takes no options"
+                raise UriError(self.text, f"there is no option {name!r}", there)
+
+    def flag(self, name: str) -> bool:
+        """Whether an option is on."""
+        value = self.options.get(name, "0").lower()
+        if value not in _TRUE | _FALSE:
+            raise UriError(self.text, f"{name}={value} is neither on nor off", f"write {name}=1 or {name}=0")
+        return value in _TRUE

@@ -1,0 +1,212 @@
+"""kill -9 of the engine, of the broker and of both, while records are produced, and what must hold after it.
+
+    python -m tests.kafka.killing --kills 200 --seed 1 [--client confluent]
+
+A story is drawn from its seed: which are killed, and where, at random moments or at counted points of the engine. Then
+everything runs to its end, and
+
+- documents and views equal a recompute of the topic in plain Python, from the records that another client reads;
+- the latest value of each key of the topic of changes equals the view;
+- the store's offset of each partition is its end, and the group's is not beyond it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+from examples.kafka.broker import Broker
+from tests.kafka.run_killed import POINTS
+from tests.kafka.server import PATIENCE, Server, ck, until
+
+APP = """
+import penstock as ps
+
+app = ps.App("shop")
+users = app.table("users", key="id")
+names = users.view("names", key="name", reduce=ps.count())
+total = users.view("total", key=(), value="n", reduce=ps.sum())
+"""
+_PARTITIONS = 2
+_KEYS = 40
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class Story:
+    """One broker, one store, and what befalls them."""
+
+    def __init__(self, folder: Path, client: str, seed: int) -> None:
+        self._folder, self._client = folder, client
+        self._draw = random.Random(seed)
+        self._broker = Broker()
+        self._broker.start()
+        self._server = Server("real", self._broker.servers)
+        self._source, self._sink = self._server.topic(_PARTITIONS), self._server.topic(_PARTITIONS)
+        self._producer = ck.Producer(
+            {"bootstrap.servers": self._broker.servers, "enable.idempotence": True, "log_level": 0}
+        )
+        self._produced = 0
+        self.killed: Counter[str] = Counter()
+        (folder / "app.py").write_text(APP)
+
+    def close(self) -> None:
+        self._server.close()
+        self._broker.stop()
+
+    def _produce(self, many: int) -> None:
+        for _ in range(many):
+            self._produced += 1
+            key = self._draw.randrange(_KEYS)
+            own = {"id": key, "name": self._draw.choice("ABCDE"), "n": self._produced / 4}
+            value = None if self._draw.random() < 0.2 else json.dumps(own)
+            self._producer.produce(self._source, value, b"%d" % key, key % _PARTITIONS)
+        self._producer.poll(0)
+
+    def _run(self, *program: str) -> subprocess.Popen[str]:
+        at = f"kafka://{self._broker.servers}"
+        command = [sys.executable, "-m", *(program or ("penstock",)), "run", "--from"]
+        command += [f"users={at}/{self._source}?group=shop&client={self._client}", "--to"]
+        command += [f"names={at}/{self._sink}?client={self._client}", "--app", str(self._folder / "app.py")]
+        command += ["--store", str(self._folder / "state")]
+        return subprocess.Popen(
+            command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def kill(self) -> None:
+        """One kill: who, and where, is drawn."""
+        who = self._draw.choice(["engine", "engine at a point", "engine at a point", "broker", "both"])
+        self.killed[who] += 1
+        if who == "engine at a point":
+            point = self._draw.choice(list(POINTS))
+            child = self._run("tests.kafka.run_killed", point, str(self._draw.randrange(1, 4)))
+            self._until_dead(child)
+            return
+        child = self._run()
+        try:
+            self._until_at(self._stands() + self._draw.randrange(1, 30), child)
+            if who != "engine":
+                self._broker.kill()
+                self._produce(10)
+            if who != "broker":
+                child.kill()
+                child.communicate()
+            if who != "engine":
+                self._broker.start()
+            if who == "broker":
+                self._until_at(self._stands() + 1, child)
+        finally:
+            child.kill()
+            child.communicate()
+
+    def _until_dead(self, child: subprocess.Popen[str]) -> None:
+        """Give it work until it comes to its point."""
+        end = time.monotonic() + PATIENCE
+        while child.poll() is None:
+            assert time.monotonic() < end, "it never came there"
+            self._produce(20)
+            self._producer.flush(0.1)
+        _, said = child.communicate()
+        assert child.returncode == -9, said
+
+    def _until_at(self, position: int, child: subprocess.Popen[str]) -> None:
+        def found() -> bool:
+            assert child.poll() is None, child.communicate()[1]
+            self._produce(20)
+            self._producer.flush(0.1)
+            return self._stands() >= position
+
+        until(found, f"the store comes to {position}")
+
+    def _opened(self) -> ps.Engine:
+        spaces: dict[str, Any] = {}
+        exec(APP, spaces)
+        return ps.open(spaces["app"], self._folder / "state", readonly=True)
+
+    def _stands(self) -> int:
+        try:
+            with self._opened() as engine, engine.snapshot() as snap:
+                return snap.position
+        except ps.StoreMissing:
+            return 0
+
+    def check(self) -> None:
+        """Let it run to the end, and hold everything against a recompute."""
+        assert self._producer.flush(PATIENCE) == 0
+        ends = {p: self._server.bounds(self._source, p)[1] for p in range(_PARTITIONS)}
+        sources = {f"users=kafka:{self._source}/{partition}": end for partition, end in ends.items()}
+        child = self._run()
+        try:
+            until(lambda: child.poll() is not None or self._sources() == sources, "the store has the whole topic")
+            child.terminate()
+            _, said = child.communicate(timeout=PATIENCE)
+            assert child.returncode == 0, said
+        finally:
+            child.kill()
+        users: dict[int, Any] = {}
+        for _, key, value in self._server.rows(self._source):
+            users.pop(int(key or b""), None)
+            if value is not None:
+                users[int(key or b"")] = json.loads(value)
+        names = dict(Counter(user["name"] for user in users.values()))
+        latest: dict[bytes | None, bytes | None] = {key: value for _, key, value in self._server.rows(self._sink)}
+        given = {
+            json.loads(key or b""): json.loads(value)["value"] for key, value in latest.items() if value is not None
+        }
+        with self._opened() as engine, engine.snapshot() as snap:
+            assert dict(snap.table("users").items()) == users
+            assert dict(snap.view("names").items()) == names
+            assert snap.view("total").get((), 0) == sum(user["n"] for user in users.values())
+            assert snap.sources == sources
+        assert given == names
+        assert all(offset <= ends[p] for p, offset in self._server.committed("shop").items())
+        assert sum(ends.values()) == self._produced, "no record was produced twice, and none was lost"
+
+    def _sources(self) -> dict[str, int]:
+        try:
+            with self._opened() as engine, engine.snapshot() as snap:
+                return dict(snap.sources)
+        except ps.StoreMissing:
+            return {}
+
+
+def story(client: str, seed: int, kills: int, check_every: int = 20) -> Counter[str]:
+    """A story of so many kills; who was killed how often."""
+    with tempfile.TemporaryDirectory() as folder:
+        own = Story(Path(folder), client, seed)
+        try:
+            for n in range(kills):
+                own.kill()
+                if (n + 1) % check_every == 0 and n + 1 < kills:
+                    own.check()
+            own.check()
+        finally:
+            own.close()
+        return own.killed
+
+
+def main() -> None:
+    """A story from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--client", default="kafka-python")
+    asked = parser.parse_args()
+    began = time.monotonic()
+    killed = story(asked.client, asked.seed, asked.kills)
+    who = ", ".join(f"{many} {name}" for name, many in sorted(killed.items()))
+    print(
+        f"{asked.client}, seed {asked.seed}: {asked.kills} kills ({who}) in {time.monotonic() - began:.0f} s, all held"
+    )
+
+
+if __name__ == "__main__":
+    main()

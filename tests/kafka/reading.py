@@ -1,0 +1,85 @@
+"""A topic on its way into a store, as tests drive it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import penstock as ps
+from penstock.spout import SPOUTS, Spout, SpoutBatch
+from tests.kafka.server import PATIENCE, Server
+
+
+def shop() -> ps.App:
+    """Users by id, the last to arrive wins, and how many have a name."""
+    app = ps.App("shop")
+    users = app.table("users", key="id")
+    users.view("names", key="name", reduce=ps.count())
+    users.view("total", key=(), value="n", reduce=ps.sum())
+    return app
+
+
+def stamped() -> ps.App:
+    """The same, the broker's timestamps decide."""
+    app = ps.App("shop")
+    app.table("users", key="id", ts="@kafka").view("names", key="name", reduce=ps.count())
+    return app
+
+
+@contextmanager
+def spout(server: Server, engine: ps.Engine, topic: str, client: str, options: str = "") -> Iterator[Any]:
+    """The spout of a topic, begun where the store stands; it looks at the topic whenever it is asked for a batch."""
+    uri = f"kafka://{server.servers}/{topic}?client={client}{options}"
+    own: Spout = SPOUTS.open(uri, "users")
+    inner: Any = getattr(own, "_spout", own)
+    ticks = itertools.count()
+    inner._clock = lambda: float(next(ticks))
+    try:
+        with engine.snapshot() as snap:
+            own.begin(snap.remembered)
+        yield own
+    finally:
+        own.close()
+
+
+def batches(own: Spout, records: int, limit: int = 1_000) -> Iterator[SpoutBatch]:
+    """Batches until so many records came, each before the next is asked for."""
+    end, seen = time.monotonic() + PATIENCE, 0
+    while seen < records:
+        assert time.monotonic() < end, f"{seen} records came, and not {records}"
+        batch = own.next_batch(limit, 0.05)
+        if batch is not None:
+            seen += batch.records.n + batch.records.refused
+            yield batch
+
+
+def standing(own: Spout) -> Iterator[SpoutBatch]:
+    """What stands before any record."""
+    inner: Any = getattr(own, "_spout", own)
+    while inner._standing:
+        batch = own.next_batch(1)
+        assert batch is not None
+        yield batch
+
+
+def read(engine: ps.Engine, own: Spout, records: int, limit: int = 1_000) -> ps.Counts:
+    """Take so many records."""
+    total = ps.Counts()
+    for given in (standing(own), batches(own, records, limit)):
+        for batch, counts in engine.load("users", given):
+            own.committed(batch)
+            total += counts
+    return total
+
+
+def names(engine: ps.Engine) -> dict[Any, Any]:
+    with engine.snapshot() as snap:
+        return dict(snap.view("names").items())
+
+
+def users(engine: ps.Engine) -> dict[Any, Any]:
+    with engine.snapshot() as snap:
+        return dict(snap.table("users").items())

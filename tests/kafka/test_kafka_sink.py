@@ -1,0 +1,244 @@
+"""The contract of Kafka's sink, over both clients: what who keeps the latest value of each key has."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.cli.delivery import SINKS
+from penstock.cli.steps import Steps
+from penstock.cli.values import dumps
+from penstock.kafka import MARK, KafkaFault
+from penstock.sink import KafkaSink, SinkTaken
+from penstock.views import Change
+from tests.kafka.reading import names, shop
+from tests.kafka.server import Server
+
+
+def latest(server: Server, topic: str) -> dict[Any, Any]:
+    """What a reader has who keeps for each key what came last."""
+    out: dict[Any, Any] = {}
+    for _, key, value in server.rows(topic):
+        assert key is not None
+        out[key] = None if value is None else json.loads(value)
+    return {json.loads(key): value for key, value in out.items() if value is not None}
+
+
+def values(server: Server, topic: str) -> dict[Any, Any]:
+    return {key: own["value"] for key, own in latest(server, topic).items()}
+
+
+def opened(server: Server, topic: str, client: str, more: str = "") -> KafkaSink:
+    own = SINKS.open(f"kafka://{server.servers}/{topic}?client={client}{more}", "names")
+    assert isinstance(own, KafkaSink)
+    return own
+
+
+def deliver(engine: ps.Engine, sink: KafkaSink, since: int | None, parts: int | None = None) -> int | None:
+    """Give what there is, or of its parts so many; where it stands then."""
+    steps = Steps(engine, ["names"], since)
+    for n, (changes, position) in enumerate(steps.step()):
+        if n == parts:
+            break
+        sink.write(changes)
+        if position is not None:
+            sink.holds(position)
+    return steps.position
+
+
+def put(engine: ps.Engine, **named: str) -> None:
+    engine.put_many("users", [{"id": key, "name": name} for key, name in named.items()])
+
+
+def test_the_latest_values_are_the_view(server: Server, client: str) -> None:
+    topic = server.topic(3)
+    with ps.open(shop(), None) as engine:
+        put(engine, a="Sue", b="Joe", c="Joe")
+        sink = opened(server, topic, client)
+        assert sink.begin() is None
+        since = deliver(engine, sink, None)
+        put(engine, a="Ann", b="Ann")
+        since = deliver(engine, sink, since)
+        sink.close()
+        assert values(server, topic) == names(engine) == {"Joe": 1, "Ann": 2}
+        assert [value for _, key, value in server.rows(topic) if key == b'"Sue"'][-1] is None
+
+
+def test_it_goes_on_where_the_topic_stands(server: Server, client: str) -> None:
+    """However it ended: what is given again says the same, and nothing is left out."""
+    topic = server.topic(2)
+    with ps.open(shop(), None) as engine:
+        for n in range(6):
+            put(engine, **{f"k{i}": f"{(i + n) % 4}" for i in range(8)}, **{f"only{n}": f"o{n}"})
+            sink = opened(server, topic, client)
+            began = sink.begin()
+            assert began is None or began <= engine.status()["position"]
+            deliver(engine, sink, began)
+            if n % 2:
+                sink.close()
+            else:
+                sink._producer.flush()  # and then it is killed: nothing says that these are held
+                sink._producer.close()
+            assert values(server, topic) == names(engine)
+        assert opened(server, topic, client).begin() is not None
+
+
+def test_only_what_has_arrived_is_held(server: Server, client: str) -> None:
+    topic = server.topic()
+    with ps.open(shop(), None) as engine:
+        put(engine, a="Sue")
+        sink = opened(server, topic, client)
+        sink._clock = lambda: 0.0  # so that no time passes
+        assert sink.begin() is None
+        since = deliver(engine, sink, None)
+        put(engine, a="Joe")
+        deliver(engine, sink, since)
+        sink._producer.flush()
+        assert opened(server, topic, client).begin() == since, "no record says that more is held"
+        sink._clock = lambda: float("inf")
+        sink.holds(2)
+        sink.write([Change("names", "x", None, 1, 3)])
+        sink.close()
+        assert opened(server, topic, client).begin() == 2
+
+
+def test_a_topic_that_has_not_all_rows_is_given_all_and_nothing_else_stays(server: Server, client: str) -> None:
+    topic = server.topic(2)
+    with ps.open(shop(), None) as engine:
+        put(engine, **{f"k{i}": f"n{i}" for i in range(9)})
+        sink = opened(server, topic, client)
+        assert sink.begin() is None
+        for changes, _ in Steps(engine, ["names"], None).step():
+            sink.write(changes)
+        sink._producer.flush()  # and then it is killed, before it is said that these are all
+        sink._producer.close()
+        put(engine, **{f"k{i}": "same" for i in range(4)})
+        sink = opened(server, topic, client)
+        assert sink.begin() is None
+        deliver(engine, sink, None)
+        sink.close()
+        assert values(server, topic) == names(engine)
+        assert "n0" not in values(server, topic)
+
+
+def test_no_value_goes_back_where_a_run_was_killed(server: Server, client: str) -> None:
+    """A reader who keeps the latest value is never given one that stood before it."""
+    topic = server.topic()
+    with ps.open(shop(), None) as engine:
+        put(engine, a="Sue")
+        sink = opened(server, topic, client)
+        since = deliver(engine, sink, sink.begin())
+        sink._clock = lambda: 0.0  # nothing is said to be held any more
+        sink._flushed = 0.0
+        for n in range(8):
+            put(engine, **{f"k{n}": "Sue", f"only{n}": f"o{n}"})
+            since = deliver(engine, sink, since)
+        sink._producer.flush()
+        sink._producer.close()
+        put(engine, k8="Sue")
+        engine.delete("users", "only3")
+        sink = opened(server, topic, client)
+        began = sink.begin()
+        assert began == 1
+        deliver(engine, sink, began)
+        sink.close()
+        counted = [json.loads(value)["value"] for _, key, value in server.rows(topic) if key == b'"Sue"' and value]
+        assert counted == sorted(counted)
+        assert counted[-1] == 10
+        assert values(server, topic) == names(engine)
+
+
+def test_changes_with_old_and_new(server: Server, client: str) -> None:
+    topic = server.topic()
+    with ps.open(shop(), None) as engine:
+        put(engine, a="Sue")
+        sink = opened(server, topic, client, "&envelope=change")
+        since = deliver(engine, sink, sink.begin())
+        put(engine, b="Sue")
+        since = deliver(engine, sink, since)
+        engine.delete("users", "a")
+        engine.delete("users", "b")
+        deliver(engine, sink, since)
+        sink.close()
+    rows = [None if value is None else json.loads(value) for _, key, value in server.rows(topic) if key != MARK]
+    assert rows == [
+        {"group": "Sue", "new": 1, "position": 1},
+        {"group": "Sue", "old": 1, "new": 2, "position": 2},
+        {"group": "Sue", "old": 2, "new": 1, "position": 3},
+        {"group": "Sue", "old": 1, "position": 4},
+        None,
+    ]
+
+
+def test_a_topic_of_something_else_is_left_alone(server: Server, client: str) -> None:
+    topic = server.topic()
+    server.produce(topic, [(b"a", b"b")])
+    with pytest.raises(SinkTaken, match="its last record is no change of view 'names'; name another topic"):
+        opened(server, topic, client).begin()
+    with pytest.raises(KafkaFault, match="there is no topic 'nowhere'; create it, with cleanup"):
+        opened(server, "nowhere", client).begin()
+
+
+def test_the_last_record_is_found_behind_markers(server: Server, client: str) -> None:
+    topic = server.topic()
+    sink = opened(server, topic, client)
+    sink.begin()
+    sink._hold(7)
+    sink.write([Change("names", "x", None, 1, 8)])
+    sink.close()
+    for _ in range(3):
+        server.transaction(topic, [(b"k", b"v")], commit=False)
+    assert opened(server, topic, client).begin() == 7
+
+
+def test_every_kind_of_value_is_json(server: Server, client: str) -> None:
+    topic = server.topic()
+    sink = opened(server, topic, client)
+    sink.begin()
+    groups = [None, True, 7, 2**70, 0.5, float("nan"), "Å", b"\0", ("a", 1)]
+    sink.write([Change("names", group, None, {"n": group}, 1) for group in groups])
+    sink.write([Change("names", group, None, group, 1) for group in groups])
+    sink.close()
+    rows = server.rows(topic)
+    assert [key for _, key, _ in rows] == [dumps(group).encode() for group in groups] * 2 or all(
+        json.loads(key or b"") == json.loads(dumps(group)) for (_, key, _), group in zip(rows, groups * 2, strict=True)
+    )
+    for (_, _, value), group in zip(rows[len(groups) :], groups, strict=True):
+        assert json.loads(value or b"")["value"] == json.loads(dumps(group))
+
+
+def test_what_a_spout_reads_of_it_is_the_view(server: Server, client: str) -> None:
+    from tests.kafka.reading import read, spout
+
+    topic = server.topic(2)
+    back = ps.App("back")
+    back.table("users", key="group").view("names", key="group", value="value", reduce=ps.sum())
+    with ps.open(shop(), None) as engine, ps.open(back, None) as other:
+        sink = opened(server, topic, client)
+        since = sink.begin()
+        for n in range(3):
+            put(engine, **{f"k{i}": f"{(i * n) % 4}" for i in range(8)})
+            since = deliver(engine, sink, since)
+        sink.close()
+        with spout(server, other, topic, client) as own:
+            read(other, own, sum(key != MARK for _, key, _ in server.rows(topic)))
+        assert names(other) == names(engine)
+
+
+def test_a_bound_of_what_is_under_way(server: Server, client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.sink.kafka._PENDING", 3)
+    topic = server.topic()
+    sink = opened(server, topic, client)
+    sink._clock = lambda: 0.0
+    sink.begin()
+    sink._flushed = 0.0
+    seen = []
+    for n in range(1, 9):
+        sink.write([Change("names", f"g{n}", None, n, n)])
+        sink.holds(n)
+        seen.append(sink._held)
+    assert seen == [1, 1, 1, 4, 4, 4, 7, 7]
+    sink.close()
