@@ -224,6 +224,7 @@ def test_all_of_it_is_right(large: Large) -> None:
         assert not list(check_trees(large.tree, snap.reader()))
 
 
+@mock.patch.object(behind, "MOST_ITEMS", 1 << 17)
 def test_a_group_that_keeps_its_greatest_leaves_its_tree_alone() -> None:
     store = CountingStore()
     engine, core = open_on(app(), store, Limits(fold_least=1 << 30))
