@@ -245,8 +245,8 @@ class ConfluentReader:
                 out[partition] = end
         return out
 
-    def commit(self, places: Mapping[int, int]) -> None:
-        """Send it; nobody waits for the answer."""
+    def commit(self, places: Mapping[int, int], last: bool = False) -> None:
+        """Send it; to close waits for it."""
         if self._address.group is not None:
             topic = self._address.topic
             own = [ck.TopicPartition(topic, partition, offset) for partition, offset in places.items()]

@@ -108,8 +108,8 @@ class Reader(Protocol):
         """The offset after the last record of partitions, as far as that came along with records."""
         ...
 
-    def commit(self, places: Mapping[int, int]) -> None:
-        """Let the group's monitors know; that it arrives isn't waited for."""
+    def commit(self, places: Mapping[int, int], last: bool = False) -> None:
+        """Let the group's monitors know; only the `last` is waited for, and not for long."""
         ...
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import importlib
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any, Self
 
@@ -22,6 +23,7 @@ admin: Any = importlib.import_module("kafka.admin")
 errors: Any = importlib.import_module("kafka.errors")
 logging.getLogger("kafka").addHandler(logging.NullHandler())  # what is wrong comes as an error
 _PATIENCE = 10_000  # milliseconds until a broker is away
+_LAST = 5_000  # milliseconds that the last word to a group may take
 _FETCH = 8 << 20
 _SAME_NAME = {
     "ssl.ca.location": "ssl_cafile",
@@ -233,15 +235,19 @@ class PythonReader:
         found = {partition.partition: self._consumer.highwater(partition) for partition in self._places}
         return {partition: end for partition, end in found.items() if end is not None}
 
-    def commit(self, places: Mapping[int, int]) -> None:
-        """Send it; nobody waits for the answer."""
-        if self._address.group is not None:
-            self._consumer.commit_async(
-                {
-                    kafka.TopicPartition(self._address.topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
-                    for partition, offset in places.items()
-                }
-            )
+    def commit(self, places: Mapping[int, int], last: bool = False) -> None:
+        """Send it."""
+        if self._address.group is None:
+            return
+        own = {
+            kafka.TopicPartition(self._address.topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
+            for partition, offset in places.items()
+        }
+        if not last:
+            self._consumer.commit_async(own)
+            return
+        with suppress(errors.KafkaError):  # monitors alone see that it trails
+            self._consumer.commit(own, timeout_ms=_LAST)
 
     def close(self) -> None:
         """Close it."""

@@ -311,9 +311,9 @@ class KafkaSpout:
             self._told = now
             self._tell()
 
-    def _tell(self) -> None:
+    def _tell(self, last: bool = False) -> None:
         if self._durable and self._reader is not None:
-            self._reader.commit(self._durable)
+            self._reader.commit(self._durable, last)
             self._durable = {}
 
     def close(self) -> None:
@@ -321,7 +321,7 @@ class KafkaSpout:
         self.ended = True
         reader, broker, self._broker = self._reader, self._broker, None
         if reader is not None:
-            self._tell()
+            self._tell(last=True)
             self._reader = None
             reader.close()
         if broker is not None:
