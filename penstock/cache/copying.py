@@ -30,7 +30,7 @@ from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.lmdb_txn import LmdbReader
 from penstock.cache.shown import shown_size
 
-__all__ = ["CopyFailed", "built_beside", "copy_snapshot", "put_in_place", "shrink_file"]
+__all__ = ["CopyFailed", "beside", "built_beside", "copy_snapshot", "put_in_place", "shrink_file"]
 
 DATA = "data.mdb"
 _BLOCK = 1 << 20
@@ -58,7 +58,7 @@ def copy_snapshot(snap: LmdbReader, target: str, tell: Tell) -> int:
     target = os.path.abspath(target)
     if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
         raise CopyFailed(target, "it is there already and not empty", "name a new folder, a copy overwrites nothing")
-    with _beside(target, target) as folder:
+    with beside(target, target) as folder:
         counts = _write_copy(snap, folder, target, tell)
         check_file(folder, counts, tell)
         size = os.path.getsize(os.path.join(folder, DATA))
@@ -76,7 +76,7 @@ def put_in_place(copy: str, path: str, tell: Tell) -> int:
     source = os.path.join(copy, DATA)
     if not os.path.isfile(source):
         raise StoreMissing(copy)
-    with _beside(os.path.join(path, "restored"), path) as folder:
+    with beside(os.path.join(path, "restored"), path) as folder:
         file = os.path.join(folder, DATA)
         _copy_file(source, file, path, tell)
         check_file(folder, None, tell)
@@ -95,7 +95,7 @@ def shrink_file(path: str, tell: Tell) -> int | None:
     """
     if is_open(path) or process_that_reads(path) is not None:
         return None
-    with _beside(os.path.join(path, "smaller"), path) as folder:
+    with beside(os.path.join(path, "smaller"), path) as folder:
         store = open_lmdb(path, readonly=True)
         try:
             info = store.info()
@@ -202,7 +202,7 @@ def built_beside(target: str) -> Iterator[str]:
     target = os.path.abspath(target)
     if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
         raise CopyFailed(target, "it is there already and not empty", "name a folder that is not there yet")
-    with _beside(target, target) as folder:
+    with beside(target, target) as folder:
         yield folder
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, "lock.mdb"))
@@ -212,7 +212,7 @@ def built_beside(target: str) -> Iterator[str]:
 
 
 @contextmanager
-def _beside(target: str, named: str) -> Iterator[str]:
+def beside(target: str, named: str) -> Iterator[str]:
     """A folder of one's own beside a path, for what is to get that name; it is gone at the end.
 
     It is inside one that is locked, since opening what is in it locks it as any store is.

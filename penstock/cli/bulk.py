@@ -35,6 +35,7 @@ master_option = click.option(
     examples=[
         "penstock backfill users=users.jsonl",
         "penstock backfill users=dump/users orders=orders.csv.gz --spark 'local[4]' --store state",
+        "penstock backfill users=users.jsonl --refill",
     ],
 )
 @click.argument("sources", metavar="TABLE=URI...", nargs=-1, required=True, shell_complete=table_names)
@@ -45,25 +46,34 @@ master_option = click.option(
     type=click.Path(file_okay=False),
     help="A folder that all workers and this machine share, for what is under way (else beside the store).",
 )
-def backfill(ctx: Context, sources: tuple[str, ...], master: str | None, staging: str | None) -> int:
+@click.option("--refill", is_flag=True, help="The store is there: these tables of it are made anew and switched in.")
+def backfill(ctx: Context, sources: tuple[str, ...], master: str | None, staging: str | None, refill: bool) -> int:
     """Fill a new store and all its views from files, in tasks of Spark's: what `load` would leave.
 
     A URI is a path, of a file that `load` reads or of a folder of such files, or file:PATH?format=csv. Files of one
     table are read in the order in which they are named, and `load` goes on where they ended. A folder has no order: of
     versions with equal ts the one with the greater bytes wins, and how many such ties there were is said. The store is
     there when it is whole; until then nothing is. On one machine `load` is quicker.
+
+    With --refill the store is there and may be written meanwhile. The tables that are named, and all views on them, are
+    made anew beside it, and what is written to them meanwhile is laid over that. Then readers see all of it at once,
+    and sources go on from the offsets that are said.
     """
     app = load_app(ctx)
     given = _given(app, sources)
-    if os.path.exists(os.path.join(ctx.store, "data.mdb")):
+    if refill is not os.path.exists(os.path.join(ctx.store, "data.mdb")):
+        if refill:
+            raise StoreMissing(ctx.store)
         raise Fault(
-            f"{ctx.store} is a store already; name a new folder with --store, `penstock load` adds to one", WRONG
+            f"{ctx.store} is a store already; name a new folder with --store, or add --refill to make these tables "
+            "anew; `penstock load` adds to them",
+            WRONG,
         )
     with parts(ctx) as tell:
         tell("starting Spark", 0, 0)
         spark = session(master)
         try:
-            done = fill(app, ctx.store, spark=spark, staging=staging, progress=tell, tables=given)
+            done = fill(app, ctx.store, spark=spark, staging=staging, progress=tell, refill=refill, tables=given)
         finally:
             spark.stop()
     _say(ctx, done)
@@ -94,6 +104,9 @@ def _say(ctx: Context, done: Backfilled) -> None:
         ctx.note(f"{done.ties:,} versions had the ts of another and other bytes: the greater bytes won")
     if done.rejected:
         ctx.note(f"{done.rejected:,} records were rejected; `penstock quarantine list` shows them")
+    for source, offset in done.sources.items():
+        back = ": it was further on, begin it again" if source in done.back else ""
+        ctx.detail(f"{source} goes on at {offset:,}{back}")
     ctx.detail(", ".join(f"{stage}: {seconds:.1f} s" for stage, seconds in done.seconds.items()))
 
 

@@ -9,6 +9,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
 from penstock.engine.opening import open_engine, open_on
+from penstock.engine.refilling import Refilled
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.told import Stored, Told
 from penstock.engine.transaction import Transaction
@@ -25,6 +26,7 @@ __all__ = [
     "HolderLost",
     "HolderSilent",
     "Progress",
+    "Refilled",
     "Resume",
     "Snapshot",
     "State",
