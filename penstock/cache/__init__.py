@@ -1,7 +1,15 @@
 """Cache and store: rows on disk and in memory, keys and values as bytes, and documents written behind."""
 
 from penstock.cache.checking import Tell
-from penstock.cache.copying import CopyFailed, beside, built_beside, copy_snapshot, put_in_place, shrink_file
+from penstock.cache.copying import (
+    CopyFailed,
+    beside,
+    built_beside,
+    copy_snapshot,
+    must_have_room,
+    put_in_place,
+    shrink_file,
+)
 from penstock.cache.doclog import META, DocLog, Limits, LogMark, index_db, mark_key, read_mark
 from penstock.cache.errors import (
     BatchRejected,
@@ -130,6 +138,7 @@ __all__ = [
     "look_up",
     "mark_key",
     "mix",
+    "must_have_room",
     "named",
     "naming",
     "normal_key",

@@ -30,7 +30,7 @@ from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.lmdb_txn import LmdbReader
 from penstock.cache.shown import shown_size
 
-__all__ = ["CopyFailed", "beside", "built_beside", "copy_snapshot", "put_in_place", "shrink_file"]
+__all__ = ["CopyFailed", "beside", "built_beside", "copy_snapshot", "must_have_room", "put_in_place", "shrink_file"]
 
 DATA = "data.mdb"
 _BLOCK = 1 << 20
@@ -124,7 +124,7 @@ def _replace(path: str, file: str) -> int | None:
 def _write_copy(snap: LmdbReader, folder: str, named: str, tell: Tell) -> dict[str, int]:
     """Write the data file of a snapshot; how many rows each of its databases has."""
     total = snap.used()
-    _must_have_room(folder, named, total)
+    must_have_room(folder, named, total)
     counts = {name: snap.count(name) for name in snap.names()}
     out, into = os.pipe()
     failed: list[lmdb.Error] = []
@@ -154,7 +154,7 @@ def _write_copy(snap: LmdbReader, folder: str, named: str, tell: Tell) -> dict[s
 
 def _copy_file(source: str, target: str, named: str, tell: Tell) -> None:
     total = os.path.getsize(source)
-    _must_have_room(os.path.dirname(target), named, total)
+    must_have_room(os.path.dirname(target), named, total)
     try:
         with open(source, "rb", buffering=0) as read, _new_file(target) as file:
             _pass_on(partial(read.read, _BLOCK), file, total, tell)
@@ -178,7 +178,8 @@ def _new_file(name: str) -> BinaryIO:
     return os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb")
 
 
-def _must_have_room(folder: str, named: str, size: int) -> None:
+def must_have_room(folder: str, named: str, size: int) -> None:
+    """CopyFailed where so many bytes are not free on the disk of a folder."""
     about = os.statvfs(folder)
     free = about.f_bavail * about.f_frsize
     if size > free:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.cache import StoreMissing, shown
+from penstock.cache import StoreMissing, shown, shown_size
 from penstock.cli.context import DONE, NO, WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, table_of
 from penstock.cli.names import table_names, view_names
 from penstock.cli.output import Column, emit, format_option
 from penstock.cli.progress import parts
+from penstock.engine import copy_size
 from penstock.spark import Backfilled, Difference, session
 from penstock.spark import backfill as fill
 from penstock.spark import verify as verified
@@ -158,6 +159,10 @@ def verify(
     sources = _given(app, against)
     if not os.path.exists(os.path.join(ctx.store, "data.mdb")):
         raise StoreMissing(ctx.store)
+    if snapshot is None or not os.path.exists(os.path.join(snapshot, "data.mdb")):
+        size = copy_size(ctx.store, snapshot or ctx.store)
+        where = "beside the store, removed at the end" if snapshot is None else f"in {snapshot}"
+        ctx.note(f"the copy that is read takes {shown_size(size)} {where}")
     with parts(ctx) as tell:
         spark = session(master)
         try:

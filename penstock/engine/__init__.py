@@ -2,7 +2,7 @@
 
 from penstock.engine.catalog import Catalog, Resume, State, read_catalog, read_state, write_notes, write_state
 from penstock.engine.compaction import Compacted, Progress
-from penstock.engine.copies import Copied, copy_of, restore, shrink
+from penstock.engine.copies import Copied, copy_of, copy_size, restore, shrink
 from penstock.engine.core import Core
 from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.engine import Engine
@@ -38,6 +38,7 @@ __all__ = [
     "Writing",
     "batches_of",
     "copy_of",
+    "copy_size",
     "delivered",
     "memory_of_holder",
     "open_engine",

@@ -35,7 +35,7 @@ from penstock.spark.groups import PARTS, Ranges, Reducing, Splitting
 from penstock.spark.inputs import Given, given_of
 from penstock.spark.intake import SCHEMA, Taking
 from penstock.spark.layout import Layout, Report, TablePlan
-from penstock.spark.session import blob_batches, map_arrow, ran, session
+from penstock.spark.session import awake, blob_batches, in_tasks, map_arrow, ran, session
 from penstock.spark.shares import bounds_of
 from penstock.spark.shipped import shipped
 from penstock.spark.telling import told_of
@@ -113,6 +113,7 @@ def backfill(
     wanted = {app.table_of(name): source for name, source in given.items()}
     began = time.monotonic()
     spark = session(master) if spark is None else spark
+    awake(spark)
     out = Backfilled(path)
     out.seconds["start"] = time.monotonic() - began
     seed = _begun(app, path, wanted) if refill else None
@@ -220,7 +221,7 @@ class _Backfill:
     def _documents(self, given: Sequence[Given], layout: Layout) -> list[Report]:
         total = sum(plan.buckets for plan in layout.tables.values())
         blobs = [map_arrow(frame, Taking(layout, rows), SCHEMA) for own in given for frame, rows in own.frames]
-        parted = fold(lambda a, b: a.unionAll(b), blobs).repartitionById(total, "p")
+        parted = in_tasks(fold(lambda a, b: a.unionAll(b), blobs), "p", total)
         reports = self._collected("documents", map_arrow(parted, Settling(layout), REPORT))
         for name in layout.tables:
             kinds = {r.ts_kind for r in reports if layout.table_of(r.number) == name} - {None}
@@ -275,10 +276,10 @@ class _Backfill:
 
     def _level(self, layout: Layout, level: int, ranges: tuple[Ranges, ...], before: Sequence[Report]) -> list[Report]:
         rows = [(i, report.path) for i, report in enumerate(before) if report.shares]
-        files = self._spark.createDataFrame(rows, "i int, path string").repartitionById(len(rows), "i")
+        files = in_tasks(self._spark.createDataFrame(rows, "i int, path string"), "i", len(before))
         parts = map_arrow(files, Splitting(layout, ranges), PARTS)
         total = sum(own.count for own in ranges)
-        reduced = map_arrow(parts.repartitionById(total, "r"), Reducing(layout, ranges, level), REPORT)
+        reduced = map_arrow(in_tasks(parts, "r", total), Reducing(layout, ranges, level), REPORT)
         return self._collected("views", reduced)
 
     def _collected(self, what: str, frame: Any) -> list[Report]:

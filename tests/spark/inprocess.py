@@ -40,6 +40,16 @@ class Frame:
             out.append([row for batch in work(iter(batches)) for row in batch.cast(schema).to_pylist()])
         return Frame(out, schema)
 
+    def selectExpr(self, every: str, modulo: str) -> Frame:
+        assert every == "*"
+        column, _, many, _, name = modulo.split()
+        parts = [[{**row, name: row[column] % int(many)} for row in part] for part in self._parts]
+        return Frame(parts, self._schema.append(pa.field(name, pa.int32())))
+
+    @property
+    def sparkSession(self) -> InProcess:
+        return InProcess()
+
     def unionAll(self, other: Frame) -> Frame:
         return Frame(self._parts + other._parts, self._schema)
 
@@ -59,6 +69,8 @@ class _Conf:
 
 
 class _Context:
+    defaultParallelism = 1
+
     def setJobGroup(self, *_: Any, **__: Any) -> None:
         """There is one job at a time."""
 

@@ -78,6 +78,7 @@ def test_what_differs_is_shown_and_fixed(here: Path) -> None:
         damage.add_to_lane(engine, "names", "n1", 0, 1)
     found = penstock(here, "verify", "--spark", "local[1]", "--store", "state", "--fix")
     assert found.returncode == 0, found.stderr
+    assert "the copy that is read takes" in found.stderr.splitlines()[0]
     [row] = [json.loads(line) for line in found.stdout.splitlines()]
     assert (row["view"], row["group"], row["stored"], row["expected"]) == ("names", "n1", 21, 20)
     with ps.open(app, here / "state", readonly=True) as engine, engine.snapshot() as snap:
