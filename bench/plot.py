@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import log10
+from collections.abc import Callable, Sequence
+from math import ceil, floor, log10
 from pathlib import Path
 
 WIDTH, HEIGHT = 40, 260
@@ -24,13 +24,33 @@ def bars(sizes: Sequence[int], seconds: Sequence[float]) -> str:
 def svg(path: Path, title: str, sizes: Sequence[int], lines: dict[str, Sequence[float]]) -> None:
     """Write the plot: sizes to the right in powers of ten, times upwards from 0."""
     most = 1.15 * max(max(own) for own in lines.values())
+    marks = [(most * step / 4, f"{1e6 * most * step / 4:,.0f} µs") for step in range(5)]
+    _drawn(path, title, sizes, lines, marks, lambda second: second / most)
+
+
+def svg_by_powers(path: Path, title: str, sizes: Sequence[int], lines: dict[str, Sequence[float]]) -> None:
+    """Write the plot: sizes to the right in powers of ten, seconds upwards in powers of ten too."""
+    every = [log10(second) for own in lines.values() for second in own]
+    low, high = floor(min(every)), ceil(max(every))
+    marks = [(10.0**power, f"{10.0**power:g} s") for power in range(low, high + 1)]
+    _drawn(path, title, sizes, lines, marks, lambda second: (log10(second) - low) / (high - low))
+
+
+def _drawn(
+    path: Path,
+    title: str,
+    sizes: Sequence[int],
+    lines: dict[str, Sequence[float]],
+    marks: Sequence[tuple[float, str]],
+    height: Callable[[float], float],
+) -> None:
     low, high = log10(min(sizes)), log10(max(sizes))
 
     def x(size: int) -> float:
         return _LEFT + (_RIGHT - _LEFT) * (log10(size) - low) / (high - low)
 
     def y(second: float) -> float:
-        return _BOTTOM - (_BOTTOM - _TOP) * second / most
+        return _BOTTOM - (_BOTTOM - _TOP) * height(second)
 
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 680 {HEIGHT}" font-family="sans-serif" font-size="11">',
@@ -39,9 +59,8 @@ def svg(path: Path, title: str, sizes: Sequence[int], lines: dict[str, Sequence[
     ]
     for size in sizes:
         out.append(f'<text x="{x(size):.0f}" y="{_BOTTOM + 16}" text-anchor="middle">{size:,}</text>')
-    for step in range(5):
-        mark = most * step / 4
-        out.append(f'<text x="{_LEFT - 6}" y="{y(mark) + 4:.0f}" text-anchor="end">{1e6 * mark:,.0f} µs</text>')
+    for mark, called in marks:
+        out.append(f'<text x="{_LEFT - 6}" y="{y(mark) + 4:.0f}" text-anchor="end">{called}</text>')
     for (name, own), colour in zip(lines.items(), _COLOURS):
         points = " ".join(f"{x(size):.1f},{y(second):.1f}" for size, second in zip(sizes, own, strict=True))
         out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')

@@ -12,12 +12,12 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from bench import machine
+from bench import machine, plot
 from bench.child import run
 from bench.report import Figure, Report
 from bench.workload import TABLE, Workload, app
@@ -41,11 +41,11 @@ def bulk(folder: str, docs: int, master: str, functions: bool, verified: bool) -
     shutil.rmtree(store, ignore_errors=True)
     began = time.perf_counter()
     spark = session(master)
-    spark.range(1).count()
     start = time.perf_counter() - began
     began = time.perf_counter()
     done = backfill(app(functions), store, spark=spark, users=str(file))
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - began - done.seconds["start"]
+    start += done.seconds["start"]
     java = _high_water(spark)
     out = {"seconds": seconds, "start": start, "stages": done.seconds, "java": java, "driver": _peak()}
     _check(app(functions), store, folder, docs)
@@ -156,6 +156,24 @@ def figures(folder: str, docs: int, master: str, verified: bool, kinds: list[str
             yield Figure("verify", case, rate, "documents/s", {}, None, reach, rate / aim, met)
 
 
+def crossover(folder: str, sizes: list[int], master: str, drawn: Path) -> Iterator[Figure]:
+    """Whole runs by size, the start of Spark included: from which size on which of them is the quickest."""
+    cores = int(master.removeprefix("local[").removesuffix("]"))
+    backfilled, loaded, others = list[float](), list[float](), list[float]()
+    for docs in sizes:
+        got = run("bench.spark:bulk", folder=folder, docs=docs, master=master, functions=False, verified=False)
+        alone = run("bench.spark:load", folder=folder, docs=docs, functions=False)["seconds"]
+        other = run("bench.spark:duck", folder=folder, docs=docs, threads=cores)["seconds"]
+        whole = got["start"] + got["seconds"]
+        for own, seconds in zip((backfilled, loaded, others), (whole, alone, other), strict=True):
+            own.append(seconds)
+        beside = {"load, s": alone, "DuckDB, s": other, "of which start, s": got["start"]}
+        yield Figure("crossover", f"{docs:,} documents", whole, "s", beside, None)
+    lines: dict[str, Sequence[float]] = {"backfill": backfilled, "load": loaded, "DuckDB": others}
+    drawn.parent.mkdir(parents=True, exist_ok=True)
+    plot.svg_by_powers(drawn, f"seconds to fill a store, by documents, on {master}", sizes, lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser("python -m bench.spark", description=__doc__)
     parser.add_argument("--docs", type=int, default=1_000_000)
@@ -164,11 +182,16 @@ def main() -> None:
     parser.add_argument("--dir", default=str(HERE / "run" / "spark"), help="where the file and the stores go")
     parser.add_argument("--results", type=Path, help="where the JSON lines go")
     parser.add_argument("--views", action="append", choices=_AIMS, help="field or function; both, if neither is said")
+    parser.add_argument("--crossover", type=int, nargs="+", metavar="DOCS", help="whole runs of these sizes, drawn")
+    parser.add_argument("--plot", type=Path, default=HERE / "results" / "crossover.svg", help="where they are drawn")
     asked = parser.parse_args()
     report = Report(machine.named(), asked.results)
     try:
         kinds = asked.views or list(_AIMS)
-        report.add("spark", figures(asked.dir, asked.docs, asked.master, asked.verify, kinds))
+        if asked.crossover:
+            report.add("spark", crossover(asked.dir, asked.crossover, asked.master, asked.plot))
+        else:
+            report.add("spark", figures(asked.dir, asked.docs, asked.master, asked.verify, kinds))
     finally:
         shutil.rmtree(asked.dir, ignore_errors=True)
     sys.stdout.flush()

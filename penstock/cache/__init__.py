@@ -1,8 +1,16 @@
 """Cache and store: rows on disk and in memory, keys and values as bytes, and documents written behind."""
 
 from penstock.cache.checking import Tell
-from penstock.cache.copying import CopyFailed, built_beside, copy_snapshot, put_in_place, shrink_file
-from penstock.cache.doclog import META, DocLog, Limits, LogMark, index_db, read_mark
+from penstock.cache.copying import (
+    CopyFailed,
+    beside,
+    built_beside,
+    copy_snapshot,
+    must_have_room,
+    put_in_place,
+    shrink_file,
+)
+from penstock.cache.doclog import META, DocLog, Limits, LogMark, index_db, mark_key, read_mark
 from penstock.cache.errors import (
     BatchRejected,
     Closed,
@@ -111,6 +119,7 @@ __all__ = [
     "ValueKind",
     "Writer",
     "at_base",
+    "beside",
     "bits_for",
     "built_beside",
     "canonical",
@@ -127,7 +136,9 @@ __all__ = [
     "key_shown",
     "log_db",
     "look_up",
+    "mark_key",
     "mix",
+    "must_have_room",
     "named",
     "naming",
     "normal_key",

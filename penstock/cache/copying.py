@@ -30,7 +30,7 @@ from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.lmdb_txn import LmdbReader
 from penstock.cache.shown import shown_size
 
-__all__ = ["CopyFailed", "built_beside", "copy_snapshot", "put_in_place", "shrink_file"]
+__all__ = ["CopyFailed", "beside", "built_beside", "copy_snapshot", "must_have_room", "put_in_place", "shrink_file"]
 
 DATA = "data.mdb"
 _BLOCK = 1 << 20
@@ -58,7 +58,7 @@ def copy_snapshot(snap: LmdbReader, target: str, tell: Tell) -> int:
     target = os.path.abspath(target)
     if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
         raise CopyFailed(target, "it is there already and not empty", "name a new folder, a copy overwrites nothing")
-    with _beside(target, target) as folder:
+    with beside(target, target) as folder:
         counts = _write_copy(snap, folder, target, tell)
         check_file(folder, counts, tell)
         size = os.path.getsize(os.path.join(folder, DATA))
@@ -76,7 +76,7 @@ def put_in_place(copy: str, path: str, tell: Tell) -> int:
     source = os.path.join(copy, DATA)
     if not os.path.isfile(source):
         raise StoreMissing(copy)
-    with _beside(os.path.join(path, "restored"), path) as folder:
+    with beside(os.path.join(path, "restored"), path) as folder:
         file = os.path.join(folder, DATA)
         _copy_file(source, file, path, tell)
         check_file(folder, None, tell)
@@ -95,7 +95,7 @@ def shrink_file(path: str, tell: Tell) -> int | None:
     """
     if is_open(path) or process_that_reads(path) is not None:
         return None
-    with _beside(os.path.join(path, "smaller"), path) as folder:
+    with beside(os.path.join(path, "smaller"), path) as folder:
         store = open_lmdb(path, readonly=True)
         try:
             info = store.info()
@@ -124,7 +124,7 @@ def _replace(path: str, file: str) -> int | None:
 def _write_copy(snap: LmdbReader, folder: str, named: str, tell: Tell) -> dict[str, int]:
     """Write the data file of a snapshot; how many rows each of its databases has."""
     total = snap.used()
-    _must_have_room(folder, named, total)
+    must_have_room(folder, named, total)
     counts = {name: snap.count(name) for name in snap.names()}
     out, into = os.pipe()
     failed: list[lmdb.Error] = []
@@ -154,7 +154,7 @@ def _write_copy(snap: LmdbReader, folder: str, named: str, tell: Tell) -> dict[s
 
 def _copy_file(source: str, target: str, named: str, tell: Tell) -> None:
     total = os.path.getsize(source)
-    _must_have_room(os.path.dirname(target), named, total)
+    must_have_room(os.path.dirname(target), named, total)
     try:
         with open(source, "rb", buffering=0) as read, _new_file(target) as file:
             _pass_on(partial(read.read, _BLOCK), file, total, tell)
@@ -178,7 +178,8 @@ def _new_file(name: str) -> BinaryIO:
     return os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb")
 
 
-def _must_have_room(folder: str, named: str, size: int) -> None:
+def must_have_room(folder: str, named: str, size: int) -> None:
+    """CopyFailed where so many bytes are not free on the disk of a folder."""
     about = os.statvfs(folder)
     free = about.f_bavail * about.f_frsize
     if size > free:
@@ -202,7 +203,7 @@ def built_beside(target: str) -> Iterator[str]:
     target = os.path.abspath(target)
     if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
         raise CopyFailed(target, "it is there already and not empty", "name a folder that is not there yet")
-    with _beside(target, target) as folder:
+    with beside(target, target) as folder:
         yield folder
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, "lock.mdb"))
@@ -212,7 +213,7 @@ def built_beside(target: str) -> Iterator[str]:
 
 
 @contextmanager
-def _beside(target: str, named: str) -> Iterator[str]:
+def beside(target: str, named: str) -> Iterator[str]:
     """A folder of one's own beside a path, for what is to get that name; it is gone at the end.
 
     It is inside one that is locked, since opening what is in it locks it as any store is.

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.cache import StoreMissing, shown
+from penstock.cache import StoreMissing, shown, shown_size
 from penstock.cli.context import DONE, NO, WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, table_of
 from penstock.cli.names import table_names, view_names
 from penstock.cli.output import Column, emit, format_option
 from penstock.cli.progress import parts
+from penstock.engine import copy_size
 from penstock.spark import Backfilled, Difference, session
 from penstock.spark import backfill as fill
 from penstock.spark import verify as verified
@@ -35,6 +36,7 @@ master_option = click.option(
     examples=[
         "penstock backfill users=users.jsonl",
         "penstock backfill users=dump/users orders=orders.csv.gz --spark 'local[4]' --store state",
+        "penstock backfill users=users.jsonl --refill",
     ],
 )
 @click.argument("sources", metavar="TABLE=URI...", nargs=-1, required=True, shell_complete=table_names)
@@ -45,25 +47,34 @@ master_option = click.option(
     type=click.Path(file_okay=False),
     help="A folder that all workers and this machine share, for what is under way (else beside the store).",
 )
-def backfill(ctx: Context, sources: tuple[str, ...], master: str | None, staging: str | None) -> int:
+@click.option("--refill", is_flag=True, help="The store is there: these tables of it are made anew and switched in.")
+def backfill(ctx: Context, sources: tuple[str, ...], master: str | None, staging: str | None, refill: bool) -> int:
     """Fill a new store and all its views from files, in tasks of Spark's: what `load` would leave.
 
     A URI is a path, of a file that `load` reads or of a folder of such files, or file:PATH?format=csv. Files of one
     table are read in the order in which they are named, and `load` goes on where they ended. A folder has no order: of
     versions with equal ts the one with the greater bytes wins, and how many such ties there were is said. The store is
     there when it is whole; until then nothing is. On one machine `load` is quicker.
+
+    With --refill the store is there and may be written meanwhile. The tables that are named, and all views on them, are
+    made anew beside it, and what is written to them meanwhile is laid over that. Then readers see all of it at once,
+    and sources go on from the offsets that are said.
     """
     app = load_app(ctx)
     given = _given(app, sources)
-    if os.path.exists(os.path.join(ctx.store, "data.mdb")):
+    if refill is not os.path.exists(os.path.join(ctx.store, "data.mdb")):
+        if refill:
+            raise StoreMissing(ctx.store)
         raise Fault(
-            f"{ctx.store} is a store already; name a new folder with --store, `penstock load` adds to one", WRONG
+            f"{ctx.store} is a store already; name a new folder with --store, or add --refill to make these tables "
+            "anew; `penstock load` adds to them",
+            WRONG,
         )
     with parts(ctx) as tell:
         tell("starting Spark", 0, 0)
         spark = session(master)
         try:
-            done = fill(app, ctx.store, spark=spark, staging=staging, progress=tell, tables=given)
+            done = fill(app, ctx.store, spark=spark, staging=staging, progress=tell, refill=refill, tables=given)
         finally:
             spark.stop()
     _say(ctx, done)
@@ -94,6 +105,9 @@ def _say(ctx: Context, done: Backfilled) -> None:
         ctx.note(f"{done.ties:,} versions had the ts of another and other bytes: the greater bytes won")
     if done.rejected:
         ctx.note(f"{done.rejected:,} records were rejected; `penstock quarantine list` shows them")
+    for source, offset in done.sources.items():
+        back = ": it was further on, begin it again" if source in done.back else ""
+        ctx.detail(f"{source} goes on at {offset:,}{back}")
     ctx.detail(", ".join(f"{stage}: {seconds:.1f} s" for stage, seconds in done.seconds.items()))
 
 
@@ -145,6 +159,10 @@ def verify(
     sources = _given(app, against)
     if not os.path.exists(os.path.join(ctx.store, "data.mdb")):
         raise StoreMissing(ctx.store)
+    if snapshot is None or not os.path.exists(os.path.join(snapshot, "data.mdb")):
+        size = copy_size(ctx.store, snapshot or ctx.store)
+        where = "beside the store, removed at the end" if snapshot is None else f"in {snapshot}"
+        ctx.note(f"the copy that is read takes {shown_size(size)} {where}")
     with parts(ctx) as tell:
         spark = session(master)
         try:

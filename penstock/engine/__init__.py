@@ -2,13 +2,14 @@
 
 from penstock.engine.catalog import Catalog, Resume, State, read_catalog, read_state, write_notes, write_state
 from penstock.engine.compaction import Compacted, Progress
-from penstock.engine.copies import Copied, copy_of, restore, shrink
+from penstock.engine.copies import Copied, copy_of, copy_size, restore, shrink
 from penstock.engine.core import Core
 from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.engine import Engine
 from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
 from penstock.engine.opening import open_engine, open_on
+from penstock.engine.refilling import Refilled
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.told import Stored, Told
 from penstock.engine.transaction import Transaction
@@ -25,6 +26,7 @@ __all__ = [
     "HolderLost",
     "HolderSilent",
     "Progress",
+    "Refilled",
     "Resume",
     "Snapshot",
     "State",
@@ -36,6 +38,7 @@ __all__ = [
     "Writing",
     "batches_of",
     "copy_of",
+    "copy_size",
     "delivered",
     "memory_of_holder",
     "open_engine",

@@ -58,11 +58,22 @@ class Former(msgspec.Struct, array_like=True, frozen=True):
     until: int
 
 
+class Refill(msgspec.Struct, frozen=True):
+    """Tables that are made anew elsewhere: by table the record from which on what is written counts as written since,
+    where sources stood then, and by name the numbers of what is being filled.
+    """
+
+    since: dict[str, int]
+    sources: dict[str, int]
+    filling: dict[str, int] = {}
+
+
 class Catalog(msgspec.Struct, frozen=True):
     """The definitions of a store.
 
     `since` is there while views are being built: for each table whose documents are told anew the records, from the
-    first to the last, that were there before. `trash` is what databases are to be emptied.
+    first to the last, that were there before. `trash` is what databases are to be emptied, `refill` says which tables
+    are made anew elsewhere.
     """
 
     format: int
@@ -73,6 +84,7 @@ class Catalog(msgspec.Struct, frozen=True):
     since: dict[str, tuple[int, int]] | None = None
     former: tuple[Former, ...] = ()
     trash: tuple[str, ...] = ()
+    refill: Refill | None = None
 
     def highest(self) -> int:
         """The highest number that was ever given."""

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import DocLog, forget_step, segments_from
+from penstock.engine.nodes import moves_noted
 from penstock.engine.snapshot import Snapshot
 from penstock.gateway import TableNode, forgettable
 
@@ -172,8 +173,8 @@ class _Table:
             if head >= last:
                 return False
             self._room(head)
+            noted = moves_noted(self._core.catalog, self._core.state, self._node.table)
             with self._core.store.write() as writer:
-                noted = bool(self._core.state.kept.get(self._name))
                 then = self._log.compact_step(writer, STEP_RECORDS, self._node.carry(noted), asked=True)
             assert then is not None, "there is a segment, and room for its keys"
             then()

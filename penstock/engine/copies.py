@@ -19,13 +19,14 @@ from penstock.cache import (
     StoreMissing,
     Tell,
     copy_snapshot,
+    must_have_room,
     open_lmdb,
     put_in_place,
     shrink_file,
 )
 from penstock.engine.catalog import read_catalog, read_state
 
-__all__ = ["Copied", "copy_of", "restore", "shrink"]
+__all__ = ["Copied", "copy_of", "copy_size", "restore", "shrink"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,18 @@ def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
             return Copied(target, copy_snapshot(snap, target, tell or _nobody), app, position)
     finally:
         store.close()
+
+
+def copy_size(path: str, target: str) -> int:
+    """The bytes that a copy of the store at a path takes; CopyFailed where there is no room for it at `target`."""
+    store = open_lmdb(path, readonly=True)
+    try:
+        with store.read() as snap:
+            size = snap.used()
+    finally:
+        store.close()
+    must_have_room(os.path.dirname(os.path.abspath(target)), target, size)
+    return size
 
 
 def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None) -> Copied:

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.cache import DocLog, Limits, PenstockError, Reader, Store, Writer, naming
+from penstock.cache import Limits, PenstockError, Reader, Store, Writer, naming
 from penstock.engine.catalog import (
     Catalog,
     Resume,
@@ -34,12 +34,13 @@ from penstock.engine.catalog import (
 from penstock.engine.collecting import no_collector
 from penstock.engine.feeding import CHANGES, Feed
 from penstock.engine.naming import places_of
+from penstock.engine.nodes import Making, moves_noted
 from penstock.engine.schema import Schema
 from penstock.engine.sweep import Sweep, empty_trash, forget_former
-from penstock.gateway import Report, TableBatch, TableNode, Tails, moved_db
-from penstock.mapreduce import FunctionMapper, Spaces, ViewNode, Writes, held_db, resting_db, rows_db, told_db
+from penstock.gateway import Report, TableBatch, TableNode, Tails
+from penstock.mapreduce import ViewNode, Writes
 from penstock.recovery import Heard, Reject, quarantine
-from penstock.views import App, Changed, FieldMap, Source, Table
+from penstock.views import App, Changed, Table
 
 _T = TypeVar("_T")
 _BASE = 96 << 20  # bytes that Python, NumPy and a batch in flight take
@@ -85,11 +86,11 @@ class Core:
         self._following = False  # a batch is committed, and memory and who hears it follow
         self.views: dict[str, ViewNode] = {}
         self.tables: dict[str, TableNode] = {}
-        self._recall()
+        self.relearn()
 
     # -- opening
 
-    def _recall(self) -> None:
+    def relearn(self) -> None:
         """Begin with what the store says, and nothing else in memory."""
         with self.naming():
             self._recall_all()
@@ -108,7 +109,8 @@ class Core:
             self.catalog = catalog_of(row, self._path)
             state = read_state(reader)
             if not self._readonly:
-                tables = {table.name: self._table(reader, table, views, state) for table in self.app.tables()}
+                making = self.making({name: entry.written for name, entry in self.catalog.entries.items()}, state.ts)
+                tables = {table.name: making.table(reader, table, views) for table in self.app.tables()}
             building = self.catalog.since is not None and not self._readonly
             self.sweep = Sweep(self, read_built(reader), tables, views) if building else None
         self._catalog_row, self._schema = row, None
@@ -136,41 +138,15 @@ class Core:
             known = self._schema = Schema(row, catalog_of(row, self._path), live)
         return known
 
+    def making(self, numbers: Mapping[str, int], kinds: Mapping[str, str]) -> Making:
+        """Makes nodes of tables and views that have these numbers."""
+        return Making(self.app, numbers, kinds, self.catalog.seed, self._slots, self._limits)
+
     def begin_epoch(self) -> None:
         """A writer opened the store: what an older one might still say no longer counts."""
         self.state = msgspec.structs.replace(self.state, epoch=self.state.epoch + 1)
         with self.store.write() as writer:
             write_state(writer, self.state)
-
-    def _table(self, reader: Reader, table: Table, known: dict[str, ViewNode], state: State) -> TableNode:
-        number = self.catalog.entries[table.name].number
-        log = DocLog(number, table.has_ts, self._slots, self._limits)
-        log.open(reader)
-        spaces = Spaces()
-        views = self._views_on(reader, table, spaces, known)
-        log.sides = [told_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)] + [moved_db(number)]
-        node = TableNode(table, number, views, log, spaces, self.catalog.seed)
-        node.ts_kind = state.ts.get(table.name)
-        return node
-
-    def _views_on(
-        self, reader: Reader, source: Source, spaces: Spaces | None, known: dict[str, ViewNode]
-    ) -> list[ViewNode]:
-        nodes: list[ViewNode] = []
-        for view in self.app.views():
-            if view.source is not source:
-                continue
-            number = self.catalog.entries[view.name].written
-            empty = reader.count(rows_db(number)) == 0
-            node = ViewNode(
-                view, number, spaces if isinstance(view.map, FieldMap) else None, empty, 2 * self._limits.few
-            )
-            node.held = reader.count(held_db(number))
-            node.rests = bool(reader.count(resting_db(number)))
-            known[view.name] = node
-            node.children = self._views_on(reader, view, None, known)
-            nodes.append(node)
-        return nodes
 
     # -- a batch
 
@@ -260,7 +236,7 @@ class Core:
         self._busy = True
         try:
             if not self._sure:
-                self._recall()
+                self.relearn()
             self._sure = False
             with self.naming():
                 out = work()
@@ -355,7 +331,7 @@ class Core:
                 node.forget(2 * n + _COMPACT_LEAST)
             with self.store.write() as writer:
                 then = log.compact_step(
-                    writer, 2 * n + _COMPACT_LEAST, node.carry(bool(self.state.kept.get(node.table.name)))
+                    writer, 2 * n + _COMPACT_LEAST, node.carry(moves_noted(self.catalog, self.state, node.table))
                 )
             if then is not None:
                 then()

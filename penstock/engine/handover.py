@@ -16,11 +16,13 @@ import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
-from penstock.cache import PenstockError, StoreInUse
+from penstock.cache import PenstockError, StoreInUse, Tell
+from penstock.engine.agreeing import described
 from penstock.engine.compaction import Compacted, Progress
 from penstock.engine.engine import Engine
 from penstock.engine.group import Ticket
 from penstock.engine.opening import MEMORY, open_engine
+from penstock.engine.refilling import Refilled
 from penstock.engine.there import There
 from penstock.engine.wire import Gone
 from penstock.engine.writing import Writing, as_equal, parted
@@ -162,6 +164,14 @@ class Here:
     def migrate(self, app: App, progress: Progress | None = None) -> Migrated:
         """Build what is left of views that changed; it was opened with this app."""
         return self.engine.migrate(progress)
+
+    def begin_refill(self, tables: Sequence[str], app: App) -> int:
+        """Tables of this app are made anew elsewhere from now on; the seed that they are made with."""
+        return self.engine.begin_refill(tables, described(app))
+
+    def refill(self, folder: str, progress: Tell | None = None) -> Refilled:
+        """Take over what was made of them."""
+        return self.engine.refill(folder, progress)
 
     def close(self) -> None:
         """Let go of the store."""

@@ -14,6 +14,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.feeding import CHANGES
 from penstock.engine.holder import drop_socket, take_socket
 from penstock.engine.naming import places_of
+from penstock.engine.refilling import without_leftover
 from penstock.engine.sweep import build_few
 from penstock.views import App, Changed
 
@@ -140,6 +141,10 @@ def _agree(app: App, store: Store, path: str, seed: int | None, migrate: Migrate
         if known is None:
             write_catalog(writer, created(app, seed))
             return ()
+        cleaned = without_leftover(known)
+        if cleaned != known:
+            write_catalog(writer, cleaned)
+            known = cleaned
         agreement = compared(known, app)
         if agreement.changes and migrate == "refuse":
             raise refused(agreement.changes)

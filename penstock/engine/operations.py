@@ -77,6 +77,17 @@ def _migrate(engine: Engine, asked: dict[str, Any], tell: Tell) -> dict[str, Any
     return engine.migrate_as(asked["wanted"], _passed(tell)).data()
 
 
+def _begin_refill(engine: Engine, asked: dict[str, Any], tell: Tell) -> int:
+    return engine.begin_refill(asked["tables"], asked["wanted"])
+
+
+def _refill(engine: Engine, asked: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    def progress(what: str, done: int, total: int) -> None:
+        tell({"what": what, "done": done, "total": total})
+
+    return engine.refill(asked["folder"], progress).data()
+
+
 def _passed(tell: Tell) -> Progress:
     return lambda done, total: tell({"done": done, "total": total})
 
@@ -100,5 +111,7 @@ OPERATIONS: dict[str, Operation] = {
     "retry": _retry,
     "drop": _drop,
     "migrate": _migrate,
+    "begin_refill": _begin_refill,
+    "refill": _refill,
     "memory": _memory,
 }

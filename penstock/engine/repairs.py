@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.cache import RecordError, encode_key
 from penstock.engine.checking import Check
-from penstock.engine.migrating import Migrating
+from penstock.engine.refills import Refills
 from penstock.engine.repairing import Repair
 from penstock.engine.reposting import Posted, Reposting, posted
 from penstock.recovery import Checked, Repaired
@@ -19,7 +19,7 @@ from penstock.spout import Record
 from penstock.views import App, Progress, Table
 
 
-class Repairs(Migrating):
+class Repairs(Refills):
     """The repairs of an engine, whose writer is behind its lock; of views that are being built there is nothing yet."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from penstock.cache import BatchRejected, Closed, ForkedStore, PenstockError, encode_key
+from penstock.cache import BatchRejected, Closed, ForkedStore, PenstockError, Tell, encode_key
 from penstock.engine.agreeing import described
 from penstock.engine.compaction import Compacted, Progress
 from penstock.engine.documents import Batch, batches_of
@@ -28,6 +28,7 @@ from penstock.engine.handed import (
     spout_batch_data,
     values_data,
 )
+from penstock.engine.refilling import Refilled
 from penstock.engine.wire import PROTOCOL, Gone, Silent, Wire, connect
 from penstock.engine.writing import HolderLost, HolderSilent, as_equal, parted
 from penstock.recovery import Checked, Repaired, Settled, Wanted
@@ -162,6 +163,16 @@ class There:
     def migrate(self, app: App, progress: Progress | None = None) -> Migrated:
         """Build what is left of views that are to be as this app has them; its holder must have the same ones."""
         return Migrated.of(self._ask("migrate", _hearing(progress), wanted=described(app)))
+
+    def begin_refill(self, tables: Sequence[str], app: App) -> int:
+        """Tables of this app are made anew elsewhere from now on; the seed that they are made with."""
+        seed: int = self._ask("begin_refill", None, tables=list(tables), wanted=described(app))
+        return seed
+
+    def refill(self, folder: str, progress: Tell | None = None) -> Refilled:
+        """Take over what was made of them; its holder reads that folder."""
+        hear = None if progress is None else lambda at: progress(at["what"], at["done"], at["total"])
+        return Refilled.of(self._ask("refill", hear, folder=os.path.abspath(folder)))
 
     def memory(self) -> dict[str, Any]:
         """What its process takes, by table and view."""

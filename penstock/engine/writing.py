@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self
 
-from penstock.cache import PenstockError
+from penstock.cache import PenstockError, Tell
 from penstock.engine.compaction import Compacted, Progress
+from penstock.engine.refilling import Refilled
 from penstock.recovery import Checked, Repaired, Settled, Wanted
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import App, Counts, Migrated
@@ -122,6 +123,14 @@ class Writing(Protocol):
 
     def migrate(self, app: App, progress: Progress | None = None) -> Migrated:
         """Build what is left of views that are to be as this app has them; what changed."""
+        ...
+
+    def begin_refill(self, tables: Sequence[str], app: App) -> int:
+        """Tables of this app are made anew elsewhere from now on; the seed that they are made with."""
+        ...
+
+    def refill(self, folder: str, progress: Tell | None = None) -> Refilled:
+        """Take over what was made of them, in one transaction; where their sources go on."""
         ...
 
     def close(self) -> None:

@@ -1,9 +1,10 @@
 """The gateway: which version of a document wins, what it was before, and what views are told of it."""
 
 from penstock.gateway.again import rest, tell_again
+from penstock.gateway.carrying import carry_over
 from penstock.gateway.intake import REJECTED, Deletion, Report, TableBatch
 from penstock.gateway.lines import Patched, Unwrapped, unwrap
-from penstock.gateway.moved import moved_db
+from penstock.gateway.moved import first_numbers, moved_db
 from penstock.gateway.places import CHECKING, META_PLACE, table_places
 from penstock.gateway.reader import Block, TableReader, Tails
 from penstock.gateway.received import MOST_RECEIVED, Form, Received
@@ -37,7 +38,9 @@ __all__ = [
     "TableSweep",
     "Tails",
     "Unwrapped",
+    "carry_over",
     "document_of",
+    "first_numbers",
     "forgettable",
     "key_of",
     "key_value",

@@ -1,8 +1,8 @@
 """The numbers that lines had when they were written, of those that compacting copied since.
 
-They are noted for as long as quarantine has records of a table whose versions have no ts: then they tell which of two
-came first. Invariant: what is noted is the number of the batch which wrote the version, however often its line was
-copied.
+They are noted for as long as quarantine has records of a table whose versions have no ts, or while a table is made anew
+elsewhere: then they tell which of two came first. Invariant: what is noted is the number of the batch which wrote the
+version, however often its line was copied.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class TableNode:
         self.plan = Plan.of(table.key, table.ts, [v.view for v in views])
         self._functions = [v.name for v in views if isinstance(v.view.map, FunctionMap)]
         self._start(spaces)
-        self._patcher = Patcher(self) if table.merge is Merge.PATCH else None
+        self.patcher = Patcher(self) if table.merge is Merge.PATCH else None
 
     def _start(self, spaces: Spaces) -> None:
         self.spaces = spaces
@@ -91,8 +91,8 @@ class TableNode:
         report = Report(np.full(batch.n, REJECTED, np.uint8), rejected)
         if not records.n:
             return report
-        if self._patcher is not None:
-            self._patcher.process(reader, batch, writes, self.commit, report, records)
+        if self.patcher is not None:
+            self.patcher.process(reader, batch, writes, self.commit, report, records)
             return report
         slots, stored = self.look_up(reader, records)
         records.settle(slots, stored)
@@ -192,11 +192,11 @@ class TableNode:
         return out
 
     def carry(self, noted: bool) -> Callable[[Writer, Sequence[tuple[Segment, NDArray[np.int64]]], int], None]:
-        """What goes along with lines that are copied; if `noted`, also when they were written, where ts doesn't say."""
+        """What goes along with lines that are copied; if `noted`, also when they were written."""
 
         def carried(writer: Writer, parts: Sequence[tuple[Segment, NDArray[np.int64]]], base: int) -> None:
             self.telling.carry(writer, parts, base)
-            if noted and not self.table.has_ts:
+            if noted:
                 note_moved(self.number, writer, parts, base)
 
         return carried

@@ -25,7 +25,16 @@ from penstock.recovery.oracle import (
     user_of,
 )
 from penstock.recovery.plain import Rank, Refused, at, group_of, identity, key_of, moment_of, place, rank, value_of
-from penstock.recovery.quarantine import QUARANTINE, Reject, counted, quarantine, read_rejects, rejects_from, release
+from penstock.recovery.quarantine import (
+    QUARANTINE,
+    Reject,
+    counted,
+    quarantine,
+    read_rejects,
+    rejects_from,
+    release,
+    without_tails,
+)
 from penstock.recovery.recompute import RECIPES
 from penstock.recovery.repaired import Mended, Repaired
 from penstock.recovery.scan import Scan
@@ -80,4 +89,5 @@ __all__ = [
     "shown_pairs",
     "user_of",
     "value_of",
+    "without_tails",
 ]

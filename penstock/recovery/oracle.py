@@ -124,8 +124,13 @@ class _Contribution:
     moment: Moment | None
 
 
-def emission(view: View, key: Any, doc: Any) -> list[tuple[Any, Any]]:
-    """What a view is told of one document, in one order; raises where the document can't be mapped."""
+def emission(
+    view: View, key: Any, doc: Any, described: Sequence[Mapping[str, Any]] | None = None
+) -> list[tuple[Any, Any]]:
+    """What a view is told of one document, in one order; raises where the document can't be mapped.
+
+    `described` is what its reducers say of themselves, for who asks of many documents.
+    """
     chained = not isinstance(view.source, Table)
     if isinstance(view.map, FieldMap):
         told = [
@@ -134,9 +139,10 @@ def emission(view: View, key: Any, doc: Any) -> list[tuple[Any, Any]]:
     else:
         yielded = view.map.function(Row(key, deepcopy(doc)) if chained else deepcopy(doc))
         told = [(group_of(group), value_of(value)) for group, value in map(_pair, yielded or ())]
+    said = [reducer.describe() for reducer in view.reducers] if described is None else described
     for _, value in told:
-        for reducer in view.reducers:
-            check_value(reducer.describe(), read_by(view, reducer, value))
+        for own, reducer in zip(said, view.reducers, strict=True):
+            check_value(own, read_by(view, reducer, value))
     return told if len(told) < 2 else sorted(told, key=lambda pair: (rank(pair[0]), place(pair[1])))
 
 

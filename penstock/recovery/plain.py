@@ -208,7 +208,7 @@ def _length(group: Any) -> int:
 def at(value: Any, path: Sequence[str]) -> Any:
     """What stands at a path; null where nothing does."""
     for name in path:
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             return None
         value = value.get(name)
     return value

@@ -12,7 +12,7 @@ which it is taken after all, or is dropped; a damaged one is an entry like the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from penstock.cache import Reader, StoreDamaged, pack, seal, unpack, unseal
 from penstock.gateway import Form, Received
 from penstock.mapreduce import Writes
 
-__all__ = ["QUARANTINE", "Reject", "counted", "quarantine", "read_rejects", "rejects_from", "release"]
+__all__ = ["QUARANTINE", "Reject", "counted", "quarantine", "read_rejects", "rejects_from", "release", "without_tails"]
 
 QUARANTINE = "quarantine"
 
@@ -51,13 +51,23 @@ def quarantine(rejects: Iterable[Reject], first: int, tails: Mapping[str, int], 
     """Leave rows of these records, numbered from `first` on; `tails` are the tables' next record numbers."""
     rows: list[tuple[bytes, bytes]] = []
     for number, own in enumerate(rejects, first):
-        got, key = own.received, _key(number)
-        said = [own.table, own.source, own.offset, own.where, own.reason]
-        row = [*said, got.form.value, got.data, got.size, got.ts, tails[own.table]]
-        rows.append((key, seal(key, pack(row))))
+        rows.append(_row(number, own, tails[own.table]))
         writes.kept[own.table] = writes.kept.get(own.table, 0) + 1
     writes.puts.append((QUARANTINE, rows))
     writes.numbered += len(rows)
+
+
+def _row(number: int, own: Reject, tail: int) -> tuple[bytes, bytes]:
+    got, key = own.received, _key(number)
+    said = [own.table, own.source, own.offset, own.where, own.reason]
+    return key, seal(key, pack([*said, got.form.value, got.data, got.size, got.ts, tail]))
+
+
+def without_tails(reader: Reader, tables: Collection[str], writes: Writes) -> None:
+    """Records of these tables that are in quarantine count as older than all that their tables have."""
+    found = rejects_from(reader) if tables else ()
+    rows = [_row(number, own, 0) for number, own in found if own.table in tables and own.tail]
+    writes.puts.append((QUARANTINE, rows))
 
 
 def release(numbers: Mapping[int, str], writes: Writes) -> None:

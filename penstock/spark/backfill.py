@@ -8,7 +8,8 @@ Tasks run the engine's own nodes over buckets of keys and ranges of groups, and 
 this process appends to a new store. Invariants:
 
 - content is a function of the winning versions: rows, nodes and documents are those of the incremental path;
-- the store is built beside its place and gets its name when it is whole; until then nothing is there.
+- the store is built beside its place and gets its name when it is whole; until then nothing is there;
+- a live store takes over what was built beside it in one transaction; until then it is what it was.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.cache import DefinitionError, PenstockError, Tell, built_beside, open_lmdb
-from penstock.engine import open_on, read_catalog
+from penstock.cache import DefinitionError, PenstockError, StoreMissing, Tell, beside, built_beside, open_lmdb
+from penstock.engine import open_on, read_catalog, writer
 from penstock.mapreduce import rows_db
 from penstock.spark.documents import REPORT, Settling
 from penstock.spark.filling import Filling
@@ -34,7 +35,7 @@ from penstock.spark.groups import PARTS, Ranges, Reducing, Splitting
 from penstock.spark.inputs import Given, given_of
 from penstock.spark.intake import SCHEMA, Taking
 from penstock.spark.layout import Layout, Report, TablePlan
-from penstock.spark.session import blob_batches, map_arrow, ran, session
+from penstock.spark.session import awake, blob_batches, in_tasks, map_arrow, ran, session
 from penstock.spark.shares import bounds_of
 from penstock.spark.shipped import shipped
 from penstock.spark.telling import told_of
@@ -53,7 +54,8 @@ class Backfilled:
     """What a backfill did.
 
     `ties` are how many records of a source without order had the ts of another and other bytes; `seconds` says by stage
-    how long it took, the start of Spark apart.
+    how long it took, the start of Spark apart. `sources` are the offsets from which the sources that were read go on;
+    those in `back` were further on in the live store before.
     """
 
     path: str
@@ -65,6 +67,8 @@ class Backfilled:
     held: dict[str, int] = field(default_factory=dict)
     ties: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    sources: dict[str, int] = field(default_factory=dict)
+    back: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         said = f"{sum(self.documents.values()):,} documents, {sum(self.rows.values()):,} rows of views"
@@ -81,33 +85,62 @@ def backfill(
     master: str | None = None,
     staging: str | os.PathLike[str] | None = None,
     progress: Tell | None = None,
+    refill: bool = False,
+    offsets: Mapping[str, int] | None = None,
     tables: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Backfilled:
-    """Fill a new store at a path: each table from a DataFrame, a file or folder, or a list of these.
+    """Fill a new store at a path, or refill tables of one that is live.
 
-    Rows of a DataFrame are documents, without order: of equal ts the greater canonical bytes win. One with the columns
-    of Spark's Kafka source is the records of a topic: the value is a document, null deletes the key, and the order is
-    that of the offsets. Files that are named are read as `load` reads them, in order, and `load` goes on from there; a
-    folder has no order. `spark` is a session, else there is one on `master`. What tasks make lies in `staging` until it
-    is loaded, a folder that all workers and this process share; without it that is beside the store. `progress` is
-    told what is done, how much of it, and of how much.
+    Each table is filled from a DataFrame, a file or folder, or a list of these. Rows of a DataFrame are documents,
+    without order: of equal ts the greater canonical bytes win. One with the columns of Spark's Kafka source is the
+    records of a topic: the value is a document, null deletes the key, and the order is that of the offsets. Files that
+    are named are read as `load` reads them, in order, and `load` goes on from there; a folder has no order. `offsets`
+    says from where sources go on that are no files, by the names that their spouts have. `spark` is a session, else
+    there is one on `master`. What tasks make lies in `staging` until it is loaded, a folder that all workers and this
+    process share; without it that is beside the store. `progress` is told what is done, how much of it, and of how
+    much.
+
+    With `refill` the store is there, and may be written meanwhile, by this process or another. The tables that are
+    named, and all views on them, are made anew beside it; what was written to them since the beginning is laid over
+    that; then readers see all of it from one position on, and the feed shows what differs. Other tables stay.
 
     ps.spark.backfill(app, "state", users=df, orders="orders.jsonl")
     """
-    given = {**(tables or {}), **more}
+    given, path, tell = {**(tables or {}), **more}, os.fspath(store), progress or _nobody
     if not given:
         raise DefinitionError("backfill() got no table; write backfill(app, store, users=df)")
     wanted = {app.table_of(name): source for name, source in given.items()}
     began = time.monotonic()
     spark = session(master) if spark is None else spark
-    out = Backfilled(os.fspath(store))
+    awake(spark)
+    out = Backfilled(path)
     out.seconds["start"] = time.monotonic() - began
-    with built_beside(os.fspath(store)) as folder:
+    seed = _begun(app, path, wanted) if refill else None
+    with beside(f"{path}.refill", path) if refill else built_beside(path) as folder:
         runs = os.path.join(os.path.dirname(folder) if staging is None else os.fspath(staging), "runs")
         with _emptied(runs), blob_batches(spark):
-            _Backfill(app, spark, folder, runs, progress or _nobody, out).run(wanted)
+            _Backfill(app, spark, folder, runs, tell, out).run(wanted, seed, offsets or {})
+        if refill:
+            _switch(app, path, folder, tell, out)
     return out
+
+
+def _begun(app: App, path: str, wanted: Mapping[Table, Any]) -> int:
+    """What is written to these tables counts from now on as written meanwhile; the seed of what is made beside."""
+    if not os.path.exists(os.path.join(path, "data.mdb")):
+        raise StoreMissing(path)
+    with writer(path, app, migrate="refuse") as writing:
+        return writing.begin_refill([table.name for table in wanted], app)
+
+
+def _switch(app: App, path: str, folder: str, tell: Tell, out: Backfilled) -> None:
+    """Have whoever holds the store take over what is whole now."""
+    began = time.monotonic()
+    with writer(path, app, migrate="refuse") as writing:
+        done = writing.refill(folder, tell)
+    out.seconds["switching"] = time.monotonic() - began
+    out.position, out.sources, out.back = done.position, done.sources, done.back
 
 
 def _nobody(what: str, done: int, total: int) -> None:
@@ -135,15 +168,16 @@ class _Backfill:
         self._tell = tell
         self._out = out
 
-    def run(self, wanted: Mapping[Table, Any]) -> None:
-        """All of it."""
-        engine, _ = open_on(self._app, open_lmdb(self._folder))
+    def run(self, wanted: Mapping[Table, Any], seed: int | None, offsets: Mapping[str, int]) -> None:
+        """All of it; `seed` is that of the store which takes it over."""
+        engine, _ = open_on(self._app, open_lmdb(self._folder), seed=seed)
         engine.close()
         store = open_lmdb(self._folder)
         try:
             with store.read() as reader:
                 catalog = read_catalog(reader, self._folder)
             assert catalog is not None, "the store was just made"
+            self._tell("looking", 0, 0)
             given = self._stage("looking", lambda: self._given(wanted))
             numbers = {name: entry.number for name, entry in catalog.entries.items()}
             layout = self._layout(given, numbers, catalog.seed)
@@ -151,7 +185,8 @@ class _Backfill:
             reports = self._stage("documents", lambda: self._documents(given, layout))
             self._stage("loading documents", lambda: self._fill(filling, layout, reports))
             self._views(layout, filling, reports)
-            self._out.position = filling.finish().position
+            state = filling.finish(offsets)
+            self._out.position, self._out.sources = state.position, dict(state.sources)
         finally:
             store.close()
 
@@ -186,7 +221,7 @@ class _Backfill:
     def _documents(self, given: Sequence[Given], layout: Layout) -> list[Report]:
         total = sum(plan.buckets for plan in layout.tables.values())
         blobs = [map_arrow(frame, Taking(layout, rows), SCHEMA) for own in given for frame, rows in own.frames]
-        parted = fold(lambda a, b: a.unionAll(b), blobs).repartitionById(total, "p")
+        parted = in_tasks(fold(lambda a, b: a.unionAll(b), blobs), "p", total)
         reports = self._collected("documents", map_arrow(parted, Settling(layout), REPORT))
         for name in layout.tables:
             kinds = {r.ts_kind for r in reports if layout.table_of(r.number) == name} - {None}
@@ -241,10 +276,10 @@ class _Backfill:
 
     def _level(self, layout: Layout, level: int, ranges: tuple[Ranges, ...], before: Sequence[Report]) -> list[Report]:
         rows = [(i, report.path) for i, report in enumerate(before) if report.shares]
-        files = self._spark.createDataFrame(rows, "i int, path string").repartitionById(len(rows), "i")
+        files = in_tasks(self._spark.createDataFrame(rows, "i int, path string"), "i", len(before))
         parts = map_arrow(files, Splitting(layout, ranges), PARTS)
         total = sum(own.count for own in ranges)
-        reduced = map_arrow(parts.repartitionById(total, "r"), Reducing(layout, ranges, level), REPORT)
+        reduced = map_arrow(in_tasks(parts, "r", total), Reducing(layout, ranges, level), REPORT)
         return self._collected("views", reduced)
 
     def _collected(self, what: str, frame: Any) -> list[Report]:

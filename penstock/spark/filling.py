@@ -9,7 +9,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,8 +194,8 @@ class Filling:
 
     # -- the end
 
-    def finish(self) -> State:
-        """Write what is in quarantine, where sources stand, and the state."""
+    def finish(self, offsets: Mapping[str, int]) -> State:
+        """Write what is in quarantine, where sources stand, these others too, and the state."""
         writes = Writes()
         rejects = [reject for _, reject in sorted(self._rejects, key=lambda own: own[0])]
         with self._store.write() as writer:
@@ -203,12 +203,12 @@ class Filling:
             if rejects:
                 quarantine(rejects, 0, dict.fromkeys((r.table for r in rejects), 0), writes)
                 writes.write(writer)
-            position = int(self._changed or bool(rejects) or bool(self._notes))
+            position = int(self._changed or bool(rejects) or bool(self._notes) or bool(offsets))
             state = msgspec.structs.replace(
                 old,
                 position=position,
                 followed=position,
-                sources={note.source: note.offset for note in self._notes.values()},
+                sources={**{note.source: note.offset for note in self._notes.values()}, **offsets},
                 ts=self._ts,
                 rejected=dict(writes.kept),
                 held_groups={view: n for view, n in self._held_groups.items() if n},

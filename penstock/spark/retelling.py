@@ -10,6 +10,7 @@ where they are compared. Invariants:
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -26,7 +27,6 @@ from penstock.cache import (
     decode_key,
     encode_entry,
     encode_key,
-    pack,
     record_key,
     segments_from,
 )
@@ -38,16 +38,18 @@ from penstock.spark.shipped import Shipped
 from penstock.spark.spans import Span
 from penstock.views import FieldMap, Path, Table, View
 
-__all__ = ["SCHEMA", "Fact", "Part", "Retelling", "Verifying"]
+__all__ = ["SCHEMA", "Fact", "Known", "Part", "Retelling", "Verifying"]
 
 SCHEMA = "p int, blob binary"
 _BLOCK = 1 << 10
+_WAIT = 1 << 17  # facts that wait
+Known = tuple[str, bytes, list[tuple[Any, ...]]]
 _encode = msgspec.msgpack.Encoder().encode
 _part = msgspec.msgpack.Decoder(tuple[str, list[bytes | None]]).decode
 
 
 class Fact(IntEnum):
-    """What is known of a group."""
+    """What is known of a group; the numbers are what tasks hand on."""
 
     GIVEN = 0
     """A contribution: the key, its number among the key's, the value, and the ts."""
@@ -88,13 +90,13 @@ class _Facts:
     """Facts that wait for the task that compares their group."""
 
     many: int
-    rows: dict[int, list[list[Any]]] = field(default_factory=dict)
+    rows: dict[tuple[str, bytes], list[tuple[Any, ...]]] = field(default_factory=dict)
     counts: dict[str, list[int]] = field(default_factory=dict)
     n: int = 0
 
     def add(self, view: str, group: bytes, fact: Fact, *more: Any) -> None:
         """A fact of a group."""
-        self.rows.setdefault(crc32(group) % self.many, []).append([view, group, int(fact), *more])
+        self.rows.setdefault((view, group), []).append((fact, *more))
         self.n += 1
 
     def count(self, name: str, documents: int = 0, rows: int = 0, held: int = 0, told: int = 0) -> None:
@@ -112,8 +114,12 @@ class _Facts:
         """All that wait."""
         import pyarrow as pa
 
-        for number, rows in sorted(self.rows.items()):
-            arrays = [pa.array([number], pa.int32()), pa.array([pack(rows)], pa.binary())]
+        parts: dict[int, list[Known]] = {}
+        for (view, group), facts in self.rows.items():
+            parts.setdefault(crc32(group) % self.many, []).append((view, group, facts))
+        for number, known in sorted(parts.items()):
+            data = pickle.dumps(known, pickle.HIGHEST_PROTOCOL)
+            arrays = [pa.array([number], pa.int32()), pa.array([data], pa.binary())]
             yield pa.RecordBatch.from_arrays(arrays, names=["p", "blob"])
         self.rows, self.n = {}, 0
 
@@ -143,7 +149,7 @@ class Retelling:
             else:
                 steps = _of_rows(snap, definition, asked, span, facts, name in self.work.views)
             for _ in steps:
-                if facts.n >= _BLOCK << 4:
+                if facts.n >= _WAIT:
                     yield from facts.blobs()
 
 
@@ -153,22 +159,26 @@ def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts
     documents = snap.table(table.name)
     tellers = [_Teller(snap, view, facts) for view in views]
     stop = None if span.stop is None else int.from_bytes(span.stop, "big")
+    stamped = any(teller.stamped for teller in tellers)
     for segment in segments_from(reader, shown.number, int.from_bytes(span.start or b"\0", "big")):
         if stop is not None and segment.base >= stop:
             return
         told = [teller.told_of(reader, segment) for teller in tellers]
         at = np.arange(len(segment))
         at = at[documents.newest(segment.k0, segment.k1, segment.base + at)]
+        documents_read = 0
         for place, line in zip(at.tolist(), segment.lines(at), strict=True):
             found = unwrap(line)
             if found.absent:
                 continue
             doc = document_of(line)
             key = key_value(table, doc)
-            moment = moment_in(table, found, doc)
-            facts.count(table.name, documents=1)
+            encoded = encode_key(key)
+            moment = moment_in(table, found, doc) if stamped else None
+            documents_read += 1
             for teller, own in zip(tellers, told, strict=True):
-                teller.tell(key, doc, moment, None if own is None else partial(own, place))
+                teller.tell(key, encoded, doc, moment, None if own is None else partial(own, place))
+        facts.count(table.name, documents=documents_read)
         yield
 
 
@@ -184,7 +194,7 @@ def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: _
             facts.add(view.name, whole, Fact.HELD if state.held is not None else Fact.SHOWN, result, state.n)
             facts.count(view.name, rows=1)
         for teller in tellers:
-            teller.tell(decode_key(whole), result, None, teller.told_of_row(reader, key))
+            teller.tell(decode_key(whole), whole, result, None, teller.told_of_row(reader, key))
         if i % _BLOCK == 0:
             yield
     yield
@@ -201,14 +211,15 @@ class _Teller:
         for group in groups:
             facts.add(view.name, group, Fact.HELD)
         self._roots = _roots(view)
+        self._described = [reducer.describe() for reducer in view.reducers]
+        self.stamped = any(said["reducer"] in ("first", "last") for said in self._described)
 
-    def tell(self, key: Any, doc: Any, moment: Any, told: Callable[[], Any] | None) -> None:
-        """What a document, or a row, contributes."""
+    def tell(self, key: Any, encoded: bytes, doc: Any, moment: Any, told: Callable[[], Any] | None) -> None:
+        """What a document, or a row, contributes; `moment` is there where a view is `stamped`."""
         view, facts = self._view, self._facts
-        encoded = encode_key(key)
         held = encoded in self._held
         try:
-            pairs = emission(view, key, doc)
+            pairs = emission(view, key, doc, self._described)
         except Exception:
             pairs = []
             if not held:  # it could be mapped once, and can't be now
@@ -231,7 +242,7 @@ class _Teller:
             if view.index:
                 entry = (decode_key(group), decode_key(encoded))
                 whole = encode_entry((*entry, number) if number else entry)
-            facts.add(view.name, whole, Fact.GIVEN, encoded, number, self._projected(value), _plain(moment))
+            facts.add(view.name, whole, Fact.GIVEN, encoded, number, self._projected(value), moment)
 
     def _unsure(self, told: Callable[[], Any] | None, own: list[tuple[bytes, Any]]) -> None:
         self._facts.count(self._view.name, told=1)
@@ -276,10 +287,3 @@ def _roots(view: View) -> tuple[str, ...] | None:
         by: Any = described.get("by")
         paths.append(view.map.path_of(tuple(by)) if by else None)
     return tuple(dict.fromkeys(path[0] for path in paths if path))
-
-
-def _plain(moment: Any) -> Any:
-    """A moment that can be written: of a fraction its parts."""
-    if moment is None or isinstance(moment, int | float):
-        return moment
-    return [moment.numerator, moment.denominator]

@@ -20,7 +20,7 @@ from typing import Any
 from penstock.cache import MissingExtra, PenstockError
 from penstock.spark.java import java_home
 
-__all__ = ["SparkFailed", "blob_batches", "map_arrow", "ran", "session"]
+__all__ = ["SparkFailed", "awake", "blob_batches", "in_tasks", "map_arrow", "ran", "session"]
 
 MASTER = "local[*]"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -39,6 +39,9 @@ _BLOBS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
 }
+
+
+_TOGETHER = 8  # buckets, ranges or parts that a task has at most
 
 
 class SparkFailed(PenstockError):
@@ -74,7 +77,7 @@ def _no_word_of_pandas() -> Iterator[None]:
         yield
 
 
-def session(master: str | None = None, memory: str = "1g", **conf: str) -> Any:
+def session(master: str | None = None, memory: str = "480m", **conf: str) -> Any:
     """The session of this process, or one that is made for it.
 
     `master` is where a session that is made runs, all cores of this machine unless it is given; `memory` is for its
@@ -88,6 +91,7 @@ def session(master: str | None = None, memory: str = "1g", **conf: str) -> Any:
     if home is not None:
         os.environ["JAVA_HOME"] = home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # else each thread of Java's keeps what it gave back
     where = master or MASTER
     own = {
         **_OWN,
@@ -98,8 +102,11 @@ def session(master: str | None = None, memory: str = "1g", **conf: str) -> Any:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         own |= _HERE
     builder = sql.SparkSession.builder.master(where).appName("penstock")
-    java = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", *filter(None, [conf.get(_JAVA)])]
-    for name, value in {**own, **conf, _JAVA: " ".join(java)}.items():
+    asked = conf.get(_JAVA, "")
+    java = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", asked]
+    if "GC" not in asked:
+        java.append("-XX:+UseSerialGC")  # it takes the least memory beside the heap
+    for name, value in {**own, **conf, _JAVA: " ".join(filter(None, java))}.items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
@@ -123,6 +130,19 @@ def blob_batches(spark: Any) -> Iterator[None]:
                 spark.conf.set(name, old)
 
 
+def awake(spark: Any) -> None:
+    """Have a Python worker for each core, with what tasks need: else the first tasks wait for that."""
+    many = spark.sparkContext.defaultParallelism
+    rows = [(i, bytearray()) for i in range(many)]
+    frame = in_tasks(spark.createDataFrame(rows, "p int, blob binary"), "p", many)
+    ran("starting workers", in_tasks(map_arrow(frame, _waking, "p int, blob binary"), "p", many).collect)
+
+
+def _waking(batches: Iterator[Any]) -> Iterator[Any]:
+    importlib.import_module("penstock.spark")
+    yield from (batch.select(["p", "blob"]) for batch in batches)
+
+
 def map_arrow(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> Any:
     """A frame's Arrow batches through the work of a task."""
 
@@ -131,6 +151,16 @@ def map_arrow(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], schema
 
     with _no_word_of_pandas():
         return frame.mapInArrow(task, schema)
+
+
+def in_tasks(frame: Any, column: str, many: int) -> Any:
+    """The rows of a frame in tasks, by a column of numbers below `many`: of equal numbers one task has all.
+
+    A task costs some tens of milliseconds, whatever it does. So there are two for each core, and more only where one
+    would have too many numbers.
+    """
+    tasks = min(many, max(2 * frame.sparkSession.sparkContext.defaultParallelism, -(-many // _TOGETHER)))
+    return frame.selectExpr("*", f"{column} % {tasks} as task").repartitionById(tasks, "task")
 
 
 def ran(stage: str, work: Callable[[], Any]) -> Any:

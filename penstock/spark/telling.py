@@ -18,6 +18,7 @@ _EVERY = 0.25  # seconds
 @contextmanager
 def told_of(spark: Any, what: str, tell: Tell) -> Iterator[None]:
     """While this block runs jobs, tell how far they are; where it fails they end."""
+    tell(what, 0, 0)
     context = spark.sparkContext
     group, ended = f"penstock-{uuid.uuid4().hex}", threading.Event()
     context.setJobGroup(group, what, interruptOnCancel=True)

@@ -7,11 +7,11 @@ Python; what they find is shown, and with `fix` just those groups are restated, 
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -21,8 +21,8 @@ from penstock.engine import Engine, copy_of, open_engine, writer
 from penstock.mapreduce import same_result
 from penstock.recovery import Repaired, refolded
 from penstock.spark.against import Against, Stale, held_against
-from penstock.spark.retelling import SCHEMA, Fact, Part, Retelling, Verifying
-from penstock.spark.session import blob_batches, map_arrow, ran, session
+from penstock.spark.retelling import SCHEMA, Fact, Known, Part, Retelling, Verifying
+from penstock.spark.session import blob_batches, in_tasks, map_arrow, ran, session
 from penstock.spark.shipped import shipped
 from penstock.spark.spans import spans_of, spans_of_log
 from penstock.spark.telling import told_of
@@ -91,10 +91,10 @@ def verify(
 ) -> Verified:
     """Recompute views of a store, all of them unless some are named, and say which groups differ.
 
-    It reads a copy, made for the purpose and removed again; `snapshot` is a folder where there is one already, or where
-    it is to stay. `against` are the sources of tables, as for a backfill: then documents that are missing or older than
-    there are found as well. With `fix` those are put, and the groups that differ restated, by the process that holds
-    the store where there is one; what differed then is in `stale` and `wrong` still.
+    It reads a copy, made for the purpose and removed again, if there is room for it; `snapshot` is a folder where there
+    is one already, or where it is to stay. `against` are the sources of tables, as for a backfill: then documents that
+    are missing or older than there are found as well. With `fix` those are put, and the groups that differ restated, by
+    the process that holds the store where there is one; what differed then is in `stale` and `wrong` still.
 
     ps.spark.verify(app, "state").wrong
     """
@@ -176,8 +176,8 @@ def _parts(engine: Engine, views: Sequence[View]) -> tuple[list[Part], int]:
 
 def _compare(spark: Any, work: Verifying, parts: Sequence[Part], tell: Tell, out: Verified) -> None:
     rows = [(i, bytearray(part.data())) for i, part in enumerate(parts)]
-    frame = spark.createDataFrame(rows, "i int, part binary").repartitionById(len(rows), "i")
-    facts = map_arrow(frame, Retelling(work), SCHEMA).repartitionById(work.parts, "p")
+    frame = in_tasks(spark.createDataFrame(rows, "i int, part binary"), "i", len(rows))
+    facts = in_tasks(map_arrow(frame, Retelling(work), SCHEMA), "p", work.parts)
     found = map_arrow(facts, Comparing(work), FOUND)
     with told_of(spark, "verifying", tell):
         results = ran("verifying", found.collect)
@@ -217,23 +217,26 @@ class Comparing:
         """The differences, and what was counted."""
         import pyarrow as pa
 
-        groups: dict[tuple[str, bytes], list[list[Any]]] = {}
+        groups: dict[tuple[str, bytes], list[tuple[Any, ...]]] = {}
         counts: dict[str, list[int]] = {}
         for batch in batches:
             for blob in batch.column("blob").to_pylist():
-                for view, group, fact, *more in unpack(blob):
-                    if fact == Fact.COUNT:
-                        known = counts.setdefault(view, [0, 0, 0, 0])
-                        counts[view] = [a + b for a, b in zip(known, more, strict=True)]
-                    else:
-                        groups.setdefault((view, group), []).append([fact, *more])
+                known: list[Known] = pickle.loads(blob)
+                for view, group, facts in known:
+                    groups.setdefault((view, group), []).extend(facts)
+        for (view, _), facts in groups.items():
+            for fact, *more in facts:
+                if fact != Fact.COUNT:
+                    break
+                own = counts.setdefault(view, [0, 0, 0, 0])
+                counts[view] = [a + b for a, b in zip(own, more, strict=True)]
         wrong = [found for (view, group), facts in groups.items() if (found := self._compared(view, group, facts))]
         data = pack([counts, wrong])
         yield pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], names=["found"])
 
-    def _compared(self, name: str, group: bytes, facts: Sequence[list[Any]]) -> list[Any] | None:
+    def _compared(self, name: str, group: bytes, facts: Sequence[tuple[Any, ...]]) -> list[Any] | None:
         kinds = {fact[0] for fact in facts}
-        if Fact.HELD in kinds or Fact.TOLD in kinds:
+        if kinds & {Fact.HELD, Fact.TOLD, Fact.COUNT}:
             return None
         shown = [fact[1:] for fact in facts if fact[0] == Fact.SHOWN]
         given = [fact[1:] for fact in facts if fact[0] == Fact.GIVEN]
@@ -253,4 +256,4 @@ class Comparing:
 
 
 def _given(key: bytes, number: int, value: Any, moment: Any) -> tuple[Any, int, Any, Any]:
-    return decode_key(key), number, value, Fraction(*moment) if isinstance(moment, list) else moment
+    return decode_key(key), number, value, moment

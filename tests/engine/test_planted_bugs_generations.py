@@ -140,7 +140,7 @@ BUGS = [
     ),
     Bug(
         "the feed does not tell of the switch",
-        "engine.sweep:Sweep._switched",
+        "engine.sweep:switched",
         "former.append(Former(name, entry.number, entry.definition, position))",
         "pass",
     ),

@@ -72,14 +72,14 @@ def both(spark: Any, app: ps.App, records: list[ps.Record]) -> None:
         same(app, engine, Path(folder) / "store")
 
 
-@settings(max_examples=4, phases=[Phase.generate])
+@settings(max_examples=2, phases=[Phase.generate])
 @given(seed=st.integers(0, 1 << 32), size=st.sampled_from([1, 40, 200]))
 def test_every_merge_and_accumulator(spark: Any, seed: int, size: int) -> None:
     choose = Random(seed)
     both(spark, RICH.app(), [rich_record(choose, n) for n in range(1, size + 1)])
 
 
-@settings(max_examples=4, phases=[Phase.generate])
+@settings(max_examples=2, phases=[Phase.generate])
 @given(seed=st.integers(0, 1 << 32), size=st.sampled_from([5, 150, 700]))
 def test_every_tree(spark: Any, seed: int, size: int) -> None:
     choose = Random(seed)
@@ -89,7 +89,7 @@ def test_every_tree(spark: Any, seed: int, size: int) -> None:
 UNORDERED = "id int, ts int, name string, amount double, org struct<name: string>"
 
 
-@settings(max_examples=3, phases=[Phase.generate])
+@settings(max_examples=2, phases=[Phase.generate])
 @given(seed=st.integers(0, 1 << 32))
 def test_records_without_order_are_those_in_the_order_of_their_bytes(spark: Any, seed: int) -> None:
     choose = Random(seed)

@@ -9,6 +9,7 @@ import datetime
 import json
 import math
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from decimal import Decimal
@@ -21,7 +22,6 @@ import pytest
 
 import penstock as ps
 from penstock.cache import DefinitionError
-from penstock.engine import restore
 from penstock.spark import backfill, inputs
 from penstock.spout import Standing, UriError, open_file
 from tests.spark import usersown
@@ -247,29 +247,59 @@ def test_a_store_that_is_there_is_left_alone(spark: Any, tmp_path: Path) -> None
         assert engine.status()["tables"]["users"]["documents"] == 1
 
 
-def test_what_a_killed_run_left_is_cleared_away(spark: Any, tmp_path: Path) -> None:
-    app, file = shop(), write(tmp_path / "users.jsonl", users(30))
-    left = tmp_path / "store.partial"
-    for name in ("copy", "runs"):
-        (left / name).mkdir(parents=True)
-        (left / name / "documents-0").write_bytes(b"half")
-    with loaded(app, file) as engine:
-        backfill(app, tmp_path / "store", spark=spark, users=file)
-        same(app, engine, tmp_path / "store")
-    assert not left.exists()
+def test_a_live_store_is_refilled_while_it_is_written_and_a_run_that_is_killed_leaves_it_as_it_was(
+    spark: Any, tmp_path: Path
+) -> None:
+    """At each stage the folders are copied as they are: what is there if the driver is killed at that moment."""
+    app, file, live = shop(), tmp_path / "users.jsonl", tmp_path / "live"
+    write(file, users(60))
+    images: dict[str, Path] = {}
+    seen: dict[str, str] = {}
+    written: list[dict[str, Any]] = []
+    with ps.open(app, live) as engine:
+        engine.put_many("users", [{"id": 5, "name": "wrong", "ts": 1}, {"id": 5000, "name": "orphan", "ts": 1}])
+        own: Any = engine
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what in images:
+                return
+            if what != "switching":
+                written.append({"id": 6000 + len(written), "name": "meanwhile", "amount": 1, "ts": 1})
+                own.put("users", written[-1])
+            images[what] = tmp_path / f"killed-{len(images)}"
+            images[what].mkdir()
+            shutil.copytree(live, images[what] / "live", ignore=lambda _, names: [n for n in names if n == "socket"])
+            if (tmp_path / "live.refill.partial").exists():
+                shutil.copytree(tmp_path / "live.refill.partial", images[what] / "live.refill.partial")
+            seen[what] = own.digest()
+
+        backfill(app, live, spark=spark, progress=tell, refill=True, users=file)
+        assert {"looking", "documents", "loading documents", "views", "loading views", "copying"} <= images.keys()
+        after = engine.digest()
+    for what, image in images.items():
+        with ps.open(app, image / "live") as engine:
+            assert engine.digest() == seen[what], what
+            assert (seen[what] == after) is (what == "switching")
+    last = images["loading views"]
+    backfill(app, last / "live", spark=spark, refill=True, users=file)
+    assert sorted(os.listdir(last)) == ["live"]
+    with loaded(app, file) as wanted:
+        same(app, wanted, last / "live")
+        wanted.put_many("users", written)
+        same(app, wanted, live)
 
 
-def test_it_takes_the_place_of_a_store_and_load_goes_on_from_its_offsets(spark: Any, tmp_path: Path) -> None:
+def test_load_goes_on_from_the_offsets_of_a_refill(spark: Any, tmp_path: Path) -> None:
     app, file, docs = shop(), tmp_path / "users.jsonl", users(90)
     write(file, docs[:60])
     with ps.open(app, tmp_path / "live") as engine:
         engine.put_many("users", [{"id": 5, "name": "wrong", "ts": 1}, {"id": 5000, "name": "orphan", "ts": 1}])
-    backfill(app, tmp_path / "fresh", spark=spark, users=file)
-    restore(os.fspath(tmp_path / "fresh"), os.fspath(tmp_path / "live"), force=True)
+    backfill(app, tmp_path / "live", spark=spark, refill=True, offsets={"kafka:t/0": 17}, users=file)
     write(file, docs)
     with ps.open(app, tmp_path / "live") as engine:
         spout = open_file(os.fspath(file), "users")
         with engine.snapshot() as snap:
+            assert snap.sources["kafka:t/0"] == 17
             spout.begin(snap.remembered)
         assert spout.standing is Standing.GROWN
         batches = iter([spout.next_batch(1000)])
@@ -293,5 +323,7 @@ def test_wrong_input_is_named(spark: Any, tmp_path: Path) -> None:
         backfill(app, store, spark=spark, users="s3://bucket/users")
     with pytest.raises(DefinitionError, match="has no column 'id' but name, ts"):
         backfill(app, store, spark=spark, users=spark.createDataFrame([("Sue", 1)], "name string, ts int"))
+    with pytest.raises(ps.StoreMissing):
+        backfill(app, store, spark=spark, refill=True, users=spark.createDataFrame([(1, 1)], "id int, ts int"))
     assert not store.exists()
     assert not (tmp_path / "store.partial").exists()

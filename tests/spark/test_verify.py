@@ -6,6 +6,8 @@ They need pyspark and Java (`conftest.py`).
 from __future__ import annotations
 
 import json
+import os
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -17,10 +19,12 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.cache import DefinitionError
+from penstock.engine import copy_size
 from penstock.spark import verify
 from tests.engine import damage
 from tests.engine.treeworlds import TREES
 from tests.engine.worlds import RICH, World
+from tests.spark.inprocess import InProcess
 from tests.spark.test_agreement_backfill import rich_record, tree_record
 
 DOCS = [{"id": i, "name": f"n{i % 5}", "amount": i, "ts": i} for i in range(60)]
@@ -125,6 +129,21 @@ def test_documents_that_are_missing_or_stale_are_found_in_their_source_and_put(s
             assert snap.table("users")[6] == DOCS[6]
             assert snap.table("users")[7]["name"] == "newer"
     assert verify(app, path, spark=spark, against={"users": str(file)}).ok
+
+
+def test_a_copy_that_has_no_room_is_refused_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, path = shop(), tmp_path / "store"
+    with ps.open(app, path) as engine:
+        engine.put_many("users", DOCS)
+    assert copy_size(str(path), str(path)) > 4096
+    full = types.SimpleNamespace(f_bavail=1, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda folder: full)
+    for refused in (lambda: copy_size(str(path), str(path)), lambda: verify(app, path, spark=InProcess())):
+        with pytest.raises(ps.CopyFailed, match=r"the copy takes .* and 4.1 kB are free on that disk; free some room"):
+            refused()
+    assert os.listdir(tmp_path) == ["store"]
 
 
 def test_a_view_that_the_store_has_otherwise_is_named(spark: Any, tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+"""The nodes of a store's tables and views, made of what its catalog says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.cache import DocLog, Limits, Reader
+from penstock.engine.catalog import Catalog, State
+from penstock.gateway import TableNode, moved_db
+from penstock.mapreduce import FunctionMapper, Spaces, ViewNode, held_db, resting_db, rows_db, told_db
+from penstock.views import App, FieldMap, Source, Table
+
+__all__ = ["Making", "moves_noted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Makes nodes of tables and views that have these numbers, of tables whose ts are of these kinds."""
+
+    app: App
+    numbers: Mapping[str, int]
+    kinds: Mapping[str, str]
+    seed: int
+    slots: int
+    limits: Limits
+
+    def table(self, reader: Reader, table: Table, known: dict[str, ViewNode]) -> TableNode:
+        """The node of a table, and those of all views on it, which become known."""
+        number = self.numbers[table.name]
+        log = DocLog(number, table.has_ts, self.slots, self.limits)
+        log.open(reader)
+        spaces = Spaces()
+        views = self._views_on(reader, table, spaces, known)
+        log.sides = [told_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)] + [moved_db(number)]
+        node = TableNode(table, number, views, log, spaces, self.seed)
+        node.ts_kind = self.kinds.get(table.name)
+        return node
+
+    def _views_on(
+        self, reader: Reader, source: Source, spaces: Spaces | None, known: dict[str, ViewNode]
+    ) -> list[ViewNode]:
+        nodes: list[ViewNode] = []
+        for view in self.app.views():
+            if view.source is not source:
+                continue
+            number = self.numbers[view.name]
+            empty = reader.count(rows_db(number)) == 0
+            node = ViewNode(
+                view, number, spaces if isinstance(view.map, FieldMap) else None, empty, 2 * self.limits.few
+            )
+            node.held = reader.count(held_db(number))
+            node.rests = bool(reader.count(resting_db(number)))
+            known[view.name] = node
+            node.children = self._views_on(reader, view, None, known)
+            nodes.append(node)
+        return nodes
+
+
+def moves_noted(catalog: Catalog, state: State, table: Table) -> bool:
+    """Whether it is noted when lines were written that are copied: only where somebody will ask."""
+    kept = not table.has_ts and bool(state.kept.get(table.name))
+    return kept or (catalog.refill is not None and table.name in catalog.refill.since)

@@ -1,0 +1,45 @@
+"""Bugs planted in what takes over tables that were made elsewhere: the tests of that must find each of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.engine import test_refill
+from tests.engine.planting import Bug
+
+BUGS = [
+    Bug("what came at the beginning is left out", "engine.refilling.Refilling._carry", ">= since", "> since"),
+    Bug("nothing is laid over", "engine.refilling.Refilling._carry", "if at.size:", "if not at.size:"),
+    Bug(
+        "a source skips a gap", "engine.refilling.Refilling._sources", "if connects else offset", "if True else offset"
+    ),
+    Bug("a source stays behind", "engine.refilling.Refilling._sources", "max(offset, now", "min(offset, now"),
+    Bug("sources are not set", "engine.refilling.Refilling._switched", "{**state.sources, **done}", "state.sources"),
+    Bug("numbers are not noted", "engine.refilling.Refilling._allot", "filling=filling)", "filling={})"),
+    Bug("the old number stays", "engine.refilling.Refilling._switched", "number=filling[name])", "number=old)"),
+    Bug("leftovers stay at opening", "engine.refilling.without_leftover", "not refill.filling", "refill.filling"),
+    Bug("held groups are lost", "engine.refilling.Refilling._switched", "added(state.rejected, ", "dict("),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for edit in bug.edits:
+        edit.plant(monkeypatch)
+    with pytest.raises(BaseException):  # noqa: B017, PT011 - whatever shows that it is there
+        found(monkeypatch, tmp_path)
+
+
+def found(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """The examples that are quick."""
+    for name, own in (("a", (30, 80, 50, 80, ())), ("b", (60, 80, 50, 50, (test_refill.SOURCE,)))):
+        (folder / name).mkdir()
+        test_refill.test_where_a_source_goes_on(folder / name, *own)
+    (folder / "c").mkdir()
+    test_refill.test_what_is_in_quarantine_stays_and_counts_as_older(folder / "c")
+    (folder / "d").mkdir()
+    test_refill.test_killed_at_any_step_it_is_what_it_was_and_may_be_refilled_again(folder / "d", monkeypatch)
+    assert sys.modules["penstock.engine.refilling"]._STEP_LINES == 4

@@ -1,0 +1,310 @@
+"""Bugs planted in what tasks do, and in what loads and compares: histories through both paths must find each of them.
+
+Tasks run in this process (`inprocess.py`), or the bugs would not be in them. Without a bug the same histories agree.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.cache import canonical
+from penstock.spark import backfill, verify
+from penstock.spark.inputs import Given
+from penstock.spark.intake import KafkaRows
+from penstock.spark.layout import Origin
+from tests.engine import damage
+from tests.engine.planting import Bug
+from tests.engine.treeworlds import TREES
+from tests.engine.worlds import RICH, World
+from tests.spark.both import one_by_one, same
+from tests.spark.inprocess import InProcess
+from tests.spark.test_agreement_backfill import rich_record, tree_record
+
+TOPIC = "key binary, value binary, partition int, offset bigint, ts bigint"
+
+
+def topics(records: list[ps.Record]) -> Callable[..., Given]:
+    """What tables are filled from: the records of each as those of a topic."""
+
+    def given_of(spark: Any, table: Any, source: Any, origin: int) -> Given:
+        rows = [
+            (json.dumps(r.key).encode(), None if r.doc is None else json.dumps(r.doc).encode(), 0, r.offset, r.ts or 0)
+            for r in source
+        ]
+        size = sum(len(row[1] or b"") for row in rows)
+        frame = spark.createDataFrame(rows, TOPIC)
+        kind = "number" if table.has_ts else None
+        taken = [(frame, KafkaRows(table.name, origin, table.broker_ts))]
+        return Given(table, taken, [Origin("kafka", "offset")], size, True, kind)
+
+    return given_of
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many buckets and many ranges of a few records each."""
+    module = sys.modules["penstock.spark.backfill"]
+    monkeypatch.setattr(module, "BUCKET", 2_000)
+    monkeypatch.setattr(module, "_RANGE", 12)
+
+
+def agreed(monkeypatch: pytest.MonkeyPatch, folder: Path, world: World, seed: int) -> None:
+    """A history through both paths."""
+    choose, app = Random(seed), world.app()
+    make = rich_record if world is RICH else tree_record
+    records = [make(choose, n) for n in range(1, 160)]
+    tables = dict.fromkeys(record.table for record in records)
+    given = {name: [r for r in records if r.table == name] for name in tables}
+    monkeypatch.setattr(sys.modules["penstock.spark.backfill"], "given_of", topics(records))
+    with one_by_one(app, records) as engine:
+        done = backfill(app, folder / "store", spark=InProcess(), tables=given)
+        assert done.held == {
+            view.name: len(engine.snapshot().holds(view.name))
+            for view in app.views()
+            if engine.snapshot().holds(view.name)
+        }
+        same(app, engine, folder / "store")
+
+
+def unordered(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Files of a folder, of whose versions with equal ts the greater bytes win."""
+    app = ps.App("ties")
+    users = app.table("users", key="id", ts="ts")
+    users.view("names", key="name", reduce=ps.count())
+    (folder / "dump").mkdir()
+    docs = [{"id": i % 7, "name": f"n{i * 5 % 11}", "ts": i % 3} for i in range(60)]
+    for at in range(0, 60, 20):
+        (folder / "dump" / f"{at}.jsonl").write_text("".join(json.dumps(d) + "\n" for d in docs[at : at + 20]))
+    with ps.open(app, None) as engine:
+        for doc in sorted(docs, key=canonical):
+            engine.put("users", doc)
+        backfill(app, folder / "store", spark=InProcess(), users=folder / "dump")
+        same(app, engine, folder / "store")
+
+
+def files(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """A file in parts, with lines that can't be taken: places, notes and what is rejected are those of `load`."""
+    monkeypatch.setattr(sys.modules["penstock.spark.inputs"], "PART", 300)
+    app = ps.App("files")
+    app.table("users", key="id", ts="ts").view("names", key="name", reduce=ps.count())
+    lines = [json.dumps({"id": i % 20, "name": f"n{i % 3}", "ts": i}) for i in range(60)]
+    lines[31] = "no json"
+    (folder / "users.jsonl").write_text("\n".join(lines) + "\n")
+    done = backfill(app, folder / "store", spark=InProcess(), users=folder / "users.jsonl")
+    with ps.open(app, folder / "store") as engine, engine.snapshot() as snap:
+        [entry] = engine.quarantine()
+        assert (entry.place, done.rejected) == (f"{folder / 'users.jsonl'}, line 32", 1)
+        assert {row.key: row.value["ts"] for row in snap.table("users").items()} == {i: 40 + i for i in range(20)}
+        assert list(done.sources.values()) == [(folder / "users.jsonl").stat().st_size]
+        assert not engine.check().wrong
+
+
+def damaged(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Damage of each kind is found, and nothing else."""
+    app = ps.App("shop")
+    users = app.table("users", key="id", ts="ts")
+    users.view("names", key="name", reduce={"n": ps.count(), "total": ps.sum("amount")})
+    users.view("largest", key="name", reduce={"max": ps.max("amount"), "last": ps.last("amount")})
+    with ps.open(app, folder / "store") as engine:
+        engine.put_many("users", [{"id": i, "name": f"n{i % 5}", "amount": i, "ts": i} for i in range(60)])
+        engine.put_many("users", [{"id": i, "name": "n0", "amount": i, "ts": 100} for i in range(1, 9)])
+        engine.delete("users", 59, ts=200)
+        found = verify(app, folder / "store", spark=InProcess())
+        assert (found.wrong, found.documents, found.rows) == ([], 59, 10)
+        damage.add_to_lane(engine, "names", "n1", 2, 7)
+        damage.tell(engine, "largest", [(1000, "ghost", {"max": 1, "last": 1})], [])
+        found = verify(app, folder / "store", spark=InProcess())
+    assert [(one.view, one.group) for one in found.wrong] == [("largest", "ghost"), ("names", "n1")]
+
+
+def rich(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Every merge and accumulator, function views and what they hold."""
+    agreed(monkeypatch, folder, RICH, 3)
+
+
+def trees(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Every tree."""
+    agreed(monkeypatch, folder, TREES, 4)
+
+
+HISTORIES = [rich, trees, unordered, files, damaged]
+
+BUGS = [
+    (
+        rich,
+        Bug(
+            "of equal ts the first wins",
+            "spark.documents.settled",
+            "np.lexsort((records.minor,",
+            "np.lexsort((-records.minor,",
+        ),
+    ),
+    (
+        unordered,
+        Bug(
+            "of equal ts the lesser bytes win",
+            "spark.documents._by_bytes",
+            "out[again] = placed",
+            "out[again] = placed[::-1]",
+        ),
+    ),
+    (rich, Bug("a deletion is passed over", "spark.documents._Records.batch", "out.deletes[place] = deletion", "pass")),
+    (
+        rich,
+        Bug(
+            "tombstones are counted as documents",
+            "spark.filling.Filling._bucket",
+            "index.add(segment, base, table.has_ts)",
+            "index.add(segment, base, not table.has_ts)",
+        ),
+    ),
+    (rich, Bug("what is held is lost", "spark.documents.put_shares", "if rows:", "if not rows:")),
+    (
+        rich,
+        Bug(
+            "an emission comes twice",
+            "spark.groups.Reducing._reduced",
+            "joined_shares(node, shares)",
+            "joined_shares(node, [*shares, *shares[:1]])",
+        ),
+    ),
+    (
+        trees,
+        Bug(
+            "an emission comes twice in a tree",
+            "spark.groups.Reducing._reduced",
+            "joined_shares(node, shares)",
+            "joined_shares(node, [*shares, *shares[:1]])",
+        ),
+    ),
+    (
+        rich,
+        Bug(
+            "a share is lost",
+            "spark.groups.Reducing._reduced",
+            "joined_shares(node, shares)",
+            "joined_shares(node, shares[1:] or shares)",
+        ),
+    ),
+    (
+        rich,
+        Bug(
+            "a group at a boundary goes to both sides",
+            "spark.shares.Share.split",
+            "bisect_right(bounds, stored_key(name))",
+            "bisect_right(bounds, stored_key(name)) - (len(self._names) % 2 and stored_key(name) in bounds)",
+        ),
+    ),
+    (
+        rich,
+        Bug(
+            "a bucket is off by one",
+            "spark.intake._Sorting._sort",
+            "np.uint64(64 - self._plan.bits))",
+            "np.uint64(64 - self._plan.bits)) ^ np.uint64(self.size > 0)",
+        ),
+    ),
+    (
+        rich,
+        Bug(
+            "what functions yielded lies beside its segment",
+            "spark.filling.Filling._bucket",
+            "told_db(self._views[name]), record_key(base)",
+            "told_db(self._views[name]), record_key(base + 1)",
+        ),
+    ),
+    (rich, Bug("the index is off by one", "spark.filling._Index.add", "(base + at)", "(base + at[::-1])")),
+    (trees, Bug("nodes are not written", "spark.groups.Reducing._reduced", "nodes_db(node.number), *told", "*told")),
+    (
+        trees,
+        Bug(
+            "ranks of contributions are lost",
+            "spark.shares.joined_shares",
+            "items.rank)",
+            "None if items.rank is None else items.rank * 0)",
+        ),
+    ),
+    (files, Bug("places begin at one", "spark.filling.Filling._rejected", "minor + 1", "minor + 2")),
+    (
+        files,
+        Bug(
+            "a part begins a line early",
+            "spark.inputs._lines_of",
+            "yield at, number, lines",
+            "yield at, max(0, number - 1), lines",
+        ),
+    ),
+    (
+        files,
+        Bug(
+            "the last line of a part is lost",
+            "spark.inputs._lines_of",
+            '+ file.readline().count(b"\\n")',
+            "+ 0 * len(file.readline())",
+        ),
+    ),
+    (
+        files,
+        Bug(
+            "what is rejected is lost",
+            "spark.documents.settled",
+            "rejects += [pack(list(own)) for own in records.refused]",
+            "pass",
+        ),
+    ),
+    (
+        damaged,
+        Bug(
+            "versions that lost contribute",
+            "spark.retelling._of_table",
+            "at[documents.newest(segment.k0, segment.k1, segment.base + at)]",
+            "at",
+        ),
+    ),
+    (damaged, Bug("deleted documents contribute", "spark.retelling._of_table", "if found.absent:", "if False:")),
+    (
+        damaged,
+        Bug(
+            "a group without documents is right",
+            "spark.verifying.Comparing._compared",
+            "len(stored) == len(expected)",
+            "len(stored) >= len(expected)",
+        ),
+    ),
+    (
+        damaged,
+        Bug(
+            "results are not compared",
+            "spark.verifying.Comparing._compared",
+            "same_result(stored[0], expected[0])",
+            "True",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+@pytest.mark.usefixtures("small")
+def test_without_a_bug_they_agree(
+    history: Callable[[pytest.MonkeyPatch, Path], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    history(monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize(("history", "bug"), [pytest.param(*own, id=own[1].name) for own in BUGS])
+@pytest.mark.usefixtures("small")
+def test_a_planted_bug_is_found(
+    history: Callable[[pytest.MonkeyPatch, Path], None], bug: Bug, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for edit in bug.edits:
+        edit.plant(monkeypatch)
+    with pytest.raises(Exception):  # noqa: B017, PT011 - whatever shows that it is there
+        history(monkeypatch, tmp_path)
