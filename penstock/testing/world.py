@@ -118,7 +118,9 @@ class World(Standing):
             held = any(snap.holds_any(name) for name in snap.schema.views)
         self._freely = held or bool(self._exempt)
         found = list(self._mended_by(mend))
-        self._stands(self.core.state.position, False)
+        with self.engine.snapshot() as snap:  # where nothing was to be mended, memory may be in doubt still
+            position = snap.position
+        self._stands(position, False)
         if not held:
             demand(found)
 

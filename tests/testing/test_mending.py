@@ -40,6 +40,15 @@ def test_of_a_store_that_is_right_nothing_is_mended(how: Mending) -> None:
     assert (world.engine.digest(), world.position) == (digest, position)
 
 
+def test_nothing_to_mend_leaves_memory_in_doubt_and_the_store_where_it_stands() -> None:
+    """Seed 81554: after Ctrl-C at the end of a commit, an operator restates a document that is not there."""
+    world = a_world()
+    assert not world.during(partial(world.deliver, 0, 2), Strike(Fault.INTERRUPT, 1, "commit after"))
+    assert world.position == 1
+    world.mend(Mend(Mending.KEY, record=Record("users", 9, {"id": 9, "name": "Ann", "v": 1, "ts": 0})))
+    assert world.position == 1
+
+
 def test_what_an_outage_left_is_taken_by_a_retry() -> None:
     world = a_world()
     world.fail(True)
