@@ -8,6 +8,7 @@ import base64
 import importlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, Self
 
@@ -250,7 +251,8 @@ class ConfluentReader:
         if self._address.group is not None:
             topic = self._address.topic
             own = [ck.TopicPartition(topic, partition, offset) for partition, offset in places.items()]
-            _called(self._address, lambda: self._consumer.commit(offsets=own, asynchronous=True))
+            with suppress(ck.KafkaException):  # monitors alone see that it trails
+                self._consumer.commit(offsets=own, asynchronous=True)
 
     def close(self) -> None:
         """Close it."""
