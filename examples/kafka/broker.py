@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Self
 
 POM = Path(__file__).with_name("pom.xml")
-_PATIENCE = 60.0  # seconds for a start, which takes two where nothing else runs
+_PATIENCE = 120.0  # seconds for a start, which takes two where nothing else runs
 _LOOK = 0.05
 _JVM = (
     "-Xms64m",

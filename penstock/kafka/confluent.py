@@ -1,13 +1,13 @@
-"""The client confluent-kafka, on librdkafka: it fetches and unpacks in threads of its own, and so is several times as
-fast.
-"""
+"""The client confluent-kafka, on librdkafka: it fetches and unpacks in threads of its own, and so is faster."""
 
 from __future__ import annotations
 
 import base64
 import importlib
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, Self
 
@@ -30,6 +30,11 @@ _AWAY = (
     ck.KafkaError.LEADER_NOT_AVAILABLE,
     ck.KafkaError._WAIT_COORD,
 )
+_MOVING = (
+    ck.KafkaError.NOT_LEADER_FOR_PARTITION,
+    ck.KafkaError.LEADER_NOT_AVAILABLE,
+    ck.KafkaError.UNKNOWN_TOPIC_OR_PART,
+)  # of a topic that is there: its brokers don't all know yet
 _GONE = (ck.KafkaError.UNKNOWN_TOPIC_OR_PART, ck.KafkaError._UNKNOWN_TOPIC, ck.KafkaError._UNKNOWN_PARTITION)
 _DENIED = (
     ck.KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -155,13 +160,18 @@ class ConfluentBroker:
         asked = {ck.TopicPartition(self._address.topic, partition): spec for partition in partitions}
         if not asked:
             return {}
-        found = _called(
-            self._address,
-            lambda: self._admin.list_offsets(
-                asked, isolation_level=ck.IsolationLevel.READ_COMMITTED, request_timeout=_PATIENCE
-            ),
-        )
-        return {one.partition: _called(self._address, own.result).offset for one, own in found.items()}
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return self._listed(asked)
+            except ck.KafkaException as error:
+                if error.args[0].code() not in _MOVING or time.monotonic() > until:
+                    raise _fault(self._address, error.args[0]) from error
+
+    def _listed(self, asked: Mapping[Any, Any]) -> dict[int, int]:
+        committed = ck.IsolationLevel.READ_COMMITTED
+        found = self._admin.list_offsets(asked, isolation_level=committed, request_timeout=_PATIENCE)
+        return {one.partition: own.result().offset for one, own in found.items()}
 
     def close(self) -> None:
         """Nothing: it goes with the object."""
@@ -250,7 +260,8 @@ class ConfluentReader:
         if self._address.group is not None:
             topic = self._address.topic
             own = [ck.TopicPartition(topic, partition, offset) for partition, offset in places.items()]
-            _called(self._address, lambda: self._consumer.commit(offsets=own, asynchronous=True))
+            with suppress(ck.KafkaException):  # monitors alone see that it trails
+                self._consumer.commit(offsets=own, asynchronous=True)
 
     def close(self) -> None:
         """Close it."""

@@ -243,11 +243,11 @@ class PythonReader:
             kafka.TopicPartition(self._address.topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
             for partition, offset in places.items()
         }
-        if not last:
-            self._consumer.commit_async(own)
-            return
         with suppress(errors.KafkaError):  # monitors alone see that it trails
-            self._consumer.commit(own, timeout_ms=_LAST)
+            if last:
+                self._consumer.commit(own, timeout_ms=_LAST)
+            else:
+                self._consumer.commit_async(own)
 
     def close(self) -> None:
         """Close it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -34,7 +35,19 @@ def values(server: Server, topic: str) -> dict[Any, Any]:
 def opened(server: Server, topic: str, client: str, more: str = "") -> KafkaSink:
     own = SINKS.open(f"kafka://{server.servers}/{topic}?client={client}{more}", "names")
     assert isinstance(own, KafkaSink)
+    _opened.append(own)
     return own
+
+
+_opened: list[KafkaSink] = []
+
+
+@pytest.fixture(autouse=True)
+def no_producer_is_left() -> Iterator[None]:
+    """Those that were not closed, as after a kill, are before the broker ends."""
+    yield
+    while _opened:
+        _opened.pop()._producer.close()
 
 
 def deliver(engine: ps.Engine, sink: KafkaSink, since: int | None, parts: int | None = None) -> int | None:
