@@ -12,7 +12,7 @@ import pytest
 
 from tests.engine import crash_writer as writer
 from tests.engine import test_relearn
-from tests.engine.planting import Bug
+from tests.engine.planting import Bug, Edit
 from tests.faults import everykind, shop, test_bit_flips, test_format
 from tests.faults.everykind import Damaged, opened, read
 
@@ -70,7 +70,13 @@ BUGS = [
         "the next step is left open",  # it was the decoder that stumbled over it
     ),
     Planted(
-        Bug("lines of the log are not checked", "cache.segment:Segment.lines", "!= crc:", "!= crc and False:"),
+        Bug(
+            "lines of the log are not checked",
+            "cache.segment:Segment.lines",
+            "!= crc:",
+            "!= crc and False:",
+            Edit("cache.segment:Segment._lines_of_few", "!= self._crcs.item(0):", "!= self._crcs.item(0) and False:"),
+        ),
         lambda world: world.bits("log"),
         "served",
     ),
