@@ -52,7 +52,7 @@ from penstock.cache.memory import MemoryStore
 from penstock.cache.naming import COPY, Place, key_shown, named, naming, number_shown
 from penstock.cache.owner import Owner, owner_of
 from penstock.cache.reindex import reindex
-from penstock.cache.seal import seal, unseal
+from penstock.cache.seal import seal, unseal, unseal_many
 from penstock.cache.segment import FEW, Segment, at_base
 from penstock.cache.shown import said, shown, shown_size, shown_whole
 from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, mix, roomy, roomy_size
@@ -176,5 +176,6 @@ __all__ = [
     "unpack_document",
     "unpack_hook",
     "unseal",
+    "unseal_many",
     "write_anew",
 ]

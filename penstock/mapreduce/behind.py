@@ -15,7 +15,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from penstock.cache import Reader, Writer, pack, record_key, seal, unpack, unseal
+from penstock.cache import Reader, Writer, pack, record_key, seal, unpack, unseal, unseal_many
 from penstock.mapreduce.items import Items, Mask, same_items, sort_order
 from penstock.mapreduce.noderow import Cut, Node, packed, read_leaves, unpacked
 
@@ -113,8 +113,7 @@ class Behind:
         return [_payload(late[key]) if key in late else next(stored) for key in keys]
 
     def _stored(self, reader: Reader, keys: list[bytes]) -> list[bytes | None]:
-        rows = zip(keys, reader.get_many(self._db, keys))
-        return [None if row is None else unseal(key, row, self._db) for key, row in rows]
+        return unseal_many(keys, reader.get_many(self._db, keys), self._db)
 
     def due(self, nodes: Nodes, items: int) -> bool:
         """Whether this batch is to write all nodes, these too, instead of a row of the log."""

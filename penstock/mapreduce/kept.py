@@ -20,7 +20,7 @@ from penstock.cache import (
     encode_entry,
     encode_key,
     stored_key,
-    unseal,
+    unseal_many,
 )
 from penstock.mapreduce.behind import read_log
 from penstock.mapreduce.folding import CellFolding
@@ -98,8 +98,8 @@ def _with_nodes(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> li
     width, db = len(tree.kept), nodes_db(tree.number)
 
     def fetch(nodes: list[bytes]) -> list[Node | None]:
-        found = zip(nodes, reader.get_many(db, nodes))
-        return [None if row is None else unpacked(unseal(key, row, db)) for key, row in found]
+        payloads = unseal_many(nodes, reader.get_many(db, nodes), db)
+        return [None if payload is None else unpacked(payload) for payload in payloads]
 
     trie = Trie(_CONTRIBUTIONS, width, CellFolding(tree.tree_cells, tree.kept, lambda place: decode_key(groups[place])))
     log = read_log(reader, behind_db(tree.number), width, frozenset(groups))

@@ -110,11 +110,6 @@ class Level:
     items: Ints
     partials: tuple[Column, ...]
 
-    @property
-    def where(self) -> tuple[Ints, Codes64]:
-        """Their groups and prefixes."""
-        return self.place, self.prefix
-
     @staticmethod
     def join(parts: Sequence[Level]) -> Level:
         """The nodes of all parts, in order."""

@@ -24,10 +24,11 @@ def user(i: int, name: str = "Sue", ts: int = 1) -> str:
 
 
 def until(found: Callable[[], bool], child: subprocess.Popen[str]) -> None:
-    """Look again and again while the process lives, for a while."""
+    """Look again and again while the process lives, for a while; a file that is not there yet is nothing found."""
     for _ in range(int(PATIENCE / _LOOK)):
-        if found():
-            return
+        with suppress(FileNotFoundError):
+            if found():
+                return
         with suppress(subprocess.TimeoutExpired):
             child.wait(_LOOK)
             raise AssertionError(f"it ended: {child.communicate()}")
@@ -49,10 +50,15 @@ def has_users(n: int) -> Callable[[], bool]:
 
 @contextmanager
 def running(
-    *sources: str, cwd: Path, env: dict[str, str] | None = None, program: Sequence[str] = PENSTOCK
+    *sources: str,
+    sinks: Sequence[str] = (),
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+    program: Sequence[str] = PENSTOCK,
 ) -> Iterator[subprocess.Popen[str]]:
     """`penstock run` in a process of its own."""
     arguments = [argument for source in sources for argument in ("--from", source)]
+    arguments += [argument for sink in sinks for argument in ("--to", sink)]
     with subprocess.Popen(
         [*program, "run", *arguments],
         cwd=cwd,

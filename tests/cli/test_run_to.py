@@ -7,8 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ from penstock.engine import feeding
 
 from .conftest import Run
 from .loading import PATIENCE, PENSTOCK, STORE
+from .running import running, until, user
 from .terminal import Terminal
 
-_LOOK = 0.02
 SOURCE = "users=file:a.jsonl?follow=1"
 BROUGHT = """
 class Lists:
@@ -47,10 +46,6 @@ class Lists:
 """
 
 
-def user(i: int, name: str, ts: int = 1) -> str:
-    return json.dumps({"id": i, "name": name, "ts": ts}) + "\n"
-
-
 def rows(view: str = "namecount") -> dict[Any, Any]:
     with ps.open(load("app.py"), STORE, readonly=True) as engine, engine.snapshot() as snap:
         return dict(snap.view(view).items())
@@ -71,33 +66,6 @@ def latest(path: str) -> dict[Any, Any]:
 
 def has(path: str, group: str) -> Callable[[], bool]:
     return lambda: group in latest(path)
-
-
-@contextmanager
-def running(*sinks: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    to = [argument for sink in sinks for argument in ("--to", sink)]
-    with subprocess.Popen(
-        [*PENSTOCK, "run", "--from", SOURCE, *to],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as child:
-        try:
-            yield child
-        finally:
-            child.kill()
-
-
-def until(found: Callable[[], bool], child: subprocess.Popen[str]) -> None:
-    for _ in range(int(PATIENCE / _LOOK)):
-        with suppress(FileNotFoundError):
-            if found():
-                return
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(_LOOK)
-            raise AssertionError(f"it ended: {child.communicate()}")
-    raise AssertionError("nothing came of it")
 
 
 def test_a_file_has_the_view_when_the_sources_have_ended(shop: Path, run: Run) -> None:
@@ -131,7 +99,7 @@ def test_a_reader_sees_every_run_go_on_however_often_it_is_killed(shop: Path) ->
     (shop / "a.jsonl").touch()
     expected: dict[int, str] = {}
     for round_ in range(4):
-        with running("namecount=out.jsonl", cwd=shop) as child, open("a.jsonl", "a") as file:
+        with running(SOURCE, sinks=["namecount=out.jsonl"], cwd=shop) as child, open("a.jsonl", "a") as file:
             for i in range(200):
                 expected[i % 50] = f"{(i + round_) % 7}"
                 file.write(user(i % 50, expected[i % 50], 1 + round_ * 200 + i))

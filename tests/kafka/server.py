@@ -114,12 +114,7 @@ class Server:
 
     def transaction(self, name: str, rows: Sequence[Row], commit: bool) -> None:
         """Append records in a transaction that is committed or aborted."""
-        producer = ck.Producer({"bootstrap.servers": self.servers, "transactional.id": f"{name}-{next(_numbers)}"})
-        producer.init_transactions(PATIENCE)
-        producer.begin_transaction()
-        for key, value in rows:
-            producer.produce(name, value, key, partition=0)
-        producer.flush(PATIENCE)
+        producer = self.open_transaction(name, rows)
         (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE)
 
     def open_transaction(self, name: str, rows: Sequence[Row]) -> Any:

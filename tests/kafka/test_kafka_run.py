@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import penstock as ps
 from penstock.cli.apps import load
 from tests.cli.conftest import APP
 from tests.cli.loading import PENSTOCK, STORE
-from tests.cli.running import ended, has_users, until
+from tests.cli.running import ended, has_users, running, until
 from tests.kafka.server import Row, Server
 from tests.kafka.test_kafka_sink import values
 
@@ -30,17 +30,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def user(key: int, name: str = "Sue", ts: int = 1) -> Row:
     return b"%d" % key, json.dumps({"id": key, "name": name, "ts": ts}).encode()
-
-
-@contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [*PENSTOCK, "run", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        try:
-            yield child
-        finally:
-            child.kill()
 
 
 def reading() -> list[dict[str, Any]]:
@@ -69,7 +58,7 @@ def test_a_topic_in_and_a_topic_out(server: Server, client: str, here: Path) -> 
     server.produce(source, [user(i, "C") for i in range(30, 40)] + [(b"x", b"poison")], 1)
     given = f"users=kafka://{server.servers}/{source}?group=shop&client={client}"
     taken = f"namecount=kafka://{server.servers}/{sink}?client={client}"
-    with running("--from", given, "--to", taken) as child:
+    with running(given, sinks=[taken]) as child:
         until(has_users(40), child)
         until(is_reading(source=f"users=kafka:{source}", pid=child.pid, state="reading", lag=0), child)
         server.produce(source, [user(0, "C", 2), (b"1", None)], 0)
@@ -80,7 +69,7 @@ def test_a_topic_in_and_a_topic_out(server: Server, client: str, here: Path) -> 
     assert f"rejected: {source}-1, offset 10: it is no JSON object and no MessagePack map" in err
     assert values(server, sink) == {"A": 14, "B": 14, "C": 11}
     assert reading() == []
-    with running("--from", given, "--to", taken) as child:
+    with running(given, sinks=[taken]) as child:
         server.produce(source, [user(100, "A")])
         until(has_users(40), child)
         assert ended(child)[1].splitlines()[0] == f"{given}: 1 applied"
@@ -91,10 +80,10 @@ def test_a_second_one_says_so_and_waits(server: Server, client: str, here: Path)
     topic = server.topic()
     server.produce(topic, [user(0)])
     uri = f"users=kafka://{server.servers}/{topic}?client={client}"
-    with running("--from", uri) as first:
+    with running(uri) as first:
         until(has_users(1), first)
         until(is_reading(pid=first.pid), first)
-        with running("--from", uri + "&group=other") as second:
+        with running(uri + "&group=other") as second:
             assert second.stderr is not None
             says = f"{uri}&group=other: process {first.pid} reads it into this store; waiting until that one lets go\n"
             assert second.stderr.readline() == says
@@ -111,7 +100,7 @@ def test_it_pauses_and_goes_on(server: Server, client: str, here: Path) -> None:
     topic = server.topic()
     server.produce(topic, [user(0)])
     uri = f"users=kafka://{server.servers}/{topic}?client={client}"
-    with running("--from", uri) as child:
+    with running(uri) as child:
         until(has_users(1), child)
         child.send_signal(signal.SIGUSR1)
         until(is_reading(state="paused"), child)
@@ -135,7 +124,7 @@ def test_records_that_name_their_tables(server: Server, client: str, here: Path)
     ]
     server.produce(topic, [(None, json.dumps(one).encode()) for one in wire])
     uri = f"users=kafka://{server.servers}/{topic}?envelope=topic&client={client}"
-    with running("--from", uri) as child:
+    with running(uri) as child:
         until(has_users(1), child)
         until(is_reading(lag=0), child)
         code, out, err = ended(child)
