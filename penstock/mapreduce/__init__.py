@@ -28,6 +28,7 @@ from penstock.mapreduce.noderow import Cut, Node, packed, read_leaves
 from penstock.mapreduce.nodes import group_of as group_of_node
 from penstock.mapreduce.places import view_places
 from penstock.mapreduce.plan import Plan, Spaces
+from penstock.mapreduce.ranges import Ranges, even_starts
 from penstock.mapreduce.reduce import Change, ReduceNode
 from penstock.mapreduce.reducers import count, group, histogram, mean, reducer_from, stddev, sum, variance
 from penstock.mapreduce.resting import Holds, mark_resting, rest_rows, take_rows_again
@@ -99,6 +100,7 @@ __all__ = [
     "Node",
     "Pairs",
     "Plan",
+    "Ranges",
     "Reading",
     "Receiver",
     "ReduceNode",
@@ -129,6 +131,7 @@ __all__ = [
     "count",
     "distinct",
     "emissions_row",
+    "even_starts",
     "entries_of",
     "fed_changes",
     "feed_counts",

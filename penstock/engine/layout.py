@@ -1,0 +1,93 @@
+"""How a store is parted: its folder holds a store for each partition, and a file that says which hashes each one owns.
+
+A store of one partition has no such file, and its data beside it. The file is replaced whole, by a rename, so that a
+store is parted in the old way or in the new one.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from penstock.cache import DefinitionError, StoreDamaged, StoreFormat
+from penstock.mapreduce import Ranges
+
+FORMAT = 1
+NAME = "partitions"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One partition: its folder within the store's, and the first hash that it owns, as 16 hexadecimal digits."""
+
+    folder: str
+    start: str
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The partitions of a store, in the order of their hashes, and the seed of these."""
+
+    format: int
+    app: str
+    seed: int
+    parts: tuple[Part, ...]
+
+    def ranges(self) -> Ranges:
+        """Which partition owns a key."""
+        return Ranges([int(part.start, 16) for part in self.parts], self.seed)
+
+    def folders(self, path: str) -> list[str]:
+        """Where each partition's store is."""
+        return [os.path.join(path, part.folder) for part in self.parts]
+
+
+def layout_of(app: str, seed: int, starts: tuple[int, ...], turn: int) -> Layout:
+    """Partitions whose ranges begin so; `turn` counts how often the store was parted."""
+    parts = tuple(Part(f"{turn}-{i}", f"{start:016x}") for i, start in enumerate(starts))
+    return Layout(FORMAT, app, seed, parts)
+
+
+def read_layout(path: str) -> Layout | None:
+    """How the store at a path is parted; None of one that has one partition, or is not there."""
+    try:
+        with open(os.path.join(path, NAME), "rb") as file:
+            data = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        layout = msgspec.json.decode(data, type=Layout)
+    except msgspec.ValidationError as error:
+        raise StoreFormat(path, "unknown", FORMAT) from error
+    except msgspec.DecodeError as error:
+        raise StoreDamaged(f"the file {NAME!r} of the store at {path!r} is no JSON: {error}") from error
+    if layout.format != FORMAT:
+        raise StoreFormat(path, layout.format, FORMAT)
+    return layout
+
+
+def write_layout(path: str, layout: Layout) -> None:
+    """From now on the store is parted so: durable when this returns."""
+    os.makedirs(path, exist_ok=True)
+    fresh = os.path.join(path, NAME + ".new")
+    with open(fresh, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(layout)) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, os.path.join(path, NAME))
+    for folder in (path, os.path.dirname(os.path.abspath(path))):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class WrongPartitions(DefinitionError):
+    """A store was asked for with another number of partitions than it has."""
+
+    def __init__(self, path: str, has: int, asked: int) -> None:
+        super().__init__(
+            f"the store at {path!r} has {has} partition{'s' if has > 1 else ''}, and was asked for with {asked}; "
+            f"penstock repartition --store {path} --to {asked} makes it one of {asked}, or leave partitions= out"
+        )
+        self.path, self.has, self.asked = path, has, asked
