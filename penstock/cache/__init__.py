@@ -50,7 +50,7 @@ from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.logread import log_db, read_lines, record_key, runs_from, segments_at, segments_from, segments_of
 from penstock.cache.memory import MemoryStore
 from penstock.cache.naming import COPY, Place, key_shown, named, naming, number_shown
-from penstock.cache.owner import Owner, owner_of
+from penstock.cache.owner import Owner, owner_of, owner_pid
 from penstock.cache.reindex import reindex
 from penstock.cache.seal import seal, unseal, unseal_many
 from penstock.cache.segment import FEW, Segment, at_base
@@ -147,6 +147,7 @@ __all__ = [
     "open_lmdb",
     "order_key",
     "owner_of",
+    "owner_pid",
     "pack",
     "pack_document",
     "parse_rfc3339",

@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from penstock.cache.errors import PenstockError, StoreInUse
 
-__all__ = ["Owner", "owner_of"]
+__all__ = ["Owner", "owner_of", "owner_pid"]
 
 _FILE = "owner"
 _LOOK = 0.02  # seconds after which whoever only looked at the lock has let go of it
@@ -115,6 +115,24 @@ def owner_of(path: str | os.PathLike[str]) -> str | None:
         return None if _locked(fd, fcntl.LOCK_SH) else _holder(Path(name))
     finally:
         os.close(fd)
+
+
+def owner_pid(path: str | os.PathLike[str]) -> int | None:
+    """The process of this machine that may write the store at a path now; None where nobody does, or nobody says who.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as path, Owner(path):
+    ...     owner_pid(path) == os.getpid()
+    True
+    """
+    name = os.path.join(os.fspath(path), _FILE)
+    if owner_of(path) is None:
+        return None
+    try:
+        about = json.loads(Path(name).read_text())
+        return int(about["pid"]) if about["host"] == socket.gethostname() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _locked(fd: int, kind: int) -> bool:

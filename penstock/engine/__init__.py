@@ -10,6 +10,7 @@ from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
 from penstock.engine.opening import open_engine, open_on
 from penstock.engine.refilling import Refilled
+from penstock.engine.shipped import Shipped, shipped
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.told import Stored, Told
 from penstock.engine.transaction import Transaction
@@ -28,6 +29,7 @@ __all__ = [
     "Progress",
     "Refilled",
     "Resume",
+    "Shipped",
     "Snapshot",
     "State",
     "Stored",
@@ -47,6 +49,7 @@ __all__ = [
     "read_catalog",
     "read_state",
     "restore",
+    "shipped",
     "shrink",
     "write_notes",
     "write_state",

@@ -116,6 +116,8 @@ class State(msgspec.Struct, frozen=True):
     fed: int = 0  # changes that were ever fed
     fed_bytes: int = 0
     followed: int = 0  # the oldest position that the feed can be followed from
+    sent: dict[int, int] = {}  # by partition the number of the last production that it is owed
+    taken: dict[int, tuple[int, int]] = {}  # by partition its epoch, and the number of its last one that was taken
 
 
 class _Format(msgspec.Struct):

@@ -35,6 +35,7 @@ from penstock.engine.collecting import no_collector
 from penstock.engine.feeding import CHANGES, Feed
 from penstock.engine.naming import places_of
 from penstock.engine.nodes import Making, moves_noted
+from penstock.engine.parting import Parting
 from penstock.engine.schema import Schema
 from penstock.engine.sweep import Sweep, empty_trash, forget_former
 from penstock.gateway import Report, TableBatch, TableNode, Tails
@@ -63,9 +64,16 @@ class Core:
     """The nodes of one store, and its writer."""
 
     def __init__(
-        self, app: App, store: Store, settings: Settings, path: str = "memory", readonly: bool = False
+        self,
+        app: App,
+        store: Store,
+        settings: Settings,
+        path: str = "memory",
+        readonly: bool = False,
+        parting: Parting | None = None,
     ) -> None:
         self.app = app
+        self.parting = parting  # where the store is one partition of several
         self.store = store
         self.tails = Tails()
         self._path = path
@@ -113,6 +121,8 @@ class Core:
                 tables = {table.name: making.table(reader, table, views) for table in self.app.tables()}
             building = self.catalog.since is not None and not self._readonly
             self.sweep = Sweep(self, read_built(reader), tables, views) if building else None
+            if self.parting is not None:
+                self.parting.recall(reader, list(views.values()), state)
         self._catalog_row, self._schema = row, None
         self.tables, self.views = tables, views
         self.feed.forget()
@@ -156,12 +166,13 @@ class Core:
         sources: Mapping[str, Resume] | None = None,
         strict: bool = False,
         rejects: Callable[[Mapping[str, Report]], Iterable[Reject]] | None = None,
+        dry: bool = False,
     ) -> dict[str, Report]:
         """One transaction: these records, and these offsets with them; under `strict` a rejection undoes it.
 
-        `rejects` says of those that were rejected what quarantine keeps.
+        `rejects` says of those that were rejected what quarantine keeps. With `dry` it is undone whatever comes of it.
         """
-        return self._work(lambda: self._commit(batches, sources, strict, rejects))
+        return self._work(lambda: self._commit(batches, sources, strict, rejects, dry))
 
     def ready(self) -> None:
         """Memory is what the store says, and the work that is due between batches is done."""
@@ -206,23 +217,42 @@ class Core:
         """Memory is read again before it is next used."""
         self._sure = False
 
-    def amend(self, change: Callable[[Writer, Writes], _T]) -> _T:
-        """One transaction without records: `change` leaves what it writes, as a batch does."""
-        return self._work(lambda: self._amend(change))
+    def amend(self, change: Callable[[Writer, Writes], _T], taken: Mapping[int, tuple[int, int]] | None = None) -> _T:
+        """One transaction without records: `change` leaves what it writes, as a batch does.
 
-    def _amend(self, change: Callable[[Writer, Writes], _T]) -> _T:
+        `taken` says what of other partitions it has.
+        """
+        return self._work(lambda: self._amend(change, taken or {}))
+
+    def _amend(self, change: Callable[[Writer, Writes], _T], taken: Mapping[int, tuple[int, int]]) -> _T:
         self._tend_all()
         writes = Writes(feeding=self.feed.on)
         with self.store.write() as writer:
             out = change(writer, writes)
+            self.settle(writer, writes)
             state = self._state({}, writes, self.state.sources)
-            if state != self.state:
-                writes.write(writer)
-                if writes.fed and self.feed.on:
-                    state = self.feed.put(writer, writes.fed, state)
-                write_state(writer, state)
+            if taken:
+                state = msgspec.structs.replace(state, taken={**state.taken, **taken})
+            state = self._write(writer, writes, state)
         self._took(state, writes)
         return out
+
+    def settle(self, writer: Writer, writes: Writes) -> None:
+        """All that a transaction tells views is told: of a parted store they fold it now."""
+        if self.parting is not None:
+            self.parting.fold(writer, writes)
+
+    def _write(self, writer: Writer, writes: Writes, state: State) -> State:
+        """Write what a transaction leaves, where it changes anything; the state that it ends in."""
+        if state == self.state and not writes.leaving:
+            return state
+        writes.write(writer)
+        if writes.fed and self.feed.on:
+            state = self.feed.put(writer, writes.fed, state)
+        if self.parting is not None:
+            state = self.parting.save(writer, writes, state)
+        write_state(writer, state)
+        return state
 
     def retake(self, writer: Writer, table: str, batch: TableBatch, writes: Writes) -> Report:
         """Take records that were rejected once, within `amend`."""
@@ -251,6 +281,7 @@ class Core:
         sources: Mapping[str, Resume] | None,
         strict: bool,
         rejects: Callable[[Mapping[str, Report]], Iterable[Reject]] | None,
+        dry: bool,
     ) -> dict[str, Report]:
         self._tend_all()
         out: dict[str, Report] = {}
@@ -265,17 +296,13 @@ class Core:
                     self.make_room(self.tables[name], batch.n)
                     out[name] = self.tables[name].process(writer, batch, writes)
                 refused = {name: len(out[name].rejected) + batch.refused for name, batch in batches.items()}
-                if strict and any(refused.values()):
+                if dry or (strict and any(refused.values())):
                     raise _Undone
                 if rejects is not None and any(refused.values()):
                     tails = {name: node.log.mark.tail for name, node in self.tables.items()}
                     quarantine(rejects(out), self.state.quarantined, tails, writes)
-                state = self._state(refused, writes, offsets)
-                if state != self.state:
-                    writes.write(writer)
-                    if writes.fed:
-                        state = self.feed.put(writer, writes.fed, state)
-                    write_state(writer, state)
+                self.settle(writer, writes)
+                state = self._write(writer, writes, self._state(refused, writes, offsets))
                 if sources:
                     write_notes(writer, sources)
         except _Undone:

@@ -40,11 +40,14 @@ class Batch:
     received: dict[int, Received] = field(default_factory=dict)  # by such places: what was received
     origin: str = "put_many"  # where the records come from, as quarantine calls it
     offsets: dict[int, int] = field(default_factory=dict)  # by place: the offset of a record of its own
-    run: Sequence[int] = ()  # the same, of all places
+    run: Sequence[int] | Mapping[int, int] = ()  # the same, of all places
+    at: Sequence[int] = ()  # by record its place, where others are with other partitions
     laid: Laid | None = None  # the lines in one piece, for who hands them on
 
     def place(self, record: int) -> int:
         """The place of a record in the input, from 0."""
+        if self.at:
+            return self.at[record]
         place = record
         for skipped in self.skips:
             if skipped <= place:
@@ -53,6 +56,8 @@ class Batch:
 
     def places(self, records: Iterable[int]) -> list[int]:
         """The same of several records, in their order."""
+        if self.at:
+            return [self.at[record] for record in records]
         skipped = set(self.skips)
         given = [place for place in range(self.records.n + len(skipped)) if place not in skipped] if skipped else None
         return list(records) if given is None else [given[record] for record in records]

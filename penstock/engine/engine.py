@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.cache import BatchRejected, Closed, CopyFailed, Owner, ReadOnly, Tell
 from penstock.engine.catalog import Resume
@@ -35,6 +35,9 @@ from penstock.engine.turns import Turns
 from penstock.engine.wired import wired
 from penstock.spout import Record, SourceMoved, SpoutBatch
 from penstock.views import Change, Counts
+
+if TYPE_CHECKING:
+    from penstock.engine.member import Member
 
 
 class Engine(Quarantining):
@@ -69,6 +72,7 @@ class Engine(Quarantining):
         self._closed = False
         self._ended = threading.Event()
         self._committer = Committer(self._commit_group) if grouped else None
+        self.member: Member | None = None  # where it is one partition of several
         self._holder = None if sock is None or path is None else Holder(self, core.app.name, sock, path)
 
     def __enter__(self) -> Self:
@@ -366,13 +370,13 @@ class Engine(Quarantining):
         return self._write_each(tables, sources, strict)[0]
 
     def _write_each(
-        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool
+        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, dry: bool = False
     ) -> tuple[Counts, dict[int, Counts]]:
         """One transaction of these batches; the counts of all, and of each by its identity."""
         joined = {name: joined_records(parts) for name, parts in tables.items()}
         with self._lock:
             self._open()
-            done = self._core.commit(joined, sources, strict, lambda reports: rejects_in(tables, reports))
+            done = self._core.commit(joined, sources, strict, lambda reports: rejects_in(tables, reports), dry)
         total: Counts | None = None
         each: dict[int, Counts] = {}
         for name, parts in tables.items():

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.cache import BatchRejected, PenstockError, ValueKind, decode_key, encode_key, normalise
 from penstock.engine.documents import Batch
 from penstock.gateway import Deletion, Form, Received, TableBatch
-from penstock.recovery import Checked, Mended, Repaired
+from penstock.recovery import Checked, Mended, Owed, Production, Repaired
 from penstock.spout import Record, SpoutBatch
 from penstock.views import ABSENT, Counts, Rejection
 
@@ -25,6 +25,8 @@ __all__ = [
     "counts_of_data",
     "error_data",
     "error_of",
+    "production_data",
+    "production_of",
     "record_data",
     "record_of",
     "repaired_data",
@@ -45,6 +47,9 @@ def batch_data(batch: Batch) -> dict[str, Any]:
         "refused": _listed(batch.refused),
         "received": _received_data(batch.received),
         "origin": batch.origin,
+        "offsets": _listed(batch.offsets),
+        "run": _listed(dict(batch.run)) if isinstance(batch.run, Mapping) else list(batch.run),
+        "at": list(batch.at),
     }
 
 
@@ -52,7 +57,22 @@ def batch_of(data: dict[str, Any]) -> Batch:
     """The batch that this is the data of."""
     records = _records_of(data["records"])
     received = _received_of(data["received"])
-    return Batch(records, data["unit"], data["first"], data["skips"], dict(data["refused"]), received, data["origin"])
+    out = Batch(records, data["unit"], data["first"], data["skips"], dict(data["refused"]), received, data["origin"])
+    run = data["run"]
+    out.offsets, out.at = dict(data["offsets"]), data["at"]
+    out.run = dict(run) if run and isinstance(run[0], list) else run
+    return out
+
+
+def production_data(production: Production) -> list[Any]:
+    """What a partition sends another one, as plain data."""
+    return [production.sender, production.epoch, [[owed.number, owed.data] for owed in production.owed]]
+
+
+def production_of(data: list[Any]) -> Production:
+    """The productions that this is the data of."""
+    sender, epoch, owed = data
+    return Production(sender, epoch, tuple(Owed(*one) for one in owed))
 
 
 def spout_batch_data(batch: SpoutBatch) -> dict[str, Any]:

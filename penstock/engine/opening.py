@@ -14,6 +14,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.feeding import CHANGES
 from penstock.engine.holder import drop_socket, take_socket
 from penstock.engine.naming import places_of
+from penstock.engine.parting import Parting
 from penstock.engine.refilling import without_leftover
 from penstock.engine.sweep import build_few
 from penstock.views import App, Changed
@@ -99,6 +100,20 @@ def open_on(
     return Engine(core, None, None, False, False), core
 
 
+def open_partition(
+    app: App,
+    store: Store,
+    parting: Parting,
+    path: str | None,
+    owner: Owner | None,
+    settings: Settings,
+    sock: socket.socket | None = None,
+) -> Engine:
+    """The engine of one partition, on a store that the caller has opened."""
+    core = _core(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting)
+    return Engine(core, path, owner, False, False, sock)
+
+
 def _writer(
     app: App,
     store: Store,
@@ -120,12 +135,20 @@ def _writer(
     return engine
 
 
-def _core(app: App, store: Store, path: str, settings: Settings, seed: int | None, migrate: Migrate) -> Core:
+def _core(
+    app: App,
+    store: Store,
+    path: str,
+    settings: Settings,
+    seed: int | None,
+    migrate: Migrate,
+    parting: Parting | None = None,
+) -> Core:
     """The nodes of a store that is now this writer's; where that fails the store is closed."""
     try:
         with naming(lambda: places_of(None)):
             changed = _agree(app, store, path, seed, migrate)
-        core = Core(app, store, settings, path)
+        core = Core(app, store, settings, path, parting=parting)
         core.changed = changed
         core.begin_epoch()
     except BaseException:

@@ -9,12 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import decode_key
-from penstock.engine.handed import batch_of, checked_data, counts_data, record_of, repaired_data, spout_batch_of
+from penstock.cache import PenstockError, decode_key
+from penstock.engine.catalog import Resume
+from penstock.engine.handed import (
+    batch_of,
+    checked_data,
+    counts_data,
+    production_of,
+    record_of,
+    repaired_data,
+    spout_batch_of,
+)
 from penstock.views import Counts, Progress
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
+    from penstock.engine.member import Member
 
 __all__ = ["OPERATIONS", "Tell"]
 
@@ -99,6 +109,36 @@ def _memory(engine: Engine, asked: dict[str, Any], tell: Tell) -> dict[str, Any]
     return {"memory": status["memory"], **named}
 
 
+def _own(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    """One transaction of what a partition owns."""
+    tables = {name: [batch_of(data) for data in parts] for name, parts in asked["tables"].items()}
+    sources = {name: Resume(offset, note, again) for name, offset, note, again in asked["sources"]}
+    return counts_data(_member(engine).take(tables, sources, asked["strict"], asked["dry"]))
+
+
+def _receive(engine: Engine, asked: dict[str, Any], tell: Tell) -> int:
+    """What another partition sent."""
+    return _member(engine).receive(production_of(asked["production"]))
+
+
+def _standing(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    return _member(engine).standing().data()
+
+
+def _noted(engine: Engine, asked: dict[str, Any], tell: Tell) -> bytes:
+    return _member(engine).note(asked["source"])
+
+
+def _alive(engine: Engine, asked: dict[str, Any], tell: Tell) -> bool:
+    return True
+
+
+def _member(engine: Engine) -> Member:
+    if engine.member is None:
+        raise PenstockError("this store is no partition of another one; open the store that is meant")
+    return engine.member
+
+
 OPERATIONS: dict[str, Operation] = {
     "write": _write,
     "ingest": _ingest,
@@ -114,4 +154,9 @@ OPERATIONS: dict[str, Operation] = {
     "begin_refill": _begin_refill,
     "refill": _refill,
     "memory": _memory,
+    "own": _own,
+    "receive": _receive,
+    "standing": _standing,
+    "note": _noted,
+    "alive": _alive,
 }

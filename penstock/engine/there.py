@@ -199,6 +199,10 @@ class There:
         self._done += counts
         return counts
 
+    def ask(self, do: str, **what: Any) -> Any:
+        """Have one thing done there that tells nothing before its end; its result."""
+        return self._ask(do, None, **what)
+
     def _ask(self, do: str, hear: Callable[[dict[str, Any]], None] | None, **what: Any) -> Any:
         """Have one thing done there; its result. Threads take turns."""
         with self._turn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,8 +15,13 @@ from penstock.gateway import REJECTED, Form, Outcome, Received, Report, TableBat
 from penstock.recovery import Reject
 from penstock.views import KEPT, Counts, Rejection
 
-if TYPE_CHECKING:
-    from penstock.engine.engine import Engine
+
+class Target(Protocol):
+    """Whoever takes the transaction in the end."""
+
+    def _writable(self, table: str | None) -> None:
+        """Raises where nothing can be written, or nothing to this table."""
+        ...
 
 
 def joined_records(parts: list[Batch]) -> TableBatch:
@@ -104,7 +109,7 @@ class Transaction:
     2 applied
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Target) -> None:
         self._engine = engine
         self._tables: dict[str, list[Batch]] = {}
         self._ended = False

@@ -3,6 +3,7 @@
 from penstock.mapreduce.building import Building
 from penstock.mapreduce.codecs import StoredCodec, codec_from
 from penstock.mapreduce.column import Column, Kind, lane_of, value_of
+from penstock.mapreduce.crossing import Crossing, Gathered, side_data, side_of
 from penstock.mapreduce.databases import held_db, resting_db, rows_db, told_db, view_dbs
 from penstock.mapreduce.decoder import Columns, Decoder, join_columns
 from penstock.mapreduce.emission import (
@@ -78,6 +79,7 @@ __all__ = [
     "Column",
     "Columns",
     "Contributions",
+    "Crossing",
     "Cut",
     "Decoder",
     "DocumentReader",
@@ -89,6 +91,7 @@ __all__ = [
     "FieldSearch",
     "Found",
     "FunctionMapper",
+    "Gathered",
     "Groups",
     "Hit",
     "Hold",
@@ -131,8 +134,8 @@ __all__ = [
     "count",
     "distinct",
     "emissions_row",
-    "even_starts",
     "entries_of",
+    "even_starts",
     "fed_changes",
     "feed_counts",
     "feed_key",
@@ -171,6 +174,8 @@ __all__ = [
     "rows_db",
     "same_result",
     "serve",
+    "side_data",
+    "side_of",
     "small_trees",
     "stddev",
     "sum",

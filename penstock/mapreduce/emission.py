@@ -44,11 +44,15 @@ class Sources:
 
     @staticmethod
     def join(parts: Sequence[Sources]) -> Sources:
-        """The parts one after the other, all of the same batch."""
+        """The parts one after the other."""
         rank = None
         if any(p.rank is not None for p in parts):
             rank = np.concatenate([np.zeros(p.index.size, np.int64) if p.rank is None else p.rank for p in parts])
-        return Sources(parts[0].keys, np.concatenate([p.index for p in parts]), rank)
+        if all(p.keys is parts[0].keys for p in parts):
+            return Sources(parts[0].keys, np.concatenate([p.index for p in parts]), rank)
+        starts = np.cumsum([0, *(p.keys.lane.size for p in parts[:-1])])
+        index = np.concatenate([p.index + start for p, start in zip(parts, starts.tolist(), strict=True)])
+        return Sources(SourceKeys.join([p.keys for p in parts]), index, rank)
 
 
 @dataclass(slots=True)

@@ -10,13 +10,16 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
 from penstock.cache import KeyKind, KeyTooLong, decode_key, encode_key, stored_key
+
+if TYPE_CHECKING:
+    from penstock.mapreduce.ranges import Ranges
 
 Codes = NDArray[np.int32]
 NONE = -1  # no contribution
@@ -32,7 +35,7 @@ _COST = 220  # bytes an entry takes beside its key, measured with tracemalloc ov
 class Groups(dict[Any, int]):
     """The groups of one key, in the order in which they were first seen."""
 
-    __slots__ = ("crcs", "encoded", "nbytes", "order", "stored")
+    __slots__ = ("_owners", "crcs", "encoded", "nbytes", "order", "stored")
 
     def __init__(self) -> None:
         self.stored: list[bytes] = []
@@ -40,6 +43,7 @@ class Groups(dict[Any, int]):
         self.order: NDArray[np.uint64] = np.zeros(256, np.uint64)  # the first 8 bytes of stored keys
         self.encoded: dict[int, bytes] = {}  # of groups too long to be stored whole
         self.nbytes = 0
+        self._owners = np.zeros(0, np.int64)
 
     def __missing__(self, value: Any) -> int:
         return self._add(value, encode_key(value))
@@ -93,6 +97,14 @@ class Groups(dict[Any, int]):
     def whole(self, code: int) -> bytes:
         """The encoding of the group with this code."""
         return self.encoded.get(code) or self.stored[code]
+
+    def owners(self, ranges: Ranges) -> NDArray[np.int64]:
+        """Which partition owns each group, by code; asked with the same ranges each time."""
+        known = self._owners.size
+        if known < self.size:
+            fresh = ranges.of_encoded([self.whole(code) for code in range(known, self.size)])
+            self._owners = np.concatenate((self._owners, fresh))
+        return self._owners
 
     def _add(self, token: Any, encoded: bytes) -> int:
         code = len(self.stored)

@@ -60,6 +60,14 @@ class SourceKeys:
                 text[i] = encoded
         return cls(lane, text)
 
+    @staticmethod
+    def join(parts: Sequence[SourceKeys]) -> SourceKeys:
+        """The parts one after the other."""
+        text: Texts | None = None
+        if any(p.text is not None for p in parts):
+            text = np.concatenate([np.full(p.lane.size, None, object) if p.text is None else p.text for p in parts])
+        return SourceKeys(np.concatenate([p.lane for p in parts]), text)
+
     def hashes(self) -> Codes64:
         """The 64-bit hash of each: of ints a bijection, of others that of their encoding."""
         out = mix(self.lane.view(np.uint64))

@@ -203,10 +203,13 @@ class _Layout:
         return [*row, *self.zeros[len(row) :]] if row else self.zeros[:]
 
     def settle(self, spill: Spill, group: int, row: list[int]) -> None:
-        """Puts the row in its one form into the spill."""
+        """Puts the row in its one form into the spill.
+
+        What is no state but a difference may have as many floats as before, and another sum of them.
+        """
         while len(row) > self.floats and not row[-1]:
             row.pop()
-        if row[0] or len(row) > self.floats:
+        if row[0] or len(row) > self.floats or any(row):
             spill[group] = row
         else:
             spill.pop(group, None)

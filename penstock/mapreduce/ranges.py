@@ -33,7 +33,8 @@ class Ranges:
     """The ranges of a store's partitions, by where each begins; `seed` is that of the hashes of its keys."""
 
     def __init__(self, starts: Sequence[int], seed: int) -> None:
-        assert starts[0] == 0 and list(starts) == sorted(set(starts)), "ranges cover all hashes, in order"
+        assert starts[0] == 0, "ranges cover all hashes"
+        assert list(starts) == sorted(set(starts)), "ranges are in order"
         self.starts = tuple(starts)
         self.seed = seed
         self._bounds: Lane = np.array(starts[1:], np.uint64)

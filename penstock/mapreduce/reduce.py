@@ -18,12 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import Reader, StoreDamaged, Writer, pack, said
+from penstock.mapreduce.column import Column
+from penstock.mapreduce.deltas import Delta, added
 from penstock.mapreduce.emission import Contributions
 from penstock.mapreduce.feed import Fed
 from penstock.mapreduce.fewfold import FewContributions, FewFold, one_by_one
 from penstock.mapreduce.groups import Groups, local_codes
 from penstock.mapreduce.plan import cell_fields
 from penstock.mapreduce.rowcodec import RowCodec, RowState
+from penstock.mapreduce.usergroup import UserGroup
 from penstock.views import Totals, is_accumulator
 
 Ints = NDArray[np.int64]
@@ -176,6 +179,7 @@ class ReduceNode:
         self.cells = tuple(cell for cell in codec.cells if is_accumulator(cell))
         self.fields = tuple(dict.fromkeys(field for cell in codec.cells for field in cell_fields(cell)))
         self.memory = Accumulators([cell.lanes for cell in self.cells], complete)
+        self._linear = not any(isinstance(cell, UserGroup) for cell in self.cells)
         self._few = few  # contributions up to which they are folded one by one
         self._fold_few = FewFold(self)
 
@@ -188,14 +192,42 @@ class ReduceNode:
         """Drop what memory holds."""
         self.memory = Accumulators([cell.lanes for cell in self.cells], False)
 
-    def folded(self, reader: Reader, groups: Groups, plus: Contributions, minus: Contributions) -> Folded:
-        """The change that these contributions make, as views take it."""
-        if plus.n + minus.n <= self._few:
+    def none(self) -> Contributions:
+        """No contributions."""
+        return Contributions(np.zeros(0, np.int32), {f: Column.nulls(0) for f in self.fields})
+
+    def combined(self, groups: Groups, plus: Contributions, minus: Contributions) -> Delta | None:
+        """What these contributions add up to, by group; None where a cell can't add what it doesn't know."""
+        if not self._linear:
+            return None
+        codes, loc = local_codes(np.concatenate((plus.code, minus.code)), groups.size)
+        m, here, gone = int(codes.size), loc[: plus.n], loc[plus.n :]
+        n = np.bincount(here, minlength=m) - np.bincount(gone, minlength=m)
+        totals = [
+            cell.update(
+                Totals.none(cell.lanes, m),
+                cell.batch(here, m, plus.inputs[cell.field]),
+                cell.batch(gone, m, minus.inputs[cell.field]),
+            )
+            for cell in self.cells
+        ]
+        return Delta(codes, n, totals)
+
+    def folded(
+        self,
+        reader: Reader,
+        groups: Groups,
+        plus: Contributions,
+        minus: Contributions,
+        deltas: Sequence[Delta] = (),
+    ) -> Folded:
+        """The change that these contributions make, and what others add up to, as views take it."""
+        if plus.n + minus.n <= self._few and not deltas:
             own = [one_by_one(side, self.fields) for side in (plus, minus)]
             change = self.folded_few(reader, groups, *own)
             if change is not None:
                 return change
-        return _Accumulated(self, self.fold(reader, groups, plus, minus), groups)
+        return _Accumulated(self, self.fold(reader, groups, plus, minus, deltas), groups)
 
     def folded_few(
         self, reader: Reader, groups: Groups, plus: FewContributions, minus: FewContributions
@@ -203,17 +235,29 @@ class ReduceNode:
         """The same of a handful; None where they have to be columns."""
         return self._fold_few.fold(reader, groups, plus, minus)
 
-    def fold(self, reader: Reader, groups: Groups, plus: Contributions, minus: Contributions) -> Change:
-        """The change that these contributions make."""
+    def fold(
+        self,
+        reader: Reader,
+        groups: Groups,
+        plus: Contributions,
+        minus: Contributions,
+        deltas: Sequence[Delta] = (),
+    ) -> Change:
+        """The change that these contributions make, and what others add up to."""
         memory = self.memory
         memory.reach(groups.size)
-        codes, loc = local_codes(np.concatenate((plus.code, minus.code)), groups.size)
+        every = np.concatenate((plus.code, minus.code, *(delta.codes.astype(np.int32) for delta in deltas)))
+        codes, loc = local_codes(every, groups.size)
         m, split = int(codes.size), plus.n
         if not memory.complete:
             self.load(reader, groups, codes[~memory.have[codes]])
-        here, gone = loc[:split], loc[split:]
+        end = split + minus.n
+        here, gone = loc[:split], loc[split:end]
         old_n = memory.n[codes]
         n = old_n + np.bincount(here, minlength=m) - np.bincount(gone, minlength=m)
+        places = np.split(loc[end:], np.cumsum([delta.codes.size for delta in deltas[:-1]])) if deltas else []
+        for at, delta in zip(places, deltas, strict=True):
+            n[at] += delta.n
         if m and int(n.min()) < 0:
             group = groups.value(int(codes[int(n.argmin())]))
             raise StoreDamaged(f"view {self.name!r}, group {group!r}: it would have fewer contributions than none")
@@ -222,6 +266,8 @@ class ReduceNode:
             cell.update(o, cell.batch(here, m, plus.inputs[cell.field]), cell.batch(gone, m, minus.inputs[cell.field]))
             for cell, o in zip(self.cells, old, strict=True)
         ]
+        for at, delta in zip(places, deltas, strict=True):
+            new = [added(c, t, d, at) for c, t, d in zip(self.cells, new, delta.totals, strict=True)]
         change = Change(codes, old_n, n, old, new)
         if memory.held or any(totals.errors for totals in new):
             self._hold(change)

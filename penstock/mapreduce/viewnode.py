@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 
 from penstock.cache import FEW, Reader, Writer, encode_key, pack, seal, unpack, unseal
 from penstock.mapreduce.building import Building
+from penstock.mapreduce.crossing import Crossing, Gathered, Part
 from penstock.mapreduce.databases import held_db, resting_db, rows_db, told_db
 from penstock.mapreduce.decoder import Decoder
+from penstock.mapreduce.deltas import Delta
 from penstock.mapreduce.emission import Contributions, Emissions, Pairs, emissions_row, read_emissions
 from penstock.mapreduce.extract import input_column
 from penstock.mapreduce.feed import Fed
@@ -37,7 +39,7 @@ from penstock.mapreduce.reduce import Folded, ReduceNode
 from penstock.mapreduce.rowcodec import RowCodec, same_result
 from penstock.mapreduce.tree import TreeReduce
 from penstock.mapreduce.treereducers import resolved
-from penstock.views import FieldMap, Key, Row, View
+from penstock.views import TS, FieldMap, Key, Path, Row, View
 
 
 @dataclass(slots=True)
@@ -54,6 +56,10 @@ class Writes:
     held_groups: dict[str, int] = field(default_factory=dict)  # by view: how many more groups are held than before
     kept: dict[str, int] = field(default_factory=dict)  # by table: how many more records are in quarantine than before
     numbered: int = 0  # how many of them are not older than this batch
+    gathered: dict[str, Gathered] = field(
+        default_factory=dict
+    )  # by view: what is to be folded, where stores are parted
+    leaving: dict[int, list[Part]] = field(default_factory=dict)  # by partition: what it is owed
 
     def write(self, writer: Writer) -> None:
         """Write all of it."""
@@ -139,6 +145,7 @@ class ViewNode:
         self.held = 0
         self.rests = False  # some of what is held may rest
         self.watch: Watch | None = None
+        self.crossing: Crossing | None = None  # where other partitions own some of its groups
         self.building: Building | None = None  # while readers don't see this generation
 
     @property
@@ -207,16 +214,50 @@ class ViewNode:
     # -- changes
 
     def advance(self, reader: Reader, plus: Contributions, minus: Contributions, writes: Writes) -> None:
-        """Fold contributions, and pass on what changes to the views on this one."""
+        """Fold contributions, and pass on what changes to the views on this one; of a parted store gather them."""
+        if self.crossing is not None:
+            plus, minus = self.crossing.part(self, plus, minus, writes.leaving)
+            gathered = writes.gathered.setdefault(self.name, Gathered())
+            gathered.plus.append(plus)
+            gathered.minus.append(minus)
+            return
+        self._hears(plus, minus, writes)
+        self.take(reader, self.reduce.folded(reader, self.groups, plus, minus), writes)
+
+    def fold_gathered(self, reader: Reader, writes: Writes) -> None:
+        """Fold what was gathered, once all that it stands on have folded theirs."""
+        own = writes.gathered.pop(self.name, None)
+        if own is None:
+            return
+        if isinstance(self.reduce, ReduceNode):
+            none = self.reduce.none() if not own.plus else None
+            plus, minus = (none or Contributions.join(side) for side in (own.plus, own.minus))
+            change = self.reduce.folded(reader, self.groups, plus, minus, own.deltas)
+        else:
+            plus, minus = Contributions.join(own.plus), Contributions.join(own.minus)
+            change = self.reduce.folded(reader, self.groups, plus, minus)
+        self._hears(plus, minus, writes)
+        self.take(reader, change, writes)
+
+    def combined(self, plus: Contributions, minus: Contributions) -> Delta | None:
+        """The same as one delta a group, where the view keeps nothing but exact totals."""
+        reduce = self.reduce
+        return reduce.combined(self.groups, plus, minus) if isinstance(reduce, ReduceNode) else None
+
+    @property
+    def crossing_fields(self) -> tuple[Path | None, ...]:
+        """The columns of contributions that cross."""
+        return (*self.reduce.fields, *((TS,) if self.stamped else ()))
+
+    def _hears(self, plus: Contributions, minus: Contributions, writes: Writes) -> None:
         watch = self.watch
         if watch is not None:
             writes.after.append(lambda: watch.told(self.groups, plus, minus))
-        self.take(reader, self.reduce.folded(reader, self.groups, plus, minus), writes)
 
     def advance_few(self, reader: Reader, plus: FewContributions, minus: FewContributions, writes: Writes) -> None:
         """The same of a handful of contributions."""
         change: Folded | None = None
-        if isinstance(self.reduce, ReduceNode) and self.watch is None:
+        if isinstance(self.reduce, ReduceNode) and self.watch is None and self.crossing is None:
             change = self.reduce.folded_few(reader, self.groups, plus, minus)
         if change is not None:
             self.take(reader, change, writes)

@@ -19,21 +19,8 @@ from typing import IO, Any
 import numpy as np
 
 from penstock.cache import Store, pack, unpack
-from penstock.mapreduce import (
-    Column,
-    Contributions,
-    Cut,
-    Groups,
-    Items,
-    SourceKeys,
-    Sources,
-    Spaces,
-    TreeReduce,
-    ViewNode,
-    Writes,
-    read_leaves,
-)
-from penstock.views import TS, FieldMap, Path, View
+from penstock.mapreduce import Contributions, Groups, Spaces, TreeReduce, ViewNode, Writes, side_data, side_of
+from penstock.views import FieldMap, Path, View
 
 _MOST = 64 << 20  # bytes of dictionaries and rows that are remembered
 _SPOOL = 16 << 20
@@ -64,7 +51,7 @@ class Shadow:
     @property
     def fields(self) -> tuple[Path | None, ...]:
         """The columns of its contributions."""
-        return (*self.node.reduce.fields, *((TS,) if self.node.stamped else ()))
+        return self.node.crossing_fields
 
     def add(self, plus: Contributions, minus: Contributions | None = None) -> None:
         """Add contributions, and take some back."""
@@ -89,7 +76,7 @@ class Shadow:
         known = self.node.groups
         listed = [known.code_of_encoded(g) if wanted is None or g in wanted else -1 for g in groups]
         codes = np.array(listed, np.int32)
-        plus, minus = (_contributions(side, codes, self.fields) for side in (came, went))
+        plus, minus = (side_of(side, codes, self.fields) for side in (came, went))
         self.add(plus, minus)
 
     def flush(self) -> None:
@@ -139,17 +126,7 @@ class Heard:
                     names.append(whole)
                 known[code] = place
             codes[i] = place
-        own = side.take(np.flatnonzero(codes >= 0))
-        codes = codes[codes >= 0]
-        none = Column(np.zeros(own.n, np.int64))
-        columns = tuple(own.inputs.get(f, none) for f in self._fields)
-        lane, text, rank = np.zeros(own.n, np.int64), None, None
-        if own.sources is not None:
-            keys = own.sources.keys
-            lane, rank = keys.lane[own.sources.index], own.sources.rank
-            text = None if keys.text is None else keys.text[own.sources.index]
-        items = Items(codes, np.zeros(own.n, np.uint64), lane, text, rank, columns)
-        return [codes.astype("<u4").tobytes(), Cut(items, inner=False).parts(0, own.n)]
+        return side_data(side.take(np.flatnonzero(codes >= 0)), codes[codes >= 0], self._fields)
 
     def drain(self) -> Iterator[Told]:
         """What was told and not given yet."""
@@ -173,13 +150,3 @@ def hearing(fields: Sequence[Path | None], asked: Sequence[bytes] | None) -> Ite
     """Who hears what a view with these columns is told, of all groups or of those asked for."""
     with SpooledTemporaryFile(max_size=_SPOOL) as spool:
         yield Heard(fields, asked, spool)
-
-
-def _contributions(side: list[Any], codes: np.ndarray[Any, Any], fields: Sequence[Path | None]) -> Contributions:
-    places, leaf = side
-    own = codes[np.frombuffer(places, "<u4")] if len(places) else np.zeros(0, np.int32)
-    items = read_leaves([leaf], len(fields))
-    keys = SourceKeys(items.lane, items.text)
-    sources = Sources(keys, np.arange(len(items)), items.rank)
-    out = Contributions(own, dict(zip(fields, items.columns, strict=True)), sources)
-    return out.take(np.flatnonzero(own >= 0))

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from penstock.cache import DefinitionError, PenstockError, StoreMissing, Tell, beside, built_beside, open_lmdb
-from penstock.engine import open_on, read_catalog, writer
+from penstock.engine import open_on, read_catalog, shipped, writer
 from penstock.mapreduce import rows_db
 from penstock.spark.documents import REPORT, Settling
 from penstock.spark.filling import Filling
@@ -37,7 +37,6 @@ from penstock.spark.intake import SCHEMA, Taking
 from penstock.spark.layout import Layout, Report, TablePlan
 from penstock.spark.session import awake, blob_batches, in_tasks, map_arrow, ran, session
 from penstock.spark.shares import bounds_of
-from penstock.spark.shipped import shipped
 from penstock.spark.telling import told_of
 from penstock.views import App, Table, View
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.spark.shipped import Shipped
+from penstock.engine import Shipped
 
 __all__ = ["Bucket", "Layout", "Note", "Origin", "Piece", "Report", "TablePlan"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.engine import shipped
 from penstock.spark.session import spark_sql
-from penstock.spark.shipped import shipped
 from penstock.views import App
 
 __all__ = ["register"]

@@ -30,11 +30,10 @@ from penstock.cache import (
     record_key,
     segments_from,
 )
-from penstock.engine import Engine, Snapshot, open_engine
+from penstock.engine import Engine, Shipped, Snapshot, open_engine
 from penstock.gateway import document_of, key_value, unwrap
 from penstock.mapreduce import Emissions, FunctionMapper, Groups, ViewNode, read_emissions, told_db
 from penstock.recovery import emission, moment_in, same_pairs
-from penstock.spark.shipped import Shipped
 from penstock.spark.spans import Span
 from penstock.views import FieldMap, Path, Table, View
 

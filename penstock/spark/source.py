@@ -27,12 +27,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.cache import DefinitionError, PenstockError, decode_key, pack_document
-from penstock.engine import Engine, copy_of, open_engine, writer
+from penstock.engine import Engine, Shipped, copy_of, open_engine, writer
 from penstock.gateway import document_of, unwrap
 from penstock.spark.columns import arrow_of, chunks, key_names, parted, shape_of
 from penstock.spark.frames import FrameKind, Frames, read_frames
 from penstock.spark.pushing import keys_asked, narrowed
-from penstock.spark.shipped import Shipped
 from penstock.spark.spans import Span, spans_of, spans_of_log
 from penstock.spout import Record
 from penstock.views import ABSENT, App

@@ -17,13 +17,12 @@ from typing import Any
 import msgspec
 
 from penstock.cache import DefinitionError, Tell, decode_key, pack, unpack
-from penstock.engine import Engine, copy_of, open_engine, writer
+from penstock.engine import Engine, copy_of, open_engine, shipped, writer
 from penstock.mapreduce import same_result
 from penstock.recovery import Repaired, refolded
 from penstock.spark.against import Against, Stale, held_against
 from penstock.spark.retelling import SCHEMA, Fact, Known, Part, Retelling, Verifying
 from penstock.spark.session import blob_batches, in_tasks, map_arrow, ran, session
-from penstock.spark.shipped import shipped
 from penstock.spark.spans import spans_of, spans_of_log
 from penstock.spark.telling import told_of
 from penstock.views import ABSENT, App, Table, View, difference, stored_definition

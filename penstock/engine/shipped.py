@@ -1,19 +1,19 @@
-"""An app on its way to the workers: by value where its module can't be imported there, and with the driver's paths.
+"""An app on its way to other processes: by value where its module can't be imported there, with this one's paths.
 
-A worker is a process of its own, which imports what a function of a view names. So it is told where this process looks
+A worker, of Spark or of a partition, imports what a function of a view names. So it is told where this process looks
 for modules, before it reads the app. Invariant: a worker reads an app once, however many tasks it is given.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import pickle
 import sys
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
 
 from penstock.recovery import user_of
 from penstock.views import App, FunctionMap
@@ -46,15 +46,14 @@ class Shipped:
 
 def shipped(app: App) -> Shipped:
     """An app as workers get it."""
-    cloud: Any = importlib.import_module("pyspark.cloudpickle")
     foreign = [module for module in _modules(app) if not _importable(module)]
     for module in foreign:
-        cloud.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)
     try:
-        data: bytes = cloud.dumps(app)
+        data: bytes = cloudpickle.dumps(app)
     finally:
         for module in foreign:
-            cloud.unregister_pickle_by_value(module)
+            cloudpickle.unregister_pickle_by_value(module)
     return Shipped(data, tuple(os.path.abspath(path) for path in sys.path))
 
 

@@ -1,0 +1,139 @@
+"""Opening a store of several partitions: who owns it, how it is parted, and who works each partition.
+
+The process that opens it owns the store's folder, and begins a process for each partition, or works all of them itself.
+Invariant: whoever has a partition's lock while the folder's is ours is of an owner that died; it is killed, and its end
+awaited, before that partition is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from penstock.cache import DefinitionError, MemoryStore, Owner, StoreInUse, open_lmdb, owner_pid
+from penstock.engine.away import Away
+from penstock.engine.core import Settings
+from penstock.engine.layout import Layout, WrongPartitions, layout_of, read_layout, write_layout
+from penstock.engine.member import Member
+from penstock.engine.opening import open_partition
+from penstock.engine.order import Order
+from penstock.engine.parted import Parted, carried
+from penstock.engine.parting import Parting
+from penstock.engine.shipped import shipped
+from penstock.mapreduce import even_starts
+from penstock.views import App
+
+__all__ = ["open_parted"]
+
+_MOST = 256
+_LEAVING = 2.0  # seconds in which an orphan ends by itself
+_AGAIN = 0.02
+_LOOK = 1.0  # seconds between two looks at whether partitions work
+_DATA = "data.mdb"
+
+
+def open_parted(app: App, path: str | None, partitions: int | None, processes: bool, settings: Settings) -> Parted:
+    """Open a store of so many partitions, or of as many as it has."""
+    if partitions is not None and not 1 <= partitions <= _MOST:
+        raise DefinitionError(f"partitions= is {partitions!r}; write a number from 1 to {_MOST}")
+    if path is None:
+        layout = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
+        return _here(app, layout, None, None, settings)
+    owner = Owner(path)
+    try:
+        layout = _layout(app, path, partitions)
+        for folder in layout.folders(path):
+            _evict(folder)
+        if processes:
+            return _away(app, layout, path, owner, settings)
+        return _here(app, layout, path, owner, settings)
+    except BaseException:
+        owner.close()
+        raise
+
+
+def _layout(app: App, path: str, partitions: int | None) -> Layout:
+    known = read_layout(path)
+    if known is None:
+        if os.path.exists(os.path.join(path, _DATA)):
+            raise WrongPartitions(path, 1, partitions or 1)
+        known = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
+        write_layout(path, known)
+    elif partitions is not None and partitions != len(known.parts):
+        raise WrongPartitions(path, len(known.parts), partitions)
+    return known
+
+
+def _evict(folder: str) -> None:
+    """See to it that nobody owns a partition: who does is of an owner that died, and is ended."""
+    until = time.monotonic() + _LEAVING
+    while True:
+        try:
+            Owner(folder).close()
+            return
+        except StoreInUse:
+            pid = owner_pid(folder)
+            if time.monotonic() >= until and pid is not None and pid != os.getpid():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(_AGAIN)
+
+
+def _here(app: App, layout: Layout, path: str | None, owner: Owner | None, settings: Settings) -> Parted:
+    """All partitions in this process, one after the other in the thread of who calls."""
+    members: list[Member] = []
+    own = Settings(max(settings.memory // len(layout.parts), 1), settings.limits, settings.changes)
+    try:
+        for here in range(len(layout.parts)):
+            folder = None if path is None else layout.folders(path)[here]
+            held = None if folder is None else Owner(folder)
+            store = MemoryStore() if folder is None else open_lmdb(folder)
+            members.append(Member(open_partition(app, store, Parting(here, layout.ranges()), folder, held, own)))
+    except BaseException:
+        for member in members:
+            member.close()
+        raise
+    return Parted(app, layout, members, lambda: carried(members), path, owner)
+
+
+def _away(app: App, layout: Layout, path: str, owner: Owner, settings: Settings) -> Parted:
+    """A process for each partition."""
+    sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
+    starts, memory = layout.ranges().starts, settings.memory // len(folders)
+    seats = [
+        Away(Order(sent, folders, here, starts, layout.seed, memory, settings.limits, settings.changes))
+        for here in range(len(folders))
+    ]
+    try:
+        for seat in seats:
+            seat.begin()
+        for seat in seats:
+            seat.ready()
+        engine = Parted(app, layout, seats, None, path, owner)
+    except BaseException:
+        for seat in seats:
+            seat.close()
+        raise
+    _Watch(seats)
+    return engine
+
+
+class _Watch(threading.Thread):
+    """Looks after partitions, until all of them are closed."""
+
+    def __init__(self, seats: Sequence[Away]) -> None:
+        super().__init__(name="penstock-watch", daemon=True)
+        self._seats = seats
+        self.start()
+
+    def run(self) -> None:
+        """Look, again and again."""
+        while not all(seat.closed for seat in self._seats):
+            for seat in self._seats:
+                seat.look()
+            time.sleep(_LOOK)

@@ -1,0 +1,41 @@
+"""What the process of a partition is told: which one it is, of what store, by which app."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import IO
+
+from penstock.cache import Limits
+from penstock.engine.shipped import Shipped
+
+__all__ = ["Order", "read_order", "write_order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a process is to be: which partition, of what store, by which app."""
+
+    app: Shipped
+    folders: tuple[str, ...]
+    here: int
+    starts: tuple[int, ...]
+    seed: int
+    memory: int
+    limits: Limits
+    changes: int
+
+
+def write_order(file: IO[bytes], order: Order) -> None:
+    """Tell a process what it is."""
+    data = pickle.dumps(order)
+    file.write(len(data).to_bytes(8, "big") + data)
+    file.flush()
+
+
+def read_order(file: IO[bytes]) -> Order:
+    """What this process is."""
+    size = int.from_bytes(file.read(8), "big")
+    order = pickle.loads(file.read(size))
+    assert isinstance(order, Order), "an order was sent"
+    return order

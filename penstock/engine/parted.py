@@ -1,0 +1,350 @@
+"""A store of several partitions, as users have it: what they put goes to who owns it, and what they read is all of it.
+
+Batches are parted here by the owners of their keys, and each partition commits its part, with the offset of the source,
+in a transaction of its own. What views of other partitions are owed follows by productions. Invariants:
+
+- what is put is durable at its partitions when a call returns; the views of others follow, and `flush` waits for them;
+- the offsets of a source differ between partitions by what a crash came between, at most: its spout goes on from the
+  least, and each partition drops what it has.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from penstock.cache import BatchRejected, Closed, Owner
+from penstock.engine.catalog import Resume
+from penstock.engine.documents import Batch, batches_of, delivered
+from penstock.engine.layout import Layout
+from penstock.engine.member import Member, Standing
+from penstock.engine.routing import Router, after
+from penstock.engine.transaction import Transaction
+from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
+from penstock.views import App, Counts
+
+__all__ = ["Parted", "Seat", "carried"]
+
+_AGAIN = 0.001  # seconds between two looks at whether all has arrived
+Tables = dict[str, list[Batch]]
+Routed = dict[int, Tables]  # by partition
+
+
+class Seat(Protocol):
+    """A partition, here or in another process."""
+
+    def take(self, tables: Tables, sources: Mapping[str, Resume] | None, strict: bool, dry: bool = False) -> Counts:
+        """One transaction of records that it owns, and the offsets after them; with `dry` it is only tried."""
+        ...
+
+    def standing(self) -> Standing:
+        """How far it is; what has arrived is deleted first."""
+        ...
+
+    def note(self, source: str) -> bytes:
+        """What the spout of a source noted with its last batch."""
+        ...
+
+    def compact(self) -> dict[str, Any]:
+        """Give back what old versions take."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+def carried(members: Sequence[Member]) -> None:
+    """All that members of one process owe each other is taken."""
+    more = True
+    while more:
+        more = False
+        for member in members:
+            for other in member.others:
+                owed = member.owed(other)
+                if owed is not None:
+                    member.arrived(other, members[other].receive(owed))
+                    more = True
+
+
+def _nothing() -> None:
+    """Others carry."""
+
+
+class Parted:
+    """An open store of several partitions; made by `ps.open(app, path, partitions=N)`."""
+
+    def __init__(
+        self,
+        app: App,
+        layout: Layout,
+        seats: Sequence[Seat],
+        carry: Callable[[], None] | None,
+        path: str | None,
+        owner: Owner | None,
+    ) -> None:
+        self._app = app
+        self._layout = layout
+        self._seats = list(seats)
+        self._carry = carry or _nothing
+        self._path = path
+        self._owner = owner
+        self._router = Router(app, layout.ranges())
+        self._lock = threading.RLock()
+        self._closed = False
+        self._pool = None if carry is not None else ThreadPoolExecutor(len(self._seats) + 1, "penstock-parted")
+        self._sources = [seat.standing().sources for seat in self._seats]  # by partition where each source stands
+        self._carry()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<engine of {self._app.name!r} at {self._path or 'memory'}, {len(self._seats)} partitions>"
+
+    # -- writing
+
+    def put(self, table: str, doc: Any, ts: Any = None) -> Counts:
+        """Put one document, a dict or a JSON object; durable when this returns. `ts` is for tables with ts="@kafka".
+
+        engine.put("users", {"id": 7, "name": "Sue", "ts": 1})
+        """
+        batch = Batch(origin="put")
+        batch.add(doc, ts)
+        return self._one(table, batch)
+
+    def delete(self, table: str, key: Any, ts: Any = None) -> Counts:
+        """Delete the document with this key; without `ts` as of the current version's.
+
+        engine.delete("users", 7, ts=2)
+        """
+        batch = Batch(origin="delete")
+        batch.delete(key, ts)
+        return self._one(table, batch)
+
+    def put_many(self, table: str, docs: Any, strict: bool = False, batch: int | None = None) -> Counts:
+        """Put many documents: dicts, JSON lines (bytes or text), or an Arrow, pandas or polars table.
+
+        Each partition commits its part of a batch in one transaction. Under `strict` a batch is tried at all of them
+        first, and is in at none of them where one rejects something.
+
+        engine.put_many("users", open("users.jsonl", "rb"))
+        """
+        self._writable(table)
+        total = Counts()
+        for routed in self._ahead(table, batches_of(docs, batch)):
+            try:
+                total += self._write(routed, {}, strict)
+            except BatchRejected as error:
+                raise BatchRejected(total.applied + total.equal, error.rejections) from None
+        return total
+
+    @contextmanager
+    def batch(self) -> Iterator[Transaction]:
+        """One transaction a partition over several tables; an exception undoes it.
+
+        with engine.batch() as b:
+            b.put("users", {"id": 7, "name": "Sue"})
+            b.delete("orders", 12)
+        b.counts
+        """
+        self._writable(None)
+        transaction = Transaction(self)
+        try:
+            yield transaction
+        finally:
+            tables = transaction.take()
+        transaction.counts = self._write(self._routed(tables), {}, False)
+
+    def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
+        """Take what a spout delivers; `resume`, the next offset to read, commits with the data at every partition.
+
+        A record below the offset that its partition has is a redelivery: it changes nothing and counts as late.
+
+        engine.ingest([ps.Record("users", 7, {"id": 7, "name": "Sue"}, offset=41)], source="file:a", resume=42)
+        """
+        self._writable(None)
+        tables: Tables = {}
+        for record in records:
+            self._app.table_of(record.table)
+            own = tables.setdefault(record.table, [Batch(unit="record", origin=source)])[0]
+            if record.offset is not None:
+                own.offsets[own.size] = record.offset
+            if record.doc is None:
+                own.delete(record.key, record.ts)
+            else:
+                own.add(record.doc, record.ts)
+        with self._lock:
+            return self._resumed(self._routed(tables), source, Resume(resume))
+
+    def load(
+        self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
+    ) -> Generator[tuple[SpoutBatch, Counts]]:
+        """Take a spout's batches, the offset after each with its parts; gives its counts as it is durable.
+
+        for batch, counts in engine.load("users", batches):
+            spout.committed(batch)
+        """
+        self._writable(table)
+        for batch in batches:
+            yield batch, self._loaded(table, batch)
+
+    def _loaded(self, table: str, batch: SpoutBatch) -> Counts:
+        part = delivered(batch, self._app.table_of(table))
+        routed = self._routed({table: [part]})
+        if batch.source is None:
+            return self._write(routed, {}, False)
+        with self._lock:
+            standing = [own.get(batch.source, 0) for own in self._sources]
+            if not batch.again:
+                if batch.resume <= min(standing):
+                    return Counts(late=part.size)
+                if batch.start > min(standing) or (batch.start < min(standing) and not part.run):
+                    raise SourceMoved(batch.source, batch.start, min(standing))
+            return self._resumed(routed, batch.source, Resume(batch.resume, batch.note, batch.again))
+
+    def flush(self) -> None:
+        """Wait until all that was put before shows in every view.
+
+        engine.flush()
+        """
+        with self._lock:
+            self._open()
+            self._settle()
+
+    # -- reading
+
+    def remembered(self, source: str) -> Remembered | None:
+        """Where the store stands in a source: at the least of its partitions' offsets."""
+        with self._lock:
+            known = [own.get(source) for own in self._sources]
+            offsets = [0 if offset is None else offset for offset in known]
+            if all(offset is None for offset in known):
+                return None
+            least = min(offsets)
+            return Remembered(least, self._seats[offsets.index(least)].note(source))
+
+    def close(self) -> None:
+        """Finish what was put, and let go of the store: all that partitions owe each other has arrived.
+
+        engine.close()
+        """
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                self._settle()
+            finally:
+                self._closed = True
+                if self._pool is not None:
+                    self._pool.shutdown()
+                for seat in self._seats:
+                    seat.close()
+                if self._owner is not None:
+                    self._owner.close()
+
+    # -- within
+
+    def _open(self) -> None:
+        if self._closed:
+            raise Closed(f"the engine of {self._app.name!r}")
+
+    def _writable(self, table: str | None) -> None:
+        self._open()
+        if table is not None:
+            self._app.table_of(table)
+
+    def _one(self, table: str, batch: Batch) -> Counts:
+        self._writable(table)
+        return self._write(self._routed({table: [batch]}), {}, False)
+
+    def _routed(self, tables: Tables) -> Routed:
+        """Batches by partition."""
+        out: Routed = {}
+        for name, parts in tables.items():
+            for part in parts:
+                for owner, own in self._router.parted(name, part).items():
+                    out.setdefault(owner, {}).setdefault(name, []).append(own)
+        return out
+
+    def _ahead(self, table: str, batches: Iterator[Batch]) -> Iterator[Routed]:
+        """Batches, each parted while the one before it is written."""
+        if self._pool is None:
+            for part in batches:
+                yield self._routed({table: [part]})
+            return
+        coming: Future[Routed | None] | None = None
+        turn = self._pool
+
+        def next_one() -> Routed | None:
+            part = next(batches, None)
+            return None if part is None else self._routed({table: [part]})
+
+        ready = next_one()
+        while ready is not None:
+            coming = turn.submit(next_one)
+            yield ready
+            ready = coming.result()
+
+    def _resumed(self, routed: Routed, source: str, resume: Resume) -> Counts:
+        """Records of a source, as far as their partitions don't have them, and the offset after them everywhere."""
+        late = 0
+        for owner, tables in list(routed.items()):
+            done = self._sources[owner].get(source, 0)
+            if resume.again or not done:
+                continue
+            for name, parts in tables.items():
+                kept = [after(part, done) for part in parts]
+                late += sum(part.size for part in parts) - sum(part.size for part in kept)
+                tables[name] = kept
+        behind = [i for i, own in enumerate(self._sources) if resume.again or own.get(source, -1) < resume.offset]
+        counts = self._write({i: routed.get(i, {}) for i in sorted({*behind, *routed})}, {source: resume}, False)
+        for own in self._sources:
+            own[source] = resume.offset if resume.again else max(resume.offset, own.get(source, 0))
+        return counts + Counts(late=late)
+
+    def _write(self, routed: Routed, sources: Mapping[str, Resume], strict: bool) -> Counts:
+        """A transaction a partition; the counts of all."""
+        with self._lock:
+            self._open()
+            if strict and len(routed) > 1:
+                tried = self._taken(routed, sources, False, True)
+                if tried.rejected:
+                    raise BatchRejected(0, tried.rejections)
+            counts = self._taken(routed, sources, strict, False)
+            self._carry()
+            return counts
+
+    def _taken(self, routed: Routed, sources: Mapping[str, Resume], strict: bool, dry: bool) -> Counts:
+        def one(owner: int) -> Counts:
+            return self._seats[owner].take(routed[owner], sources, strict, dry)
+
+        owners, total = sorted(routed), Counts()
+        done = map(one, owners) if self._pool is None or len(owners) == 1 else self._pool.map(one, owners)
+        for counts in done:
+            total += counts
+        return total
+
+    def _settle(self) -> None:
+        """Wait until nobody owes anybody anything: two rounds of asking give the same numbers, and nothing stored."""
+        before: list[Standing] | None = None
+        while True:
+            self._carry()
+            now = [seat.standing() for seat in self._seats]
+            if any(own.pending for own in now):
+                before = None
+                time.sleep(_AGAIN)
+            elif before is not None and [own.sent for own in now] == [own.sent for own in before]:
+                return
+            else:
+                before = now
