@@ -1,14 +1,17 @@
 """Cache and store: rows on disk and in memory, keys and values as bytes, and documents written behind."""
 
-from penstock.cache.checking import Tell
+from penstock.cache.checking import Tell, check_file
 from penstock.cache.copying import (
     CopyFailed,
     beside,
     built_beside,
     copy_snapshot,
     must_have_room,
+    process_with,
     put_in_place,
     shrink_file,
+    sync_folder,
+    synced,
 )
 from penstock.cache.doclog import META, DocLog, Limits, LogMark, index_db, mark_key, read_mark
 from penstock.cache.errors import (
@@ -32,6 +35,7 @@ from penstock.cache.errors import (
     ValueKind,
 )
 from penstock.cache.forget import forget_step
+from penstock.cache.gate import gate
 from penstock.cache.index import Entries, bits_for, look_up, rest_of, write_anew
 from penstock.cache.int_text import int_to_text, text_to_int
 from penstock.cache.keycache import GONE, LOADED, PRESENT, RECORD, KeyCache
@@ -56,6 +60,7 @@ from penstock.cache.seal import seal, unseal, unseal_many
 from penstock.cache.segment import FEW, Segment, at_base
 from penstock.cache.shown import said, shown, shown_size, shown_whole
 from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, mix, roomy, roomy_size
+from penstock.cache.spanning import SpannedReader
 from penstock.cache.store import Info, Reader, Store, Writer
 from penstock.cache.timestamps import parse_rfc3339
 from penstock.cache.value_walk import MAX_DEPTH
@@ -108,6 +113,7 @@ __all__ = [
     "Segment",
     "SlotMap",
     "Slots",
+    "SpannedReader",
     "Store",
     "StoreDamaged",
     "StoreFormat",
@@ -123,12 +129,14 @@ __all__ = [
     "bits_for",
     "built_beside",
     "canonical",
+    "check_file",
     "copy_snapshot",
     "decode_key",
     "encode_entry",
     "encode_key",
     "first_size",
     "forget_step",
+    "gate",
     "index_db",
     "int_to_text",
     "is_long",
@@ -152,6 +160,7 @@ __all__ = [
     "pack_document",
     "parse_rfc3339",
     "prefix_bounds",
+    "process_with",
     "put_in_place",
     "read_lines",
     "read_mark",
@@ -172,6 +181,8 @@ __all__ = [
     "shown_whole",
     "shrink_file",
     "stored_key",
+    "sync_folder",
+    "synced",
     "text_to_int",
     "unpack",
     "unpack_document",

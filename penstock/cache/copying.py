@@ -30,7 +30,18 @@ from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.lmdb_txn import LmdbReader
 from penstock.cache.shown import shown_size
 
-__all__ = ["CopyFailed", "beside", "built_beside", "copy_snapshot", "must_have_room", "put_in_place", "shrink_file"]
+__all__ = [
+    "CopyFailed",
+    "beside",
+    "built_beside",
+    "copy_snapshot",
+    "must_have_room",
+    "process_with",
+    "put_in_place",
+    "shrink_file",
+    "sync_folder",
+    "synced",
+]
 
 DATA = "data.mdb"
 _BLOCK = 1 << 20
@@ -62,9 +73,9 @@ def copy_snapshot(snap: LmdbReader, target: str, tell: Tell) -> int:
         counts = _write_copy(snap, folder, target, tell)
         check_file(folder, counts, tell)
         size = os.path.getsize(os.path.join(folder, DATA))
-        _sync_folder(folder)
+        sync_folder(folder)
         os.rename(folder, target)
-    _sync_folder(os.path.dirname(target))
+    sync_folder(os.path.dirname(target))
     return size
 
 
@@ -93,7 +104,7 @@ def shrink_file(path: str, tell: Tell) -> int | None:
     The caller is the store's owner. None where another process has it open, or where it would not become smaller by a
     tenth.
     """
-    if is_open(path) or process_that_reads(path) is not None:
+    if process_with(path) is not None:
         return None
     with beside(os.path.join(path, "smaller"), path) as folder:
         store = open_lmdb(path, readonly=True)
@@ -114,10 +125,10 @@ def shrink_file(path: str, tell: Tell) -> int | None:
 def _replace(path: str, file: str) -> int | None:
     """Put a file in the place of a store's, unless a process has that open: then nothing is done, and it is told."""
     with gate(path, alone=True):
-        other = os.getpid() if is_open(path) else process_that_reads(path)
+        other = process_with(path)
         if other is None:
             os.rename(file, os.path.join(path, DATA))
-            _sync_folder(path)
+            sync_folder(path)
         return other
 
 
@@ -207,9 +218,9 @@ def built_beside(target: str) -> Iterator[str]:
         yield folder
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, "lock.mdb"))
-        _sync_folder(folder)
+        sync_folder(folder)
         os.rename(folder, target)
-    _sync_folder(os.path.dirname(target))
+    sync_folder(os.path.dirname(target))
 
 
 @contextmanager
@@ -251,7 +262,20 @@ def _remove(folder: str) -> None:
         os.rmdir(folder)
 
 
-def _sync_folder(path: str) -> None:
+def process_with(path: str) -> int | None:
+    """A process that has the store at a path open, this one among them; None if none has."""
+    return os.getpid() if is_open(path) else process_that_reads(path)
+
+
+def synced(folder: str) -> None:
+    """Have the data file in a folder on the disk, which was written without that and is closed."""
+    with open(os.path.join(folder, DATA), "rb") as file:
+        os.fsync(file.fileno())
+    sync_folder(folder)
+
+
+def sync_folder(path: str) -> None:
+    """Have the names in a folder on the disk."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

@@ -17,7 +17,7 @@ from penstock.cli.context import FAILED, WRONG
 from penstock.cli.faults import Fault
 from penstock.sink import SinkTaken
 from penstock.spout import SourceMissing, UnknownScheme, UriError
-from penstock.views import PositionAhead, PositionExpired
+from penstock.views import Position, PositionAhead, PositionExpired, shown_position
 
 
 def of_package(error: PenstockError) -> Fault:
@@ -33,8 +33,8 @@ def of_package(error: PenstockError) -> Fault:
         return Fault(f"the store at {error.path} is being written by {error.holder}; end that one and run this again")
     if isinstance(error, PositionExpired):
         return Fault(
-            f"the feed no longer has all changes since position {error.asked}; --since {error.oldest} goes back as far "
-            "as it does, and `penstock query VIEW` shows what there is now"
+            f"the feed no longer has all changes since position {shown_position(error.asked)}; --since "
+            f"{_typed(error.oldest)} goes back as far as it does, and `penstock query VIEW` shows what there is now"
         )
     if isinstance(error, PositionAhead):
         return Fault(f"{error}; `penstock status` shows where the store is", WRONG)
@@ -51,3 +51,9 @@ def of_package(error: PenstockError) -> Fault:
         | ValueKind,
     )
     return Fault(str(error), WRONG if argument else FAILED)
+
+
+def _typed(position: Position) -> str:
+    """A position as it is typed in a shell."""
+    shown = shown_position(position)
+    return shown if shown.isdecimal() else f"'{shown}'"

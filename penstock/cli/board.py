@@ -18,8 +18,8 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.cli.output import shown_cell
-from penstock.cli.values import dumps
-from penstock.views import ABSENT, Change, Row
+from penstock.cli.values import dumps, spelt
+from penstock.views import ABSENT, Change, Position, Row
 
 _HALF = 2.0  # seconds after which a change counts half in a rate
 _FRESH = 1.0  # seconds for which a change is bold
@@ -104,7 +104,7 @@ class Board:
         for key in list(further)[-self._room :]:
             self._place(key, further[key])
 
-    def page(self, position: int | None, width: int) -> RenderableType:
+    def page(self, position: Position | None, width: int) -> RenderableType:
         """The table, and what stands under it, for so many columns of a terminal."""
         now = self._clock()
         rows = [self._cells(line, now) for line in self._lines.values()]
@@ -114,7 +114,7 @@ class Board:
         for cells, line in zip(rows, self._lines.values(), strict=True):
             lines.append(Text(_line(cells, widths), style="bold" if now - line.at < _FRESH else ""))
         total = self._rate.at(now)
-        said = f"position {position or 0:,}, {self._changes:,} changes, {total:,.1f}/s; Ctrl-C ends it"
+        said = f"position {spelt(position or 0)}, {self._changes:,} changes, {total:,.1f}/s; Ctrl-C ends it"
         return Group(*lines, Text(), Text(said, style="dim", no_wrap=True, overflow="ellipsis"))
 
     def _cells(self, line: _Line, now: float) -> list[str]:

@@ -22,7 +22,7 @@ from penstock.engine import Engine
 from penstock.kafka import BrokerAway, KafkaFault
 from penstock.sink import ENVELOPES, Sink, SinkBehind, open_file, open_topic
 from penstock.spout import Registry, Uri, UriError
-from penstock.views import App, NotBuilt, PositionAhead, PositionExpired
+from penstock.views import App, NotBuilt, PositionAhead, PositionExpired, shown_position
 
 _LOOK = 0.02  # seconds between two looks
 
@@ -77,10 +77,11 @@ class Delivery(threading.Thread):
                 self._step(last)
                 self._last.wait(_LOOK)
         except PositionExpired as error:
-            at = f"the feed reaches back to position {error.oldest} only"
+            at = f"the feed reaches back to position {shown_position(error.oldest)} only"
             self.error = SinkBehind(self.text, error.asked, at)
         except PositionAhead as error:
-            at = f"the store is at position {error.position}, so that it is another store, or one that was restored"
+            stands = f"the store is at position {shown_position(error.position)}"
+            at = f"{stands}, so that it is another store, or one that was restored"
             self.error = SinkBehind(self.text, error.asked, at)
         except BaseException as error:
             self.error = error

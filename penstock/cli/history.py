@@ -11,7 +11,7 @@ from penstock.cli.context import NO, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import shown_view
 from penstock.cli.output import Column, emit
-from penstock.cli.values import dumps
+from penstock.cli.values import dumps, spelt
 from penstock.engine import Engine
 from penstock.views import ABSENT, Change
 
@@ -22,9 +22,10 @@ def show_history(ctx: Context, engine: Engine, view: str, group: Any, format: st
     """A row for each change of a group, the oldest first; a line beside them tells where the feed begins."""
     with engine.snapshot() as snap:
         shown_view(snap, view)
-        first, there = snap.state.followed, group in snap.view(view)
+        first, there = snap.followed, group in snap.view(view)
+    began = first if isinstance(first, int) else any(first)
     changes = _changes(engine, view, group)
-    reach = f"the feed has all changes since position {first:,}" + ("" if first else ", which is the beginning")
+    reach = f"the feed has all changes since position {spelt(first)}" + ("" if began else ", which is the beginning")
     known = next(changes, None)
     if known is None:
         what = "has not changed since then" if there else "neither is there nor was since then"

@@ -47,6 +47,7 @@ ENTRIES: dict[str, Entry] = {
     "snapshot": Entry(_COPY, "penstock.cli.copies:snapshot", "Copy the store while it is written."),
     "restore": Entry(_COPY, "penstock.cli.copies:restore", "Make a store of a copy."),
     "compact": Entry(_COPY, "penstock.cli.copies:compact", "Give back the space of old versions."),
+    "repartition": Entry(_COPY, "penstock.cli.repartition:repartition", "Give the store another number of partitions."),
     "export": Entry(_COPY, "penstock.cli.transfer:export", "Write a table or view to a file."),
     "import": Entry(_COPY, "penstock.cli.transfer:import_", "Read what export wrote."),
 }

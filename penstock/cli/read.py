@@ -15,7 +15,7 @@ from penstock.cli.history import show_history
 from penstock.cli.names import table_names, view_names
 from penstock.cli.output import Column, emit, format_option
 from penstock.cli.progress import Bar, progress
-from penstock.cli.values import dumps, group_of, pretty
+from penstock.cli.values import dumps, group_of, pretty, spelt
 from penstock.engine import Snapshot, Stored
 from penstock.views import App, Contribution, FieldMap, Progress, Row, View
 
@@ -183,7 +183,9 @@ def _tell_age(ctx: Context, snap: Snapshot, view: str) -> None:
     """Say that a view is not of this moment, where it is not."""
     as_of = snap.view(view).as_of
     if as_of is not None:
-        ctx.note(f"{view} is being built anew, and stands at position {as_of:,} of {snap.position:,} until then")
+        ctx.note(
+            f"{view} is being built anew, and stands at position {spelt(as_of)} of {spelt(snap.position)} until then"
+        )
 
 
 def _fields(fields: Sequence[str] | None) -> tuple[str, ...]:

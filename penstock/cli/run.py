@@ -29,6 +29,7 @@ from penstock.cli.frame import command, load_app, open_reader, open_writer, tabl
 from penstock.cli.names import table_names, view_names
 from penstock.cli.pump import SHOWN, Pump, topic_of
 from penstock.cli.stopping import Stop
+from penstock.engine import Engine
 from penstock.sink import STDOUT, Sink
 from penstock.spout import SPOUTS, STDIN, Spout
 from penstock.views import App, Table
@@ -107,7 +108,7 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
         writer = stack.enter_context(open_writer(ctx, app, migrate=True))
         if writer.holder is not None:
             ctx.note(f"the store is held by {writer.holder}, which all of this is handed over to")
-        reader = stack.enter_context(open_reader(ctx, app)) if sinking else None
+        reader = _reader(ctx, app, stack) if sinking else None
         pumps = [
             Pump(writer, *one, lambda: stop.asked or failed(), lambda: stop.paused, claims.get(one[0]))
             for one in opened
@@ -127,6 +128,20 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
         if one.error is not None:
             raise one.error
     return DONE
+
+
+def _reader(ctx: Context, app: App, stack: ExitStack) -> Engine:
+    """What the changes of views are read from; sinks know positions that are one number."""
+    reader = stack.enter_context(open_reader(ctx, app))
+    with reader.snapshot() as snap:
+        parts = len(snap.parts)
+    if parts > 1:
+        raise Fault(
+            f"--to writes changes of stores of one partition, and {ctx.store} has {parts}; `penstock watch VIEW` shows "
+            "them, and `penstock repartition --to 1` makes it a store of one",
+            WRONG,
+        )
+    return reader
 
 
 def _claimed(ctx: Context, opened: list[tuple[str, Table, Spout]], stop: Stop) -> dict[str, Claim] | None:

@@ -22,7 +22,7 @@ from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader
 from penstock.cli.output import emit, shown_cell
 from penstock.cli.progress import progress
-from penstock.cli.values import dumps
+from penstock.cli.values import dumps, spelt
 from penstock.engine import Engine, memory_of_holder
 
 _EVERY = 1.0  # seconds
@@ -82,7 +82,9 @@ def read(engine: Engine, store: str, digest: bool) -> dict[str, Any]:
     data = engine.status()
     del data["readonly"]
     try:
-        last = datetime.fromtimestamp(os.stat(os.path.join(store, _DATA)).st_mtime).astimezone()
+        folders = [os.path.join(store, part["folder"]) for part in data.get("partitions", ())] or [store]
+        written = max(os.stat(os.path.join(folder, _DATA)).st_mtime for folder in folders)
+        last = datetime.fromtimestamp(written).astimezone()
         data["committed"] = last.isoformat(timespec="seconds")
     except OSError:
         data["committed"] = None
@@ -105,7 +107,7 @@ def _page(ctx: Context, data: dict[str, Any]) -> str:
     lines = [
         f"app       {data['app']}",
         f"store     {shown_cell(data['path'])}, {shown_size(sizes['bytes'])}",
-        f"position  {data['position']:,}, epoch {data['epoch']:,}, last commit {data['committed'] or 'unknown'}",
+        f"position  {spelt(data['position'])}, epoch {data['epoch']:,}, last commit {data['committed'] or 'unknown'}",
         f"writer    {data['owner'] or 'nobody'}{memory}",
     ]
     building = data["building"]
@@ -129,6 +131,10 @@ def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:
     views = [[name, v["source"], v["groups"], v["held"], v["held_groups"]] for name, v in data["views"].items()]
     if views:
         yield _drawn(ctx, views, ["view", "of", "groups", "held documents", "held groups"])
+    if "partitions" in data:
+        own = ("folder", "position", "epoch", "documents")
+        parts = [[*(part[name] for name in own), shown_size(part["bytes"])] for part in data["partitions"]]
+        yield _drawn(ctx, parts, ["partition", "position", "epoch", "documents", "size"])
     if data["sources"]:
         yield _drawn(ctx, [[name, offset] for name, offset in data["sources"].items()], ["source", "offset"])
     if data["reading"]:

@@ -24,6 +24,7 @@ from typing import Any
 from penstock.cache import int_to_text, text_to_int
 from penstock.cli.context import WRONG
 from penstock.cli.faults import Fault
+from penstock.views import Position
 
 _BYTES, _FLOAT, _DECIMAL = "$bytes", "$float", "$decimal"
 
@@ -34,6 +35,15 @@ def dumps(value: Any, exact: bool = False) -> str:
         return _quick(value)
     except (TypeError, ValueError):
         return "".join(_written(value, exact))
+
+
+def spelt(position: Position) -> str:
+    """A position as people read it: its number, or those of all partitions.
+
+    >>> spelt(1200), spelt((1200, 7))
+    ('1,200', '1,200 + 7')
+    """
+    return f"{position:,}" if isinstance(position, int) else " + ".join(f"{own:,}" for own in position)
 
 
 def pretty(value: Any) -> str:

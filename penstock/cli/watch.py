@@ -23,12 +23,29 @@ from penstock.cli.names import view_names
 from penstock.cli.output import FORMATS, emit, write_array
 from penstock.cli.steps import Steps
 from penstock.cli.stopping import Stop
-from penstock.cli.values import dumps
+from penstock.cli.values import dumps, loads, spelt
 from penstock.engine import Engine
-from penstock.views import ABSENT, Change
+from penstock.views import ABSENT, Change, Position
 
 _LOOK = 0.02  # seconds between two looks
 _DRAW = 0.1  # seconds between two pages
+
+
+class _Position(click.ParamType[Position]):
+    """A position as it is typed: a number, or a list of those of all partitions."""
+
+    name = "position"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Position:
+        """The position that a text means."""
+        try:
+            own = loads(value) if isinstance(value, str) else value
+        except ValueError:
+            own = None
+        numbers = own if isinstance(own, list) else [own]
+        if not numbers or any(type(one) is not int or one < 0 for one in numbers):
+            self.fail(f"{value!r} is no position; write one as changes have it: 1200, or '[1200, 873]'", param, ctx)
+        return own
 
 
 @command(
@@ -39,26 +56,26 @@ _DRAW = 0.1  # seconds between two pages
         "penstock watch namecount",
         "penstock watch namecount revenue",
         "penstock watch namecount --since 1200 | jq .group",
+        "penstock watch namecount --since '[1200, 873]'",
         "penstock watch namecount --format csv > changes.csv",
     ],
 )
 @click.argument("views", nargs=-1, required=True, metavar="VIEW...", shell_complete=view_names)
-@click.option(
-    "--since", type=click.IntRange(min=0), metavar="P", help="All changes after this position, not from now on."
-)
+@click.option("--since", type=_Position(), metavar="P", help="All changes after this position, not from now on.")
 @click.option(
     "--format",
     "format",
     type=click.Choice(FORMATS),
     help="How changes come out (a table that stands in its place on a terminal, else jsonl: a JSON object a line).",
 )
-def watch(ctx: Context, views: tuple[str, ...], since: int | None, format: str | None) -> None:
+def watch(ctx: Context, views: tuple[str, ...], since: Position | None, format: str | None) -> None:
     """The changes of each VIEW as they are committed, until Ctrl-C.
 
     On a terminal it is a table of groups with their values, what these were before, and how often they change. In a
     pipe each change is a JSON object on a line: view, group, old, new, position; `old` is left out where a group came
     to be, `new` where it is gone. The position of the last one is what --since takes. The feed keeps the last 1,000,000
-    changes; where it no longer reaches back to P, that is an error.
+    changes; where it no longer reaches back to P, that is an error. Of a store of several partitions a position is a
+    list of numbers, one of each.
     """
     if format == "table" and not ctx.terminal:
         raise Fault("--format table is drawn again and again on a terminal; write jsonl, json or csv here", WRONG)
@@ -72,11 +89,11 @@ def watch(ctx: Context, views: tuple[str, ...], since: int | None, format: str |
             _on_terminal(ctx, engine, names, since, lambda: stop.asked)
         else:
             steps = Steps(engine, names, _now(engine) if since is None else since)
-            ctx.detail(f"from position {steps.position} on")
+            ctx.detail(f"from position {spelt(steps.position)} on")
             _in_pipe(ctx, _coming(steps, lambda: stop.asked), format)
 
 
-def _now(engine: Engine) -> int:
+def _now(engine: Engine) -> Position:
     with engine.snapshot() as snap:
         return snap.position
 
@@ -120,7 +137,7 @@ def _gone() -> Callable[[], bool]:
 
 
 def _on_terminal(
-    ctx: Context, engine: Engine, names: Sequence[str], since: int | None, stopped: Callable[[], bool]
+    ctx: Context, engine: Engine, names: Sequence[str], since: Position | None, stopped: Callable[[], bool]
 ) -> None:
     from penstock.cli.board import Board, drawing
 

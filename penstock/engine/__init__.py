@@ -11,7 +11,10 @@ from penstock.engine.handover import memory_of_holder, writer
 from penstock.engine.opening import open_engine, open_on
 from penstock.engine.refilling import Refilled
 from penstock.engine.shipped import Shipped, shipped
+from penstock.engine.repartition import Repartitioned, repartition
 from penstock.engine.snapshot import Snapshot
+from penstock.engine.spanned import SpannedSnapshot
+from penstock.engine.spannedengine import SpannedEngine
 from penstock.engine.told import Stored, Told
 from penstock.engine.transaction import Transaction
 from penstock.engine.weigh import Weight
@@ -28,9 +31,12 @@ __all__ = [
     "HolderSilent",
     "Progress",
     "Refilled",
+    "Repartitioned",
     "Resume",
     "Shipped",
     "Snapshot",
+    "SpannedEngine",
+    "SpannedSnapshot",
     "State",
     "Stored",
     "Ticket",
@@ -48,6 +54,7 @@ __all__ = [
     "parted",
     "read_catalog",
     "read_state",
+    "repartition",
     "restore",
     "shipped",
     "shrink",

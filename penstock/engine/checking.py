@@ -235,7 +235,7 @@ class Check:
     def _told_of_table(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
         """The documents of a table whose emissions are others now."""
         db, mapping, n = told_db(view.number), Mapping(view.view), 0
-        documents = snap.table(view.view.source.name)
+        documents = snap.log(view.view.source.name)
         base, told, groups = -1, None, Groups()
         places = documents.places()
         while block := list(islice(places, _BLOCK)):

@@ -140,7 +140,7 @@ class _Table:
         """Forget the deletions that may be forgotten; how many."""
         with Snapshot(self._core) as snap:
             kind = snap.state.ts.get(self._name)
-            is_old = forgettable(snap.reader(), self._node.table, self._node.number, kind)
+            is_old = forgettable([snap.reader()], self._node.table, self._node.number, kind)
         if is_old is None:
             return 0
         self._fold()

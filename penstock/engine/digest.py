@@ -2,23 +2,33 @@
 
 Rows of views and nodes of trees are hashed in key order. A table's documents lie in the order of its history, so each
 is hashed with its key, version and what function views were told of it, and these hashes are added modulo 2²⁵⁶: a
-sum doesn't ask for an order, needs no sorting of what may be larger than memory, and can be taken in parts. Where a
-line lies, segments, offsets, epochs and what is held apart are no content, nor are deletions that `tombstones=` lets
-go, forgotten or not. Of a view that is being built anew the rows that readers see count, and nothing of what its
-functions yielded.
+sum doesn't ask for an order, needs no sorting of what may be larger than memory, and can be taken in parts, those of
+partitions. Where a line lies, segments, offsets, epochs and what is held apart are no content, nor are deletions that
+`tombstones=` lets go, forgotten or not. Of a view that is being built anew the rows that readers see count, and nothing
+of what its functions yielded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import canonical, encode_key, record_key, unseal
+from penstock.engine.agreeing import described
 from penstock.engine.schema import TableShown
 from penstock.gateway import Unwrapped, document_of, forgettable, key_value, unwrap
-from penstock.mapreduce import Emissions, FunctionMapper, Groups, TreeReduce, ViewNode, read_emissions, told_db
-from penstock.views import Merge, reach
+from penstock.mapreduce import (
+    Emissions,
+    FunctionMapper,
+    Groups,
+    TreeReduce,
+    ViewNode,
+    behind_db,
+    read_emissions,
+    told_db,
+)
+from penstock.views import App, Merge, reach
 
 if TYPE_CHECKING:
     from penstock.engine.snapshot import Snapshot
@@ -26,13 +36,13 @@ if TYPE_CHECKING:
 _BITS = 256
 
 
-def digest_of(snap: Snapshot) -> str:
-    """The digest of a snapshot."""
+def digest_of(snap: Snapshot, app: App) -> str:
+    """The digest of a snapshot; nodes of trees that are not written yet may take functions of the app to be folded."""
     with snap.naming():
-        return _digest_of(snap)
+        return _digest_of(snap, app)
 
 
-def _digest_of(snap: Snapshot) -> str:
+def _digest_of(snap: Snapshot, app: App) -> str:
     total = blake2b(digest_size=_BITS // 8)
     schema = snap.schema
     for name, node in sorted(schema.tables.items()):
@@ -46,11 +56,23 @@ def _digest_of(snap: Snapshot) -> str:
             total.update(len(key).to_bytes(4, "big") + key + len(row).to_bytes(4, "big") + row)
         if isinstance(view.reduce, TreeReduce):
             total.update(canonical([name, "trees"]))
-            for key, row in view.reduce.nodes(reader):
+            for key, row in _folding(snap, view, view.reduce, app).nodes(reader):
                 total.update(len(key).to_bytes(4, "big") + key + len(row).to_bytes(4, "big") + row)
         if isinstance(view.mapper, FunctionMapper) and view.chained:
             total.update(_chained_sum(snap, view).to_bytes(_BITS // 8, "big"))
     return total.hexdigest()
+
+
+def _folding(snap: Snapshot, view: ViewNode, reduce: TreeReduce, app: App) -> TreeReduce:
+    """The trees of a view with the functions of an app, where these are asked for and the store has the same view."""
+    wanted = {own.name: own for own in app.views()}.get(view.name)
+    if wanted is None or not snap.reader().count(behind_db(view.number)):
+        return reduce
+    if described(app)[view.name] != snap.schema.catalog.entries[view.name].definition:
+        return reduce
+    own = ViewNode(wanted, view.number, None, complete=False).reduce
+    assert isinstance(own, TreeReduce), "equal definitions have equal reducers"
+    return own
 
 
 def _item(parts: list[Any]) -> int:
@@ -58,15 +80,21 @@ def _item(parts: list[Any]) -> int:
 
 
 def _table_sum(snap: Snapshot, node: TableShown) -> int:
-    reader = snap.table(node.table.name)
+    readers = [part.reader() for part in snap.parts]
+    is_old = forgettable(readers, node.table, node.number, snap.state.ts.get(node.table.name))
+    total = sum(_part_sum(part, node, is_old) for part in snap.parts)
+    return total % (1 << _BITS)
+
+
+def _part_sum(snap: Snapshot, node: TableShown, is_old: Callable[[bytes], bool] | None) -> int:
+    """The sum of the documents that one partition has."""
     views = sorted(snap.schema.views_on(node.table.name), key=lambda view: view.name)
     views = [v for v in views if isinstance(v.mapper, FunctionMapper) and snap.schema.as_of(v.name) is None]
     total = 0
     told: dict[str, Emissions | None] = {}
     groups = {view.name: Groups() for view in views}
-    is_old = forgettable(snap.reader(), node.table, node.number, snap.state.ts.get(node.table.name))
     base = -1
-    for segment, at, line in reader.places():
+    for segment, at, line in snap.log(node.table.name).places():
         if segment != base:
             base = segment
             for view in views:
@@ -81,7 +109,7 @@ def _table_sum(snap: Snapshot, node: TableShown) -> int:
                 pairs = [] if own is None else own.pairs(at, groups[view.name])
                 parts.append([[group, value] for group, value in pairs])
         total += _item(parts)
-    return total % (1 << _BITS)
+    return total
 
 
 def _version(node: TableShown, found: Unwrapped, line: bytes) -> list[Any]:

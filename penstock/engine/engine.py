@@ -34,7 +34,7 @@ from penstock.engine.transaction import Transaction, counts_in, joined_records, 
 from penstock.engine.turns import Turns
 from penstock.engine.wired import wired
 from penstock.spout import Record, SourceMoved, SpoutBatch
-from penstock.views import Change, Counts
+from penstock.views import Change, Counts, Position
 
 if TYPE_CHECKING:
     from penstock.engine.member import Member
@@ -293,21 +293,27 @@ class Engine(Quarantining):
         return Snapshot(self._core)
 
     def changes(
-        self, *views: str, since: int | None = None, follow: bool = False, initial: bool = False
+        self,
+        *views: str,
+        since: Position | None = None,
+        follow: bool = False,
+        initial: bool = False,
+        until: Position | None = None,
     ) -> Iterator[Change]:
         """What changed in these views, or in all, after the position `since`, in the order of commits.
 
         Without `since` it begins with the oldest change that is kept; with `initial` with the views as they are, each
         row as a change from ABSENT, and goes on from there. With `follow` it never ends, and gives what is committed
-        within some milliseconds, also by another process. Names and the position are looked at when it is called:
-        PositionExpired says that not all changes since then are kept any more, and is also raised on the way where a
-        follower stays behind for so long.
+        within some milliseconds, also by another process; with `until` it ends with the changes of that position. Names
+        and the position are looked at when it is called: PositionExpired says that not all changes since then are kept
+        any more, and is also raised on the way where a follower stays behind for so long.
 
         for change in engine.changes("namecount", since=position, follow=True):
             print(change.group, change.old, change.new, change.position)
         """
         self._open()
-        return followed(self._core, views, since, follow, initial, self._ended.wait, lambda: not self._closed)
+        live = (self._ended.wait, lambda: not self._closed)
+        return followed(self._core, views, since, follow, initial, until, *live)
 
     def status(self) -> dict[str, Any]:
         """Tables, views, position, sources and sizes, as data.
@@ -323,7 +329,7 @@ class Engine(Quarantining):
         engine.digest()
         """
         with self.snapshot() as snap:
-            return digest_of(snap)
+            return digest_of(snap, self._core.app)
 
     def close(self) -> None:
         """Finish what was put and let go of the store.

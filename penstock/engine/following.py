@@ -13,13 +13,13 @@ from penstock.cache import DefinitionError, decode_key
 from penstock.engine.differing import differing, next_switch
 from penstock.engine.snapshot import Snapshot
 from penstock.mapreduce import RowReading, feed_key, read_feed, same_result
-from penstock.views import ABSENT, Change, PositionAhead, PositionExpired
+from penstock.views import ABSENT, Change, Position, PositionAhead, PositionExpired
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
 
 _READ = 1_000  # changes that are in memory at once, about
-_LOOK = 0.01  # seconds between two looks of one who follows
+LOOK = 0.01  # seconds between two looks of one who follows
 
 Wait = Callable[[float], object]
 
@@ -27,35 +27,46 @@ Wait = Callable[[float], object]
 def follow(
     core: Core,
     views: Sequence[str],
-    since: int | None,
+    since: Position | None,
     on: bool,
     initial: bool,
+    until: Position | None,
     wait: Wait,
     live: Callable[[], bool],
 ) -> Iterator[Change]:
     """The changes of these views since a position, or all that the feed has; and what comes if it goes `on`.
 
-    What can't be followed is refused here; what there is at first is read when the first change is asked for.
+    With `until` it ends with the changes of that position. What can't be followed is refused here; what there is at
+    first is read when the first change is asked for.
     """
-    if since is not None and (isinstance(since, bool) or not isinstance(since, int)):
-        raise DefinitionError(f"since= is {since!r}; write a position, as snapshots and changes have them")
+    for name, position in (("since", since), ("until", until)):
+        if position is not None and (isinstance(position, bool) or not isinstance(position, int | list | tuple)):
+            raise DefinitionError(f"{name}= is {position!r}; write a position, as snapshots and changes have them")
     if since is not None and initial:
         raise DefinitionError("since= and initial=True are two places to begin at; leave one out")
     with Snapshot(core) as snap:
-        for name in views:
-            if initial or name not in snap.schema.followed():
-                snap.view(name)  # which says why not
+        followable(snap, views, initial)
         if since is not None:
-            _reached(snap, since)
-    return _follow(core, views, since, on, initial, wait, live)
+            reached(snap, since)
+    return _follow(core, views, since, on, initial, until, wait, live)
 
 
-def _reached(snap: Snapshot, since: int) -> None:
+def followable(snap: Snapshot, views: Sequence[str], initial: bool) -> None:
+    """The feed may have changes of these views, and there are rows of them if these are asked for."""
+    for name in views:
+        if initial or name not in snap.schema.followed():
+            snap.view(name)  # which says why not
+
+
+def reached(snap: Snapshot, since: Position) -> None:
     """The store came to this position, and the feed has what came after it."""
-    if since > snap.position:
-        raise PositionAhead(since, snap.position)
-    if since < snap.state.followed:
-        raise PositionExpired(since, snap.state.followed)
+    state = snap.state
+    if not isinstance(since, int):  # of a store with another number of partitions, which this one was before
+        raise PositionExpired(since, state.followed)
+    if since > state.position:
+        raise PositionAhead(since, state.position)
+    if since < state.followed:
+        raise PositionExpired(since, state.followed)
 
 
 def _follow(
@@ -64,49 +75,80 @@ def _follow(
     since: int | None,
     on: bool,
     initial: bool,
+    until: int | None,
     wait: Wait,
     live: Callable[[], bool],
 ) -> Iterator[Change]:
     if initial:
         with Snapshot(core) as snap:
             since = snap.position
-            for name in list(views) or list(snap.schema.views):
-                for row in snap.view(name):
-                    yield Change(name, row.key, ABSENT, row.value, since)
-    while live():
-        more, since, switch = _since(core, views, since)
-        yield from more
-        if switch:
-            with Snapshot(core) as snap:
-                _reached(snap, since)  # else what was before may be gone by now
-                since += 1
-                yield from differing(snap.reader(), snap.schema, list(views) or snap.schema.followed(), since)
-        elif len(more) < _READ:
+            yield from rows_of(snap, views)
+    follower = Follower(core, views, since, until)
+    while live() and not follower.done:
+        yield from follower.step()
+        if not follower.more:
             if not on:
                 return
-            wait(_LOOK)
+            wait(LOOK)
 
 
-def _since(core: Core, views: Sequence[str], since: int | None) -> tuple[list[Change], int, bool]:
-    """The next changes, whole commits; the position up to which these are all; and whether a switch comes then."""
-    out: list[Change] = []
-    with Snapshot(core) as snap, snap.naming():
-        if since is None:
-            since = snap.state.followed
-        _reached(snap, since)
-        names = list(views) or snap.schema.followed()
-        generations = snap.schema.generations(names)
-        codecs: dict[int, RowReading] = {number: codec for number, (_, codec) in generations.items()}
-        switch = next_switch(snap.schema, names, since)
-        stop = None if switch is None else feed_key(switch)
-        for position, change in read_feed(snap.reader(), since, codecs, stop):
-            if len(out) >= _READ and position != out[-1].position:
-                return out, out[-1].position, False
-            name, codec = generations[change.view]
-            old = ABSENT if change.old is None else codec.result(change.old)
-            new = ABSENT if change.new is None else codec.result(change.new)
-            if old is ABSENT or new is ABSENT or not same_result(old, new):
-                out.append(Change(name, decode_key(change.group), old, new, position))
-        if switch is not None:
-            return out, switch - 1, True
-        return out, max(since, snap.position), False
+def rows_of(snap: Snapshot, views: Sequence[str]) -> Iterator[Change]:
+    """The rows of these views, or of all, as changes from ABSENT."""
+    for name in list(views) or list(snap.schema.views):
+        for row in snap.view(name):
+            yield Change(name, row.key, ABSENT, row.value, snap.position)
+
+
+class Follower:
+    """Where somebody is in the feed of one store."""
+
+    def __init__(self, core: Core, views: Sequence[str], since: int | None, until: int | None = None) -> None:
+        self.since = since  # all up to there is given; None: nothing yet
+        self.more = True  # there may be more that is committed already
+        self._core = core
+        self._views = views
+        self._until = until
+
+    @property
+    def done(self) -> bool:
+        """Whether it is where it is to end."""
+        return self.since is not None and self._until is not None and self.since >= self._until
+
+    def step(self) -> Iterator[Change]:
+        """The next changes, whole commits, about so many as are to be in memory at once; to be read to the end."""
+        more, since, switch = self._read()
+        self.since = since
+        yield from more
+        self.more = switch or len(more) >= _READ
+        if switch:
+            with Snapshot(self._core) as snap:
+                reached(snap, since)  # else what was before may be gone by now
+                self.since = since + 1
+                names = list(self._views) or snap.schema.followed()
+                yield from differing(snap.reader(), snap.schema, names, since + 1)
+
+    def _read(self) -> tuple[list[Change], int, bool]:
+        """The next changes; the position up to which these are all; and whether a switch comes then."""
+        out: list[Change] = []
+        with Snapshot(self._core) as snap, snap.naming():
+            since = snap.state.followed if self.since is None else self.since
+            reached(snap, since)
+            names = list(self._views) or snap.schema.followed()
+            generations = snap.schema.generations(names)
+            codecs: dict[int, RowReading] = {number: codec for number, (_, codec) in generations.items()}
+            end = snap.state.position if self._until is None else min(self._until, snap.state.position)
+            switch = next_switch(snap.schema, names, since)
+            if switch is not None and switch > end:
+                switch = None
+            stop = feed_key(end + 1 if switch is None else switch)
+            for position, change in read_feed(snap.reader(), since, codecs, stop):
+                if len(out) >= _READ and position != out[-1].position:
+                    return out, out[-1].position, False
+                name, codec = generations[change.view]
+                old = ABSENT if change.old is None else codec.result(change.old)
+                new = ABSENT if change.new is None else codec.result(change.new)
+                if old is ABSENT or new is ABSENT or not same_result(old, new):
+                    out.append(Change(name, decode_key(change.group), old, new, position))
+            if switch is not None:
+                return out, switch - 1, True
+            return out, max(since, end), False

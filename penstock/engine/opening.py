@@ -13,9 +13,11 @@ from penstock.engine.core import Core, Settings
 from penstock.engine.engine import Engine
 from penstock.engine.feeding import CHANGES
 from penstock.engine.holder import drop_socket, take_socket
+from penstock.engine.layout import read_layout
 from penstock.engine.naming import places_of
 from penstock.engine.parting import Parting
 from penstock.engine.refilling import without_leftover
+from penstock.engine.spannedengine import open_spanned
 from penstock.engine.sweep import build_few
 from penstock.views import App, Changed
 
@@ -69,7 +71,7 @@ def open_engine(
         return _writer(app, MemoryStore(), None, None, durability, settings, None, migrate)
     where = os.fspath(path)
     if readonly:
-        return _reader(app, where, settings)
+        return _to_read(app, where, settings)
     owner = Owner(where)
     sock: socket.socket | None = None
     try:
@@ -176,6 +178,18 @@ def _agree(app: App, store: Store, path: str, seed: int | None, migrate: Migrate
             write_catalog(writer, catalog)
             write_built(writer, built)
         return tuple(agreement.changes.values())
+
+
+def _to_read(app: App, path: str, settings: Settings) -> Engine:
+    """A store opened to be read, however it is parted; one that is parted anew meanwhile lies elsewhere then."""
+    layout = read_layout(path)
+    while True:
+        try:
+            return _reader(app, path, settings) if layout is None else open_spanned(app, path, layout, settings)
+        except StoreMissing:
+            before, layout = layout, read_layout(path)
+            if layout == before:
+                raise
 
 
 def _reader(app: App, path: str, settings: Settings) -> Engine:

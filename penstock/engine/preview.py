@@ -95,7 +95,7 @@ class _Sample:
     @classmethod
     def of(cls, snap: Snapshot, name: str) -> _Sample:
         """Documents from all over the log of a table."""
-        table = snap.table(name)
+        table = snap.log(name)
         out = cls(len(table) <= _SAMPLE)
         for line in table.lines() if out.all else _spread(snap, table, snap.schema.tables[name].number):
             out._add(snap.schema.tables[name].table, line)

@@ -29,7 +29,7 @@ from penstock.views import Table
 if TYPE_CHECKING:
     from penstock.engine.snapshot import Snapshot
 
-__all__ = ["HeldDocument", "held_documents", "held_groups", "listed", "rejected_records", "views_of"]
+__all__ = ["HeldDocument", "held_documents", "held_groups", "key_of_reject", "listed", "rejected_records", "views_of"]
 
 _CHUNK = 256
 _FIXED = (0x90, 0xDC)  # how rows begin that lanes alone make: those of held groups don't
@@ -49,9 +49,12 @@ def _entries(snap: Snapshot, wanted: Wanted) -> Iterator[Quarantined]:
     if wanted.view is not None:
         snap.schema.view(wanted.view, snap.reader())
     if wanted.of_kind(QuarantineKind.RECORD):
-        for number, reject in rejected_records(snap.reader(), wanted):
-            shown = snap.schema.tables.get(reject.table)
-            yield _record(number, reject, None if shown is None else shown.table)
+        alone = len(snap.parts) == 1
+        for i, part in enumerate(snap.parts):
+            for number, reject in rejected_records(part.reader(), wanted if alone else wanted.within(i)):
+                shown = snap.schema.tables.get(reject.table)
+                name = record_id(number, None if alone else i)
+                yield _record(name, reject, None if shown is None else shown.table)
     views = views_of(snap.schema.views.values(), wanted)
     if wanted.of_kind(QuarantineKind.DOCUMENT):
         for view in views:
@@ -85,14 +88,24 @@ def rejected_records(reader: Reader, wanted: Wanted) -> Iterator[tuple[int, Reje
             yield number, reject
 
 
-def _record(number: int, reject: Reject, table: Table | None) -> Quarantined:
+def key_of_reject(reject: Reject, table: Table) -> Any:
+    """The key of a rejected record, as far as it has one; else None."""
     got = reject.received
     document = _document(got)
-    key = unpack(got.data) if got.form is Form.KEY and got.whole else None
-    if document is not None and table is not None:
-        key = key_value(table, document)
+    if document is not None:
+        return key_value(table, document)
+    return unpack(got.data) if got.form is Form.KEY and got.whole else None
+
+
+def _record(name: str, reject: Reject, table: Table | None) -> Quarantined:
+    got = reject.received
+    document = _document(got)
+    if table is None:
+        key = unpack(got.data) if got.form is Form.KEY and got.whole else None
+    else:
+        key = key_of_reject(reject, table)
     return Quarantined(
-        record_id(number),
+        name,
         QuarantineKind.RECORD,
         reject.table,
         reject.reason,

@@ -177,7 +177,7 @@ class _Lesson:
             return None
         segment = Segment.parse(int.from_bytes(key, "big"), row, log)
         every = np.arange(len(segment))
-        newest = self._snap.table(table.name).newest(segment.k0, segment.k1, segment.base + every)
+        newest = self._snap.log(table.name).newest(segment.k0, segment.k1, segment.base + every)
         at = every[newest]
         here = [(i, line) for i, line in zip(at.tolist(), segment.lines(at), strict=True) if not unwrap(line).absent]
         pairs: list[Pairs] = [[] for _ in range(len(segment))]
@@ -236,7 +236,7 @@ class _Lesson:
         source = self._view.view.source
         document: Any
         if isinstance(source, Table):
-            lines = self._snap.table(source.name)
+            lines = self._snap.log(source.name)
             wholes = (key_of(source, line) for line in lines.lines()) if is_long(key) else [key]
             whole = next((own for own in wholes if stored_key(own) == key), b"")
             there = lines.place(decode_key(whole)) if whole else None

@@ -231,7 +231,7 @@ class Repair:
         scan = Scan(shadow.node, lambda: shadow.spaces, shadow.most, snap.reader(), self._progress)
         source = shadow.view.source
         if isinstance(source, Table):
-            parts = scan.of_table(source, snap.table(source.name))
+            parts = scan.of_table(source, snap.log(source.name))
         else:
             parts = scan.of_rows(self._core.views[source.name])
         for part in parts:

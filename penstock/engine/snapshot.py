@@ -14,10 +14,10 @@ from penstock.engine.schema import Schema
 from penstock.engine.told import Stored, stored_of
 from penstock.engine.weigh import Weight, weight_of
 from penstock.engine.why import why_of
-from penstock.gateway import TableReader
+from penstock.gateway import TableReader, TableReading
 from penstock.mapreduce import ViewNode, entries_of, held_db, read_held, rows_db
 from penstock.spout import Remembered
-from penstock.views import Contribution, Progress, ViewReader
+from penstock.views import Contribution, Position, Progress, ViewReader, shown_position
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
@@ -36,13 +36,19 @@ class Snapshot:
     """
 
     def __init__(self, core: Core) -> None:
-        self._core = core
-        self._reader: Reader | None = core.store.read()
+        reader = core.store.read()
         with core.naming():
-            self._state = read_state(self._reader)
-            self._schema = core.schema(self._reader)
+            state = read_state(reader)
+        self._begin(core, reader, state)
+
+    def _begin(self, core: Core, reader: Reader, state: State) -> None:
+        self._core = core
+        self._reader: Reader | None = reader
+        self._state = state
+        with core.naming():
+            self._schema = core.schema(reader)
         self._views: dict[str, ViewReader] = {}
-        self._tables: dict[str, TableReader] = {}
+        self._logs: dict[str, TableReader] = {}
         self._held: dict[str, tuple[frozenset[bytes], frozenset[bytes]]] = {}
 
     def __enter__(self) -> Self:
@@ -54,7 +60,12 @@ class Snapshot:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<snapshot at {self._state.position}>"
+        return f"<snapshot at {shown_position(self.position)}>"
+
+    @property
+    def parts(self) -> Sequence[Snapshot]:
+        """The snapshots of the partitions that it is made of: of a store that is not parted itself."""
+        return (self,)
 
     @property
     def state(self) -> State:
@@ -67,12 +78,21 @@ class Snapshot:
         return self._schema
 
     @property
-    def position(self) -> int:
+    def position(self) -> Position:
         """The store's commit number: one more for each transaction that changed content.
 
         snap.position
         """
         return self._state.position
+
+    @property
+    def followed(self) -> Position:
+        """The oldest position that the feed can be followed from."""
+        return self._state.followed
+
+    def as_of(self, view: str) -> Position | None:
+        """The position that a view shows, where it stayed behind while another generation is built."""
+        return self._schema.as_of(view)
 
     @property
     def sources(self) -> dict[str, int]:
@@ -110,7 +130,7 @@ class Snapshot:
                 node.reduce.codec,
                 lambda: self.held(name)[0],
                 lambda groups, progress: self._why(node, source, groups, progress),
-                self._schema.as_of(name),
+                self.as_of(name),
             )
         return found
 
@@ -121,24 +141,28 @@ class Snapshot:
     def _why(
         self, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
     ) -> list[list[Contribution]]:
-        as_of = self._schema.as_of(view.name)
+        as_of = self.as_of(view.name)
         if as_of is not None and not view.keeps:
             raise PenstockError(
-                f"view {view.name!r} stands at position {as_of} while it is built anew, and its documents have gone "
-                "on; ask why once it is complete"
+                f"view {view.name!r} stands at position {shown_position(as_of)} while it is built anew, and its "
+                "documents have gone on; ask why once it is complete"
             )
         with self.naming():
             return why_of(self, view, source, groups, progress)
 
-    def table(self, name: str) -> TableReader:
+    def table(self, name: str) -> TableReading:
         """A table's documents.
 
         snap.table("users")[7]
         """
-        found = self._tables.get(name)
+        return self.log(name)
+
+    def log(self, name: str) -> TableReader:
+        """The same as they lie in the table's log."""
+        found = self._logs.get(name)
         if found is None:
             shown = self._schema.table(name)
-            found = self._tables[name] = TableReader(
+            found = self._logs[name] = TableReader(
                 shown.table, shown.number, shown.seed, self.reader, self._core.tails, lambda: self._held_of(name)
             )
         return found
@@ -150,7 +174,7 @@ class Snapshot:
         """
         views = [view for view in self._schema.views_on(table) if self._schema.as_of(view.name) is None]
         with self.naming():
-            return stored_of(views, self.reader(), self.table(table), key)
+            return stored_of(views, self.reader(), self.log(table), key)
 
     def weight(self, view: str, hot: int) -> Weight:
         """How heavy the groups of a view are, and which are the heaviest: one scan of its rows.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.engine.core import Core
     from penstock.engine.snapshot import Snapshot
 
-_SHOWN = 20
+SHOWN = 20
 
 
 def status_of(core: Core, snap: Snapshot, path: str | None, readonly: bool) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def status_of(core: Core, snap: Snapshot, path: str | None, readonly: bool) -> d
             "groups": reader.count(rows_db(view.number)),
             "held": held,
             "resting": resting,
-            "holds": list(islice(_holds(reader, view), _SHOWN)) if held else [],
+            "holds": list(islice(_holds(reader, view), SHOWN)) if held else [],
             "held_groups": state.held_groups.get(name, 0),
             "memory": core.views[name].nbytes(spaces=view.chained) if name in core.views else 0,
             "as_of": snap.schema.as_of(name),

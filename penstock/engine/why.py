@@ -96,12 +96,12 @@ class _Scan:
         if isinstance(view.view.map, FieldMap):
             search = FieldSearch(view.view, view.view.map, self._groups)
             if source is None:
-                self._documents(search, self._snap.table(view.view.source.name))
+                self._documents(search, self._snap.log(view.view.source.name))
             else:
                 self._rows(search, source)
             self._held()
         elif source is None:
-            self._told(ToldSearch(self._groups), self._snap.table(view.view.source.name))
+            self._told(ToldSearch(self._groups), self._snap.log(view.view.source.name))
         else:
             self._told_of_rows(ToldSearch(self._groups), source)
         return self._found

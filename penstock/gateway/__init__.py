@@ -7,6 +7,7 @@ from penstock.gateway.lines import Patched, Unwrapped, unwrap
 from penstock.gateway.moved import first_numbers, moved_db
 from penstock.gateway.places import CHECKING, META_PLACE, table_places
 from penstock.gateway.reader import Block, TableReader, Tails
+from penstock.gateway.reading import SpannedTable, TableReading
 from penstock.gateway.received import MOST_RECEIVED, Form, Received
 from penstock.gateway.retelling import retell
 from penstock.gateway.stamps import NUMBER, Stamps, stamps_of
@@ -31,10 +32,12 @@ __all__ = [
     "Patched",
     "Received",
     "Report",
+    "SpannedTable",
     "Stamps",
     "TableBatch",
     "TableNode",
     "TableReader",
+    "TableReading",
     "TableSweep",
     "Tails",
     "Unwrapped",

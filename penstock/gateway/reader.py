@@ -19,7 +19,6 @@ from penstock.cache import (
     RECORD,
     KeyCache,
     KeyKind,
-    KeyTooLong,
     Lane,
     LogMark,
     Reader,
@@ -29,22 +28,20 @@ from penstock.cache import (
     key_hash,
     look_up,
     naming,
-    normal_key,
     read_lines,
     read_mark,
     rest_of,
     runs_from,
     segments_from,
     segments_of,
-    unpack_document,
 )
 from penstock.gateway.lines import is_wrapped, unwrap
 from penstock.gateway.places import table_places
-from penstock.gateway.telling import document_of, key_of, key_value
+from penstock.gateway.reading import TableReading
+from penstock.gateway.telling import key_of
 from penstock.mapreduce import key_lanes
-from penstock.views import Row, Table
+from penstock.views import Table
 
-_ABSENT = object()
 _BATCH = 4096
 _LAYERED = 1 << 16
 
@@ -143,7 +140,7 @@ def _keys_of(parts: Sequence[Part]) -> tuple[Lane, Lane | None, NDArray[np.int64
     return k0, k1, np.concatenate([segment.base + at for segment, at in parts])
 
 
-class TableReader:
+class TableReader(TableReading):
     """The documents of one table, in one snapshot."""
 
     def __init__(
@@ -155,54 +152,22 @@ class TableReader:
         tails: Tails,
         held: Callable[[], frozenset[bytes]],
     ) -> None:
-        self.name = table.name
-        self._table = table
+        super().__init__(table, held)
         self._number = number
         self._seed = seed
         self._reader = reader
         self._tails = tails
-        self._held = held
         with self._naming():
             self._mark = read_mark(reader(), number)
         self._tail: Tail | None = None
 
-    def __repr__(self) -> str:
-        return f"<table {self.name!r}>"
-
-    def __getitem__(self, key: Any) -> dict[str, Any]:
-        document = self.get(key, _ABSENT)
-        if document is _ABSENT:
-            raise KeyError(key)
-        out: dict[str, Any] = document
-        return out
-
-    def __contains__(self, key: Any) -> bool:
-        return self.get(key, _ABSENT) is not _ABSENT
-
     def __len__(self) -> int:
         return self._mark.present
-
-    def __iter__(self) -> Iterator[Row]:
-        return self.items()
 
     @property
     def tombstones(self) -> int:
         """How many deletions are remembered."""
         return self._mark.tombstones
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        """The document of a key, or `default` if there is none."""
-        return self.get_many([key], default)[0]
-
-    def get_many(self, keys: Iterable[Any], default: Any = None) -> list[Any]:
-        """The documents of several keys, in their order."""
-        out: list[Any] = []
-        for line in self.lines_of(keys):
-            if line is None:
-                out.append(default)
-            else:
-                out.append(document_of(line) if is_wrapped(line) else unpack_document(line))
-        return out
 
     def lines_of(self, keys: Iterable[Any]) -> list[bytes | None]:
         """The stored lines of several keys, in their order; None where there is no document."""
@@ -221,24 +186,6 @@ class TableReader:
             if not (is_wrapped(line) and unwrap(line).absent):
                 out[i] = line
         return out
-
-    def row(self, key: Any) -> Row:
-        """The document of a key as a row, which tells whether some view holds it; KeyError if there is none."""
-        document = self[key]
-        try:
-            return Row(normal_key(key), document, encode_key(key) in self._held())
-        except (KeyKind, KeyTooLong):
-            raise KeyError(key) from None
-
-    def items(self) -> Iterator[Row]:
-        """All documents, in the order in which their lines lie in the store."""
-        held = self._held()
-        for line in self.lines():
-            if unwrap(line).absent:
-                continue
-            document = document_of(line)
-            key = key_value(self._table, document)
-            yield Row(normal_key(key), document, encode_key(key) in held)
 
     def lines(self) -> Iterator[bytes]:
         """The newest lines of all keys, tombstones among them."""

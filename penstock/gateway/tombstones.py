@@ -7,12 +7,13 @@ winning versions alone, so that a digest which leaves out what is beyond it is t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 
-from penstock.cache import LogMark, Reader, read_mark, segments_from, unpack_document
+from penstock.cache import Reader, read_mark, segments_from, unpack_document
 from penstock.gateway.lines import Unwrapped, unwrap
 from penstock.gateway.stamps import TEXT, number_of
 from penstock.views import Table, reach
@@ -22,16 +23,18 @@ __all__ = ["forgettable"]
 _SECOND = 10**9
 
 
-def forgettable(reader: Reader, table: Table, number: int, kind: str | None) -> Callable[[bytes], bool] | None:
+def forgettable(
+    readers: Sequence[Reader], table: Table, number: int, kind: str | None
+) -> Callable[[bytes], bool] | None:
     """Tells of a line whether it is a deletion that is no content; None where no line is. `kind` is that of its ts.
 
-    All lines count for the greatest ts, dead ones too: a key's newest version has the greatest of its ts.
+    `readers` are those of the table's partitions. All lines count for the greatest ts, dead ones too: a key's newest
+    version has the greatest of its ts.
     """
-    mark: LogMark = read_mark(reader, number)
-    if table.tombstones is None or not mark.tombstones:
+    if table.tombstones is None or not any(read_mark(reader, number).tombstones for reader in readers):
         return None
     greatest: int | float | None = None
-    for segment in segments_from(reader, number, 0):
+    for segment in chain.from_iterable(segments_from(reader, number, 0) for reader in readers):
         for line in segment.lines(np.arange(len(segment))):
             ts = _ts_of(table, unwrap(line), line)
             if greatest is None or ts > greatest:

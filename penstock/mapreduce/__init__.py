@@ -1,5 +1,6 @@
 """Map and reduce: documents to columns, columns to contributions, contributions to rows of views."""
 
+from penstock.mapreduce.behind import parted_log
 from penstock.mapreduce.building import Building
 from penstock.mapreduce.codecs import StoredCodec, codec_from
 from penstock.mapreduce.column import Column, Kind, lane_of, value_of
@@ -162,6 +163,7 @@ __all__ = [
     "nodes_db",
     "of_yielded",
     "packed",
+    "parted_log",
     "plan_data",
     "quantiles",
     "read_emissions",

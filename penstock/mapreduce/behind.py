@@ -9,7 +9,7 @@ A row of the log is MessagePack: [groups, places, leaf, gone]: the encodings of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice, repeat
 from operator import itemgetter
 
@@ -55,6 +55,27 @@ def read_log(
         return None
     items, gone = last_of_each(Items.join(parts), np.concatenate(marks))
     return list(numbers), items, gone
+
+
+def parted_log(
+    reader: Reader, db: str, columns: int, owners: Callable[[Sequence[bytes]], Sequence[int]]
+) -> dict[int, tuple[bytes, bytes]]:
+    """The log as one row for each of those who own its groups."""
+    found = read_log(reader, db, columns)
+    if found is None:
+        return {}
+    names, items, gone = found
+    owner = np.array(owners(names), np.int64)
+    out: dict[int, tuple[bytes, bytes]] = {}
+    for own in np.unique(owner).tolist():
+        groups = np.flatnonzero(owner == own)
+        place = np.full(len(names), -1, np.int64)
+        place[groups] = np.arange(groups.size)
+        mine = place[items.node] >= 0
+        part = items.take(mine)
+        row = log_row(record_key(0), [names[i] for i in groups.tolist()], part.moved(place[part.node]), gone[mine])
+        out[own] = record_key(0), row
+    return out
 
 
 def last_of_each(items: Items, gone: Mask) -> tuple[Items, Mask]:

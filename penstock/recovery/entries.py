@@ -8,7 +8,7 @@ key or group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import blake2b
 from typing import Any
@@ -47,9 +47,13 @@ class QuarantineKind(Enum):
         return found
 
 
-def record_id(number: int) -> str:
-    """The id of a rejected record."""
-    return f"r{number}"
+def record_id(number: int, part: int | None = None) -> str:
+    """The id of a rejected record; where each partition counts its own, with the number of the partition.
+
+    >>> record_id(17), record_id(17, part=2)
+    ('r17', 'r17@2')
+    """
+    return f"r{number}" if part is None else f"r{number}@{part}"
 
 
 def document_id(view: str, stored: bytes) -> str:
@@ -145,6 +149,13 @@ class Wanted:
         letter = kind.value[0]
         named = self.ids is None or any(own.startswith(letter) for own in self.ids)
         return named and (self.kind is None or self.kind is kind)
+
+    def within(self, part: int) -> Wanted:
+        """The same of the records of one partition, by the ids that these have there."""
+        if self.ids is None:
+            return self
+        end = f"@{part}"
+        return replace(self, ids=frozenset(own.removesuffix(end) for own in self.ids if own.endswith(end)))
 
     def has(self, name: str) -> bool:
         """Whether the entry with this id is among them."""

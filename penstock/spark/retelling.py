@@ -155,7 +155,7 @@ class Retelling:
 def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts: _Facts) -> Iterator[None]:
     """What the documents of a part contribute."""
     shown, reader = snap.schema.table(table.name), snap.reader()
-    documents = snap.table(table.name)
+    documents = snap.log(table.name)
     tellers = [_Teller(snap, view, facts) for view in views]
     stop = None if span.stop is None else int.from_bytes(span.stop, "big")
     stamped = any(teller.stamped for teller in tellers)

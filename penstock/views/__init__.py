@@ -1,6 +1,6 @@
 """Views: their definitions, and what readers of them get."""
 
-from penstock.views.changes import ABSENT, Absent, Change, PositionAhead, PositionExpired
+from penstock.views.changes import ABSENT, Absent, Change, Position, PositionAhead, PositionExpired, shown_position
 from penstock.views.definitions import BROKER, App, Merge, Source, Table, View
 from penstock.views.fields import (
     COMPARE,
@@ -96,6 +96,7 @@ __all__ = [
     "Or",
     "Part",
     "Path",
+    "Position",
     "PositionAhead",
     "PositionExpired",
     "Preview",
@@ -129,6 +130,7 @@ __all__ = [
     "parse_path",
     "reach",
     "restating",
+    "shown_position",
     "stored_definition",
     "where_from",
 ]

@@ -35,6 +35,13 @@ ABSENT: Final = Absent()
 """The result of a group that has no row."""
 
 
+Position = Any
+"""Where a store stands: the number of its last commit, or of a store of several partitions those of all, as a tuple.
+
+To users it is opaque: what a snapshot or a change has goes into JSON and back, a tuple as a list.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One group of one view that changed: its result before and after, and the position of the commit.
@@ -48,12 +55,21 @@ class Change:
     group: Any
     old: Any
     new: Any
-    position: int
+    position: Position
 
     def data(self) -> dict[str, Any]:
         """The change as a map; what is absent is left out."""
         out = {"view": self.view, "group": self.group, "old": self.old, "new": self.new, "position": self.position}
         return {name: value for name, value in out.items() if value is not ABSENT}
+
+
+def shown_position(position: Position) -> str:
+    """A position as people read and type it.
+
+    >>> shown_position(17), shown_position((3, 4))
+    ('17', '[3, 4]')
+    """
+    return str(position if isinstance(position, int) else list(position))
 
 
 class PositionExpired(PenstockError):
@@ -64,15 +80,15 @@ class PositionExpired(PenstockError):
 first, with changes(…, initial=True)
     """
 
-    def __init__(self, asked: int, oldest: int) -> None:
+    def __init__(self, asked: Position, oldest: Position) -> None:
         super().__init__(asked, oldest)
         self.asked = asked
         self.oldest = oldest
 
     def __str__(self) -> str:
         return (
-            f"the feed no longer has all changes since position {self.asked}; the oldest that can be followed from is "
-            f"{self.oldest}: read the views first, with changes(…, initial=True)"
+            f"the feed no longer has all changes since position {shown_position(self.asked)}; the oldest that can be "
+            f"followed from is {shown_position(self.oldest)}: read the views first, with changes(…, initial=True)"
         )
 
 
@@ -84,13 +100,13 @@ class PositionAhead(PenstockError):
 was restored since
     """
 
-    def __init__(self, asked: int, position: int) -> None:
+    def __init__(self, asked: Position, position: Position) -> None:
         super().__init__(asked, position)
         self.asked = asked
         self.position = position
 
     def __str__(self) -> str:
         return (
-            f"the store is at position {self.position}, and changes since {self.asked} were asked for; the position is "
-            "of another store, or of one that was restored since"
+            f"the store is at position {shown_position(self.position)}, and changes since {shown_position(self.asked)} "
+            "were asked for; the position is of another store, or of one that was restored since"
         )

@@ -26,6 +26,7 @@ from penstock.cache import (
     prefix_bounds,
     stored_key,
 )
+from penstock.views.changes import Position
 from penstock.views.row import Row
 from penstock.views.why import Contribution, Progress, Why
 
@@ -78,7 +79,7 @@ class ViewReader:
         codec: Codec,
         held: Callable[[], frozenset[bytes]],
         why: Why,
-        as_of: int | None = None,
+        as_of: Position | None = None,
     ) -> None:
         self.name = name
         self.as_of = as_of

@@ -152,7 +152,7 @@ BUGS = {
         "cache.forget:forget_step", "log.mark.tombstones - int(slots.size)", "log.mark.tombstones"
     ),
     "memory still has what is forgotten": Edit("cache.forget:forget_step", "log.keys.state[slots] = LOADED", "pass"),
-    "the digest has what is to be forgotten": Edit("engine.digest:_table_sum", "is_old is not None and", "False and"),
+    "the digest has what is to be forgotten": Edit("engine.digest:_part_sum", "is_old is not None and", "False and"),
     "a fold that is under way is taken for one of all": Edit(
         "engine.compaction:_Table._fold", "1 + self._log.folding", "1"
     ),

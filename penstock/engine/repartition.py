@@ -1,0 +1,241 @@
+"""A store made one of another number of partitions: its rows are moved into new stores, which then take its place.
+
+    leftovers cleared ─▶ new stores `<turn>-<i>` filled, synced, read back ─▶ the file `partitions` replaced ─▶
+    the old stores removed
+
+Whoever is killed on the way leaves the store as it was, or as it is to be; what else lies there the next run clears.
+A store of one partition has no such file, so that it becomes one by the file's going. Invariants:
+
+- nobody else holds a partition, or reads one, when the file changes;
+- positions go on behind all that any partition had, and the feed begins there: a position from before is expired.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+
+from penstock.cache import (
+    DefinitionError,
+    Limits,
+    Owner,
+    PenstockError,
+    StoreMissing,
+    Tell,
+    check_file,
+    gate,
+    must_have_room,
+    naming,
+    open_lmdb,
+    process_with,
+    sync_folder,
+)
+from penstock.engine.catalog import Catalog, catalog_of, catalog_row
+from penstock.engine.core import Core, Settings
+from penstock.engine.filled import Target
+from penstock.engine.layout import NAME, Layout, layout_of, read_layout, write_layout
+from penstock.engine.moving import Moving
+from penstock.engine.naming import places_of
+from penstock.engine.schema import Schema
+from penstock.engine.snapshot import Snapshot
+from penstock.engine.spanned import SpannedSnapshot
+from penstock.mapreduce import Ranges, even_starts
+
+__all__ = ["MOST_PARTITIONS", "Repartitioned", "repartition"]
+
+MOST_PARTITIONS = 256
+_FOLDER = re.compile(r"(\d+)-\d+\Z")
+_FILES = ("data.mdb", "lock.mdb")
+_MEMORY = 512 << 20  # of all new stores together, beside what Python takes
+_BASE = 96 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Repartitioned:
+    """What was done: how many partitions there were and are, and the documents and bytes of each."""
+
+    before: int
+    after: int
+    documents: tuple[int, ...]
+    bytes: tuple[int, ...]
+
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def repartition(path: str | os.PathLike[str], to: int, tell: Tell | None = None) -> Repartitioned:
+    """Make the store at a path one of `to` partitions, each of which owns as many hashes as any other.
+
+    Content, and so the digest, stays as it is; no map and no reducer is run. Nobody else may have the store open.
+    `tell` is told what is done ("moving", "checking"), how much of it, and of how much.
+    """
+    where = os.fspath(path)
+    if isinstance(to, bool) or not isinstance(to, int) or not 1 <= to <= MOST_PARTITIONS:
+        raise DefinitionError(f"a store can't have {to!r} partitions; write a number from 1 to {MOST_PARTITIONS}")
+    if read_layout(where) is None and not os.path.exists(os.path.join(where, _FILES[0])):
+        raise StoreMissing(where)
+    with ExitStack() as stack:
+        stack.enter_context(Owner(where))
+        layout = read_layout(where)
+        folders = [where] if layout is None else layout.folders(where)
+        if layout is not None:
+            for folder in folders:
+                stack.enter_context(Owner(folder))
+        _clear(where, layout)
+        return _Repartition(where, layout, folders, to, tell or _nobody).run()
+
+
+def _clear(path: str, layout: Layout | None) -> None:
+    """Remove what a run that was killed left: stores that are not those of the layout."""
+    own = {part.folder for part in layout.parts} if layout is not None else set[str]()
+    for entry in sorted(os.listdir(path)):
+        if _FOLDER.match(entry) and entry not in own:
+            shutil.rmtree(os.path.join(path, entry))
+    if layout is not None:
+        _remove_files(path)
+
+
+def _remove_files(folder: str) -> None:
+    for name in _FILES:
+        if os.path.exists(os.path.join(folder, name)):
+            os.unlink(os.path.join(folder, name))
+
+
+class _Repartition:
+    """One run; the caller is the owner of all that it touches."""
+
+    def __init__(self, path: str, layout: Layout | None, folders: list[str], to: int, tell: Tell) -> None:
+        self._path = path
+        self._layout = layout
+        self._folders = folders
+        self._to = to
+        self._tell = tell
+        first = None if layout is None else _FOLDER.match(layout.parts[0].folder)
+        self._turn = 1 if first is None else 1 + int(first[1])
+
+    def run(self) -> Repartitioned:
+        """All of it."""
+        self._must_be_unread()
+        before = len(self._folders)
+        with _opened(self._folders, self._layout) as (cores, snap):
+            if before == self._to:
+                return Repartitioned(before, before, *_sizes(cores, snap.parts))
+            _must_be_settled(snap)
+            catalog = snap.schema.catalog
+            after = layout_of(catalog.app, catalog.seed, even_starts(self._to), self._turn)
+            must_have_room(self._path, self._path, sum(core.store.info()["used"] for core in cores))
+            self._fill(snap, after)
+        for folder in after.folders(self._path):
+            check_file(folder, None, self._tell)
+        self._switch(after)
+        now = read_layout(self._path)
+        with _opened([self._path] if now is None else now.folders(self._path), now) as (cores, snap):
+            return Repartitioned(before, self._to, *_sizes(cores, snap.parts))
+
+    def _must_be_unread(self) -> None:
+        for folder in self._folders:
+            other = process_with(folder)
+            if other is not None:
+                raise PenstockError(
+                    f"process {other} has the store at {self._path} open to read it; end that one, and run this again"
+                )
+
+    def _fill(self, snap: Snapshot, after: Layout) -> None:
+        """Make the new stores, each complete and on the disk."""
+        catalog = _catalog(snap.schema.catalog)
+        memory = _BASE + _MEMORY // self._to
+        targets: list[Target] = []
+        try:
+            for folder in after.folders(self._path):
+                targets.append(Target(folder, snap.schema.app, catalog, memory))
+            with snap.naming():
+                Moving(snap, targets, after.ranges(), self._tell).run()
+        finally:
+            for target in targets:
+                target.close()
+        sync_folder(self._path)
+
+    def _switch(self, after: Layout) -> None:
+        """From here on the new stores are the store; then the old ones go."""
+        with ExitStack() as stack:
+            for folder in self._folders:
+                stack.enter_context(gate(folder, alone=True))
+            self._must_be_unread()
+            if self._to == 1:
+                [folder] = after.folders(self._path)
+                os.rename(os.path.join(folder, _FILES[0]), os.path.join(self._path, _FILES[0]))
+                sync_folder(self._path)
+                os.unlink(os.path.join(self._path, NAME))
+                sync_folder(self._path)
+            else:
+                write_layout(self._path, after)
+            for folder in self._folders:
+                _remove_files(folder)
+        _clear(self._path, read_layout(self._path))
+
+
+@contextmanager
+def _opened(folders: Sequence[str], layout: Layout | None) -> Iterator[tuple[list[Core], Snapshot]]:
+    """The stores in these folders, and a snapshot over them; their app is what their catalog says."""
+    cores: list[Core] = []
+    try:
+        for folder in folders:
+            store = open_lmdb(folder, readonly=True)
+            with store.read() as reader, naming(lambda: places_of(None)):
+                row = catalog_row(reader)
+                if row is None:
+                    raise StoreMissing(folder)
+                app = Schema(row, catalog_of(row, folder)).app
+            cores.append(Core(app, store, Settings(_BASE, Limits()), folder, readonly=True))
+        ranges = Ranges((0,), cores[0].catalog.seed) if layout is None else layout.ranges()
+        with SpannedSnapshot(cores, ranges) as snap:
+            yield cores, snap
+    finally:
+        for core in cores:
+            core.close()
+
+
+def _must_be_settled(snap: Snapshot) -> None:
+    """Nothing is under way that is not content: no view is being built, no partition owes another one anything."""
+    for i, part in enumerate(snap.parts):
+        catalog = part.schema.catalog
+        building = [name for name, entry in catalog.entries.items() if entry.next is not None]
+        if building:
+            raise PenstockError(
+                f"view {building[0]!r} is being built anew; run `penstock migrate`, and repartition after that"
+            )
+        if catalog.refill is not None and catalog.refill.filling:
+            raise PenstockError("a backfill of the store is under way; let it end, and repartition after that")
+        pending = pending_in(part)
+        if pending:
+            raise PenstockError(
+                f"partition {i} has {pending:,} productions that others did not take yet; open the store, which sends "
+                "them, close it, and repartition after that"
+            )
+
+
+def pending_in(part: Snapshot) -> int:
+    """How much a partition owes others, which they did not say to have."""
+    return 0
+
+
+def _catalog(catalog: Catalog) -> Catalog:
+    """The catalog of a new store: the same definitions, and nothing of what was before."""
+    return msgspec.structs.replace(catalog, last=catalog.highest(), since=None, former=(), trash=(), refill=None)
+
+
+def _sizes(cores: Sequence[Core], parts: Sequence[Snapshot]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    documents = tuple(sum(len(part.table(name)) for name in part.schema.tables) for part in parts)
+    return documents, tuple(core.store.info()["bytes"] for core in cores)
+
+
+def _nobody(what: str, done: int, total: int) -> None:
+    """Tells nobody how far it is."""

@@ -1,0 +1,107 @@
+"""A store of several partitions, open to be read: every way of reading that a store of one has, in any process.
+
+Invariant: it writes nothing; what others write shows in the next snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock.cache import StoreMissing, naming, open_lmdb
+from penstock.engine.catalog import read_catalog
+from penstock.engine.core import Core, Settings
+from penstock.engine.engine import Engine
+from penstock.engine.layout import Layout
+from penstock.engine.naming import places_of
+from penstock.engine.spanned import SpannedSnapshot
+from penstock.engine.spannedfeed import follow_all
+from penstock.engine.spannedstatus import status_of_all
+from penstock.views import App, Change, Position
+
+if TYPE_CHECKING:
+    from penstock.engine.snapshot import Snapshot
+
+__all__ = ["SpannedEngine", "open_spanned"]
+
+
+class SpannedEngine(Engine):
+    """An open store of several partitions; made by `ps.open(…, readonly=True)`."""
+
+    def __init__(self, cores: list[Core], path: str, layout: Layout) -> None:
+        super().__init__(cores[0], path, None, True, False)
+        self._cores = cores
+        self._layout = layout
+        self._ranges = layout.ranges()
+
+    def snapshot(self) -> Snapshot:
+        """All views and tables, each partition as of a commit of its own; it sees nothing of what comes after.
+
+        with engine.snapshot() as snap:
+            snap.view("namecount")["Sue"]
+        """
+        self._open()
+        return SpannedSnapshot(self._cores, self._ranges)
+
+    def changes(
+        self,
+        *views: str,
+        since: Position | None = None,
+        follow: bool = False,
+        initial: bool = False,
+        until: Position | None = None,
+    ) -> Iterator[Change]:
+        """What changed in these views, or in all, after the position `since`.
+
+        The changes of one group come in the order of commits; those of groups in several partitions in none. The
+        position of each is that up to which all was given, so that any of them can be gone on from.
+
+        for change in engine.changes("namecount", since=position, follow=True):
+            print(change.group, change.old, change.new, change.position)
+        """
+        self._open()
+        live = (self._ended.wait, lambda: not self._closed)
+        return follow_all(self._cores, self.snapshot, views, since, follow, initial, until, *live)
+
+    def status(self) -> dict[str, Any]:
+        """Tables, views, position, sources and sizes, as data: those of all partitions together, and of each.
+
+        engine.status()["partitions"][0]["documents"]
+        """
+        self._open()
+        with SpannedSnapshot(self._cores, self._ranges) as snap, snap.naming():
+            return status_of_all(self._cores, snap, self._path, self._readonly, self._layout)
+
+    def close(self) -> None:
+        """Let go of the store.
+
+        engine.close()
+        """
+        super().close()
+        for core in self._cores[1:]:
+            core.close()
+
+
+def open_spanned(app: App, path: str, layout: Layout, settings: Settings) -> SpannedEngine:
+    """Open the partitions of the store at a path to read them; where one can't be, none stays open."""
+    cores: list[Core] = []
+    try:
+        for folder in layout.folders(path):
+            cores.append(_core(app, folder, settings))
+    except BaseException:
+        for core in cores:
+            core.close()
+        raise
+    return SpannedEngine(cores, path, layout)
+
+
+def _core(app: App, folder: str, settings: Settings) -> Core:
+    store = open_lmdb(folder, readonly=True)
+    try:
+        with store.read() as reader, naming(lambda: places_of(None)):
+            if read_catalog(reader, folder) is None:
+                raise StoreMissing(folder)
+        return Core(app, store, settings, folder, readonly=True)
+    except BaseException:
+        store.close()
+        raise
