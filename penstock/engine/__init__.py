@@ -10,8 +10,8 @@ from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
 from penstock.engine.opening import open_engine, open_on
 from penstock.engine.refilling import Refilled
-from penstock.engine.shipped import Shipped, shipped
 from penstock.engine.repartition import Repartitioned, repartition
+from penstock.engine.shipped import Shipped, shipped
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.spanned import SpannedSnapshot
 from penstock.engine.spannedengine import SpannedEngine
