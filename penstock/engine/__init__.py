@@ -1,14 +1,20 @@
 """The engine: opens a store, wires the rooms, and takes what users put."""
 
+from penstock.engine.agreed import open_on, open_partition
 from penstock.engine.catalog import Catalog, Resume, State, read_catalog, read_state, write_notes, write_state
 from penstock.engine.compaction import Compacted, Progress
 from penstock.engine.copies import Copied, copy_of, copy_size, restore, shrink
-from penstock.engine.core import Core
+from penstock.engine.core import Core, Settings
 from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.engine import Engine
 from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
-from penstock.engine.opening import open_engine, open_on
+from penstock.engine.layout import layout_of
+from penstock.engine.member import Member, Tables
+from penstock.engine.member import Standing as MemberStanding
+from penstock.engine.opening import open_engine
+from penstock.engine.parted import Parted
+from penstock.engine.parting import Parting
 from penstock.engine.refilling import Refilled
 from penstock.engine.repartition import Repartitioned, repartition
 from penstock.engine.shipped import Shipped, shipped
@@ -29,16 +35,22 @@ __all__ = [
     "Engine",
     "HolderLost",
     "HolderSilent",
+    "Member",
+    "MemberStanding",
+    "Parted",
+    "Parting",
     "Progress",
     "Refilled",
     "Repartitioned",
     "Resume",
+    "Settings",
     "Shipped",
     "Snapshot",
     "SpannedEngine",
     "SpannedSnapshot",
     "State",
     "Stored",
+    "Tables",
     "Ticket",
     "Told",
     "Transaction",
@@ -48,9 +60,11 @@ __all__ = [
     "copy_of",
     "copy_size",
     "delivered",
+    "layout_of",
     "memory_of_holder",
     "open_engine",
     "open_on",
+    "open_partition",
     "parted",
     "read_catalog",
     "read_state",

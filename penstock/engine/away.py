@@ -18,9 +18,8 @@ from typing import Any
 from penstock.cache import Closed, PenstockError, unpack
 from penstock.engine.catalog import Resume
 from penstock.engine.courier import PATIENCE
-from penstock.engine.documents import Batch
 from penstock.engine.handed import batch_data, counts_of_data, error_of
-from penstock.engine.member import Standing
+from penstock.engine.member import Standing, Tables
 from penstock.engine.order import Order, write_order
 from penstock.engine.there import There
 from penstock.engine.wire import Gone
@@ -138,12 +137,22 @@ class Away:
     # -- its work
 
     def take(
-        self, tables: dict[str, list[Batch]], sources: Mapping[str, Resume] | None, strict: bool, dry: bool = False
+        self,
+        tables: Tables,
+        sources: Mapping[str, Resume],
+        number: int,
+        kinds: Mapping[str, str],
+        strict: bool = False,
     ) -> Counts:
-        """One transaction of records that it owns, and the offsets after them; with `dry` it is only tried."""
-        data = {name: [batch_data(batch) for batch in parts] for name, parts in tables.items()}
-        given = [[name, own.offset, own.note, own.again] for name, own in (sources or {}).items()]
-        return counts_of_data(self._done("own", tables=data, sources=given, strict=strict, dry=dry))
+        """One transaction of records that it owns, and the offsets after them; one with this number once only."""
+        given = [[name, own.offset, own.note, own.again] for name, own in sources.items()]
+        what = {"sources": given, "number": number, "kinds": dict(kinds), "strict": strict}
+        said = self._done("own", tables=_data(tables), **what)
+        return counts_of_data(said)
+
+    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
+        """How these records would fare."""
+        return counts_of_data(self._done("tried", tables=_data(tables), kinds=dict(kinds)))
 
     def standing(self) -> Standing:
         """How far it is; what has arrived is deleted first."""
@@ -184,3 +193,7 @@ class Away:
             return self._there.ask(do, **what)
         except (Gone, Closed):
             raise HolderLost(self.folder, self.name, "it has ended") from None
+
+
+def _data(tables: Tables) -> dict[str, list[Any]]:
+    return {name: [batch_data(batch) for batch in parts] for name, parts in tables.items()}

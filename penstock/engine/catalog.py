@@ -118,6 +118,7 @@ class State(msgspec.Struct, frozen=True):
     followed: int = 0  # the oldest position that the feed can be followed from
     sent: dict[int, int] = {}  # by partition the number of the last production that it is owed
     taken: dict[int, tuple[int, int]] = {}  # by partition its epoch, and the number of its last one that was taken
+    batch: int = 0  # the number of the last batch that whoever serves the store gave this partition
 
 
 class _Format(msgspec.Struct):

@@ -17,11 +17,12 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from penstock.cache import PenstockError, StoreInUse, Tell
+from penstock.engine.agreed import MEMORY
 from penstock.engine.agreeing import described
 from penstock.engine.compaction import Compacted, Progress
 from penstock.engine.engine import Engine
 from penstock.engine.group import Ticket
-from penstock.engine.opening import MEMORY, open_engine
+from penstock.engine.opening import open_engine
 from penstock.engine.refilling import Refilled
 from penstock.engine.there import There
 from penstock.engine.wire import Gone

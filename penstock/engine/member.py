@@ -20,6 +20,7 @@ from penstock.views import Counts
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
 
+Tables = dict[str, list[Batch]]
 MOST = 4 << 20
 """Bytes of productions that are sent at once, about."""
 
@@ -28,7 +29,8 @@ MOST = 4 << 20
 class Standing:
     """How far a member is.
 
-    By partition the numbers that it gave last, and that it took last; its sources; how much is stored that is owed.
+    By partition the numbers that it gave last, and that it took last; its sources; its epoch; how much
+    is stored that is owed; the number of the last batch that it took; by table the kind of its ts.
     """
 
     sent: Sent
@@ -36,10 +38,20 @@ class Standing:
     sources: dict[str, int]
     epoch: int
     pending: int
+    batch: int
+    kinds: dict[str, str]
 
     def data(self) -> list[Any]:
         """The same as plain data."""
-        return [list(self.sent.items()), list(self.taken.items()), self.sources, self.epoch, self.pending]
+        return [
+            list(self.sent.items()),
+            list(self.taken.items()),
+            self.sources,
+            self.epoch,
+            self.pending,
+            self.batch,
+            self.kinds,
+        ]
 
     @classmethod
     def of_data(cls, data: list[Any]) -> Standing:
@@ -56,7 +68,7 @@ class Member:
         assert parting is not None, "it was opened as a partition"
         self.engine = engine
         self.here = parting.here
-        self._core = engine._core
+        self.core = engine._core
         self._parting: Parting = parting
 
     @property
@@ -65,27 +77,51 @@ class Member:
         return self._parting.others
 
     def take(
-        self, tables: dict[str, list[Batch]], sources: Mapping[str, Resume] | None, strict: bool, dry: bool = False
+        self,
+        tables: Tables,
+        sources: Mapping[str, Resume],
+        number: int,
+        kinds: Mapping[str, str],
+        strict: bool = False,
     ) -> Counts:
-        """One transaction of records that it owns, and the offsets after them; with `dry` it is only tried."""
-        counts, _ = self.engine._write_each(tables, dict(sources or {}) or None, strict, dry)
+        """One transaction of records that it owns, and the offsets after them; one with this number once only.
+
+        What is in already counts as equal. `kinds` are those of the ts of tables, which are the same everywhere.
+        """
+        with self.engine._lock:
+            self._learn(kinds)
+            if number <= self.core.state.batch:
+                return Counts(equal=sum(part.size for parts in tables.values() for part in parts))
+            self._parting.batch = number
+            counts, _ = self.engine._write_each(tables, dict(sources) or None, strict)
         if strict and counts.rejected:
             raise BatchRejected(0, counts.rejections)
         return counts
 
+    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
+        """How these records would fare."""
+        with self.engine._lock:
+            self._learn(kinds)
+            return self.engine._write_each(tables, None, True, dry=True)[0]
+
+    def _learn(self, kinds: Mapping[str, str]) -> None:
+        self.core.ready()
+        for name, kind in kinds.items():
+            self.core.tables[name].ts_kind = kind
+
     def receive(self, production: Production) -> int:
         """Take what another one sent; the number up to which all that it sent is durable here."""
         with self.engine._lock:
-            return receive(self._core, production)
+            return receive(self.core, production)
 
     def owed(self, other: int) -> Production | None:
         """What another one is owed and has not said to have."""
         number = self._parting.arrived.get(other, 0)
-        if self._core.state.sent.get(other, 0) <= number:
+        if self.core.state.sent.get(other, 0) <= number:
             return None
-        with self._core.store.read() as reader:
+        with self.core.store.read() as reader:
             found = owed_after(reader, other, number, MOST)
-        return Production(self.here, self._core.state.epoch, found) if found else None
+        return Production(self.here, self.core.state.epoch, found) if found else None
 
     def arrived(self, other: int, number: int) -> None:
         """Another one has all up to this number."""
@@ -95,20 +131,22 @@ class Member:
     def clear(self) -> None:
         """Delete what has arrived."""
         with self.engine._lock:
-            clear(self._core)
+            clear(self.core)
 
     def standing(self) -> Standing:
         """How far it is; what has arrived is deleted first."""
         with self.engine._lock:
-            clear(self._core)
-            state = self._core.state
+            clear(self.core)
+            state = self.core.state
             taken = {other: number for other, (_, number) in state.taken.items()}
-            with self._core.store.read() as reader:
-                return Standing(dict(state.sent), taken, dict(state.sources), state.epoch, pending(reader))
+            with self.core.store.read() as reader:
+                stored = pending(reader)
+        sources, kinds = dict(state.sources), dict(state.ts)
+        return Standing(dict(state.sent), taken, sources, state.epoch, stored, state.batch, kinds)
 
     def note(self, source: str) -> bytes:
         """What the spout of a source noted with its last batch."""
-        with self._core.store.read() as reader:
+        with self.core.store.read() as reader:
             return read_note(reader, source)
 
     def compact(self) -> dict[str, Any]:

@@ -7,22 +7,20 @@ import socket
 from typing import Literal
 
 from penstock.cache import DefinitionError, Limits, MemoryStore, Owner, Store, StoreMissing, naming, open_lmdb
-from penstock.engine.agreeing import begun, compared, created, refused
-from penstock.engine.catalog import read_catalog, read_state, write_built, write_catalog
+from penstock.engine.agreed import MEMORY, Migrate, core_on
+from penstock.engine.catalog import read_catalog
 from penstock.engine.core import Core, Settings
 from penstock.engine.engine import Engine
 from penstock.engine.feeding import CHANGES
 from penstock.engine.holder import drop_socket, take_socket
-from penstock.engine.layout import read_layout
+from penstock.engine.layout import WrongPartitions, read_layout
 from penstock.engine.naming import places_of
-from penstock.engine.parting import Parting
-from penstock.engine.refilling import without_leftover
+from penstock.engine.opening_parted import open_parted
 from penstock.engine.spannedengine import open_spanned
 from penstock.engine.sweep import build_few
-from penstock.views import App, Changed
+from penstock.views import App
 
-MEMORY = 512 << 20
-Migrate = Literal["auto", "refuse"]
+__all__ = ["MEMORY", "open_engine"]
 
 
 def open_engine(
@@ -35,6 +33,8 @@ def open_engine(
     listen: bool = True,
     changes: int = CHANGES,
     migrate: Literal["auto", "refuse"] = "auto",
+    partitions: int | None = None,
+    processes: bool = True,
 ) -> Engine:
     """Open a store to write it, or with `readonly` to read it from any process while another writes.
 
@@ -47,6 +47,9 @@ def open_engine(
     A view that the store has under another definition, or not at all, is built anew while others write, and readers see
     what it was until it is complete; `engine.migrate()` waits for that. migrate="refuse" raises DefinitionChanged
     instead. A reader sees what the store has, whatever its own app says.
+
+    With `partitions` a new store has so many, each with a process of its own, or with processes=False all of them in
+    this one, as a store in memory has them. A store has as many as it was made with, or parted into.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -68,10 +71,19 @@ def open_engine(
     if path is None:
         if readonly:
             raise DefinitionError("a store in memory has no other process to read it; open it without readonly=True")
+        if partitions is not None:
+            return open_parted(app, None, partitions, False, settings)
         return _writer(app, MemoryStore(), None, None, durability, settings, None, migrate)
     where = os.fspath(path)
+    layout = read_layout(where)
     if readonly:
+        if partitions is not None and partitions != (1 if layout is None else len(layout.parts)):
+            raise WrongPartitions(where, 1 if layout is None else len(layout.parts), partitions)
         return _to_read(app, where, settings)
+    if layout is not None or (partitions is not None and partitions != 1):
+        if durability == "group":
+            raise DefinitionError("a store of several partitions has durability='sync'; leave durability= out")
+        return open_parted(app, where, partitions, processes, settings)
     owner = Owner(where)
     sock: socket.socket | None = None
     try:
@@ -85,37 +97,6 @@ def open_engine(
         raise
 
 
-def open_on(
-    app: App,
-    store: Store,
-    limits: Limits | None = None,
-    seed: int | None = None,
-    memory: int = MEMORY,
-    migrate: Migrate = "auto",
-) -> tuple[Engine, Core]:
-    """The engine on a store that the caller has opened, and its core: how the simulator comes in.
-
-    `seed` is that of the hashes of keys, where the store is empty; left out, it is drawn. Views that changed are built
-    by `core.sweep_step()`, and by nothing else.
-    """
-    core = _core(app, store, "memory", Settings(memory, limits or Limits()), seed, migrate)
-    return Engine(core, None, None, False, False), core
-
-
-def open_partition(
-    app: App,
-    store: Store,
-    parting: Parting,
-    path: str | None,
-    owner: Owner | None,
-    settings: Settings,
-    sock: socket.socket | None = None,
-) -> Engine:
-    """The engine of one partition, on a store that the caller has opened."""
-    core = _core(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting)
-    return Engine(core, path, owner, False, False, sock)
-
-
 def _writer(
     app: App,
     store: Store,
@@ -126,7 +107,7 @@ def _writer(
     sock: socket.socket | None,
     migrate: Migrate,
 ) -> Engine:
-    core = _core(app, store, path or "memory", settings, None, migrate)
+    core = core_on(app, store, path or "memory", settings, None, migrate)
     try:
         build_few(core)
         engine = Engine(core, path, owner, False, durability == "group", sock)
@@ -135,49 +116,6 @@ def _writer(
         raise
     engine.begin_sweeping()
     return engine
-
-
-def _core(
-    app: App,
-    store: Store,
-    path: str,
-    settings: Settings,
-    seed: int | None,
-    migrate: Migrate,
-    parting: Parting | None = None,
-) -> Core:
-    """The nodes of a store that is now this writer's; where that fails the store is closed."""
-    try:
-        with naming(lambda: places_of(None)):
-            changed = _agree(app, store, path, seed, migrate)
-        core = Core(app, store, settings, path, parting=parting)
-        core.changed = changed
-        core.begin_epoch()
-    except BaseException:
-        store.close()
-        raise
-    return core
-
-
-def _agree(app: App, store: Store, path: str, seed: int | None, migrate: Migrate) -> tuple[Changed, ...]:
-    """Make the store's catalog one that serves this app, or refuse; the views that have to be built for it."""
-    with store.write() as writer:
-        known = read_catalog(writer, path)
-        if known is None:
-            write_catalog(writer, created(app, seed))
-            return ()
-        cleaned = without_leftover(known)
-        if cleaned != known:
-            write_catalog(writer, cleaned)
-            known = cleaned
-        agreement = compared(known, app)
-        if agreement.changes and migrate == "refuse":
-            raise refused(agreement.changes)
-        catalog, built = begun(writer, known, agreement, read_state(writer).position)
-        if catalog != known:
-            write_catalog(writer, catalog)
-            write_built(writer, built)
-        return tuple(agreement.changes.values())
 
 
 def _to_read(app: App, path: str, settings: Settings) -> Engine:

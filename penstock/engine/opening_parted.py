@@ -16,15 +16,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from penstock.cache import DefinitionError, MemoryStore, Owner, StoreInUse, open_lmdb, owner_pid
+from penstock.engine.agreed import open_partition
 from penstock.engine.away import Away
 from penstock.engine.core import Settings
 from penstock.engine.layout import Layout, WrongPartitions, layout_of, read_layout, write_layout
 from penstock.engine.member import Member
-from penstock.engine.opening import open_partition
 from penstock.engine.order import Order
 from penstock.engine.parted import Parted, carried
 from penstock.engine.parting import Parting
 from penstock.engine.shipped import shipped
+from penstock.engine.spannedengine import cores_of
 from penstock.mapreduce import even_starts
 from penstock.views import App
 
@@ -98,7 +99,8 @@ def _here(app: App, layout: Layout, path: str | None, owner: Owner | None, setti
         for member in members:
             member.close()
         raise
-    return Parted(app, layout, members, lambda: carried(members), path, owner)
+    cores = [member.core for member in members]
+    return Parted(app, layout, cores, members, lambda: carried(members), path, owner)
 
 
 def _away(app: App, layout: Layout, path: str, owner: Owner, settings: Settings) -> Parted:
@@ -114,7 +116,7 @@ def _away(app: App, layout: Layout, path: str, owner: Owner, settings: Settings)
             seat.begin()
         for seat in seats:
             seat.ready()
-        engine = Parted(app, layout, seats, None, path, owner)
+        engine = Parted(app, layout, cores_of(app, path, layout, settings), seats, None, path, owner)
     except BaseException:
         for seat in seats:
             seat.close()

@@ -23,6 +23,7 @@ from penstock.engine.handed import (
 from penstock.views import Counts, Progress
 
 if TYPE_CHECKING:
+    from penstock.engine.documents import Batch
     from penstock.engine.engine import Engine
     from penstock.engine.member import Member
 
@@ -35,8 +36,7 @@ Operation = Callable[["Engine", dict[str, Any], Tell], Any]
 
 def _write(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
     """One transaction of batches of several tables."""
-    tables = {name: [batch_of(data) for data in parts] for name, parts in asked["tables"].items()}
-    return counts_data(engine.take(tables, asked["strict"]))
+    return counts_data(engine.take(_tables(asked), asked["strict"]))
 
 
 def _ingest(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
@@ -111,9 +111,17 @@ def _memory(engine: Engine, asked: dict[str, Any], tell: Tell) -> dict[str, Any]
 
 def _own(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
     """One transaction of what a partition owns."""
-    tables = {name: [batch_of(data) for data in parts] for name, parts in asked["tables"].items()}
     sources = {name: Resume(offset, note, again) for name, offset, note, again in asked["sources"]}
-    return counts_data(_member(engine).take(tables, sources, asked["strict"], asked["dry"]))
+    took = _member(engine).take(_tables(asked), sources, asked["number"], asked["kinds"], asked["strict"])
+    return counts_data(took)
+
+
+def _tried(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    return counts_data(_member(engine).tried(_tables(asked), asked["kinds"]))
+
+
+def _tables(asked: dict[str, Any]) -> dict[str, list[Batch]]:
+    return {name: [batch_of(data) for data in parts] for name, parts in asked["tables"].items()}
 
 
 def _receive(engine: Engine, asked: dict[str, Any], tell: Tell) -> int:
@@ -155,6 +163,7 @@ OPERATIONS: dict[str, Operation] = {
     "refill": _refill,
     "memory": _memory,
     "own": _own,
+    "tried": _tried,
     "receive": _receive,
     "standing": _standing,
     "note": _noted,

@@ -3,43 +3,51 @@
 Batches are parted here by the owners of their keys, and each partition commits its part, with the offset of the source,
 in a transaction of its own. What views of other partitions are owed follows by productions. Invariants:
 
-- what is put is durable at its partitions when a call returns; the views of others follow, and `flush` waits for them;
+- what is put is durable at its partitions when a call returns; the views of others follow, and `settle` waits for them;
 - the offsets of a source differ between partitions by what a crash came between, at most: its spout goes on from the
   least, and each partition drops what it has.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
-from penstock.cache import BatchRejected, Closed, Owner
+from penstock.cache import BatchRejected, Owner, PenstockError
 from penstock.engine.catalog import Resume
+from penstock.engine.core import Core
 from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.layout import Layout
-from penstock.engine.member import Member, Standing
+from penstock.engine.member import Member, Standing, Tables
 from penstock.engine.routing import Router, after
-from penstock.engine.transaction import Transaction
+from penstock.engine.spannedengine import SpannedEngine
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
 from penstock.views import App, Counts
 
 __all__ = ["Parted", "Seat", "carried"]
 
 _AGAIN = 0.001  # seconds between two looks at whether all has arrived
-Tables = dict[str, list[Batch]]
 Routed = dict[int, Tables]  # by partition
 
 
 class Seat(Protocol):
     """A partition, here or in another process."""
 
-    def take(self, tables: Tables, sources: Mapping[str, Resume] | None, strict: bool, dry: bool = False) -> Counts:
-        """One transaction of records that it owns, and the offsets after them; with `dry` it is only tried."""
+    def take(
+        self,
+        tables: Tables,
+        sources: Mapping[str, Resume],
+        number: int,
+        kinds: Mapping[str, str],
+        strict: bool = False,
+    ) -> Counts:
+        """One transaction of records that it owns, and the offsets after them; one with this number once only."""
+        ...
+
+    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
+        """How these records would fare."""
         ...
 
     def standing(self) -> Standing:
@@ -76,61 +84,48 @@ def _nothing() -> None:
     """Others carry."""
 
 
-class Parted:
+def unparted(what: str) -> PenstockError:
+    """What a store of several partitions can't do yet."""
+    return PenstockError(
+        f"{what} works on a store of one partition so far; make it one with penstock repartition --to 1, and part it "
+        "again afterwards"
+    )
+
+
+class Parted(SpannedEngine):
     """An open store of several partitions; made by `ps.open(app, path, partitions=N)`."""
 
     def __init__(
         self,
         app: App,
         layout: Layout,
+        cores: list[Core],
         seats: Sequence[Seat],
         carry: Callable[[], None] | None,
         path: str | None,
         owner: Owner | None,
     ) -> None:
+        super().__init__(cores, path or "memory", layout)
+        self._readonly = False
+        self._path = path
         self._app = app
-        self._layout = layout
         self._seats = list(seats)
         self._carry = carry or _nothing
         self._path = path
         self._owner = owner
         self._router = Router(app, layout.ranges())
-        self._lock = threading.RLock()
-        self._closed = False
         self._pool = None if carry is not None else ThreadPoolExecutor(len(self._seats) + 1, "penstock-parted")
-        self._sources = [seat.standing().sources for seat in self._seats]  # by partition where each source stands
+        standing = [seat.standing() for seat in self._seats]
+        self._sources = [own.sources for own in standing]  # by partition where each source stands
+        for own in standing:
+            self._router.kinds |= own.kinds
+        self._number = max(own.batch for own in standing)  # of the last batch
         self._carry()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<engine of {self._app.name!r} at {self._path or 'memory'}, {len(self._seats)} partitions>"
 
     # -- writing
-
-    def put(self, table: str, doc: Any, ts: Any = None) -> Counts:
-        """Put one document, a dict or a JSON object; durable when this returns. `ts` is for tables with ts="@kafka".
-
-        engine.put("users", {"id": 7, "name": "Sue", "ts": 1})
-        """
-        batch = Batch(origin="put")
-        batch.add(doc, ts)
-        return self._one(table, batch)
-
-    def delete(self, table: str, key: Any, ts: Any = None) -> Counts:
-        """Delete the document with this key; without `ts` as of the current version's.
-
-        engine.delete("users", 7, ts=2)
-        """
-        batch = Batch(origin="delete")
-        batch.delete(key, ts)
-        return self._one(table, batch)
 
     def put_many(self, table: str, docs: Any, strict: bool = False, batch: int | None = None) -> Counts:
         """Put many documents: dicts, JSON lines (bytes or text), or an Arrow, pandas or polars table.
@@ -144,27 +139,10 @@ class Parted:
         total = Counts()
         for routed in self._ahead(table, batches_of(docs, batch)):
             try:
-                total += self._write(routed, {}, strict)
+                total += self._give(routed, {}, strict)
             except BatchRejected as error:
                 raise BatchRejected(total.applied + total.equal, error.rejections) from None
         return total
-
-    @contextmanager
-    def batch(self) -> Iterator[Transaction]:
-        """One transaction a partition over several tables; an exception undoes it.
-
-        with engine.batch() as b:
-            b.put("users", {"id": 7, "name": "Sue"})
-            b.delete("orders", 12)
-        b.counts
-        """
-        self._writable(None)
-        transaction = Transaction(self)
-        try:
-            yield transaction
-        finally:
-            tables = transaction.take()
-        transaction.counts = self._write(self._routed(tables), {}, False)
 
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
         """Take what a spout delivers; `resume`, the next offset to read, commits with the data at every partition.
@@ -177,6 +155,8 @@ class Parted:
         tables: Tables = {}
         for record in records:
             self._app.table_of(record.table)
+            if record.repost:
+                raise unparted("a repost")
             own = tables.setdefault(record.table, [Batch(unit="record", origin=source)])[0]
             if record.offset is not None:
                 own.offsets[own.size] = record.offset
@@ -203,7 +183,7 @@ class Parted:
         part = delivered(batch, self._app.table_of(table))
         routed = self._routed({table: [part]})
         if batch.source is None:
-            return self._write(routed, {}, False)
+            return self._give(routed, {}, False)
         with self._lock:
             standing = [own.get(batch.source, 0) for own in self._sources]
             if not batch.again:
@@ -213,14 +193,14 @@ class Parted:
                     raise SourceMoved(batch.source, batch.start, min(standing))
             return self._resumed(routed, batch.source, Resume(batch.resume, batch.note, batch.again))
 
-    def flush(self) -> None:
+    def settle(self) -> None:
         """Wait until all that was put before shows in every view.
 
-        engine.flush()
+        engine.settle()
         """
         with self._lock:
             self._open()
-            self._settle()
+            self._quiet()
 
     # -- reading
 
@@ -243,11 +223,14 @@ class Parted:
             if self._closed:
                 return
             try:
-                self._settle()
+                self._quiet()
             finally:
                 self._closed = True
                 if self._pool is not None:
                     self._pool.shutdown()
+                self._ended.set()
+                for core in self._cores if self._carry is _nothing else ():
+                    core.close()  # those of seats in this process are closed with these
                 for seat in self._seats:
                     seat.close()
                 if self._owner is not None:
@@ -255,18 +238,9 @@ class Parted:
 
     # -- within
 
-    def _open(self) -> None:
-        if self._closed:
-            raise Closed(f"the engine of {self._app.name!r}")
-
-    def _writable(self, table: str | None) -> None:
-        self._open()
-        if table is not None:
-            self._app.table_of(table)
-
-    def _one(self, table: str, batch: Batch) -> Counts:
-        self._writable(table)
-        return self._write(self._routed({table: [batch]}), {}, False)
+    def _write(self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool) -> Counts:
+        """A transaction a partition of these batches; their counts."""
+        return self._give(self._routed(tables), sources or {}, strict)
 
     def _routed(self, tables: Tables) -> Routed:
         """Batches by partition."""
@@ -308,34 +282,37 @@ class Parted:
                 late += sum(part.size for part in parts) - sum(part.size for part in kept)
                 tables[name] = kept
         behind = [i for i, own in enumerate(self._sources) if resume.again or own.get(source, -1) < resume.offset]
-        counts = self._write({i: routed.get(i, {}) for i in sorted({*behind, *routed})}, {source: resume}, False)
+        counts = self._give({i: routed.get(i, {}) for i in sorted({*behind, *routed})}, {source: resume}, False)
         for own in self._sources:
             own[source] = resume.offset if resume.again else max(resume.offset, own.get(source, 0))
         return counts + Counts(late=late)
 
-    def _write(self, routed: Routed, sources: Mapping[str, Resume], strict: bool) -> Counts:
+    def _give(self, routed: Routed, sources: Mapping[str, Resume], strict: bool) -> Counts:
         """A transaction a partition; the counts of all."""
         with self._lock:
             self._open()
+            kinds = dict(self._router.kinds)
             if strict and len(routed) > 1:
-                tried = self._taken(routed, sources, False, True)
+                tried = self._of_each(routed, lambda owner: self._seats[owner].tried(routed[owner], kinds))
                 if tried.rejected:
                     raise BatchRejected(0, tried.rejections)
-            counts = self._taken(routed, sources, strict, False)
+            self._number += 1
+            number = self._number
+            counts = self._of_each(
+                routed, lambda owner: self._seats[owner].take(routed[owner], sources, number, kinds, strict)
+            )
             self._carry()
             return counts
 
-    def _taken(self, routed: Routed, sources: Mapping[str, Resume], strict: bool, dry: bool) -> Counts:
-        def one(owner: int) -> Counts:
-            return self._seats[owner].take(routed[owner], sources, strict, dry)
-
+    def _of_each(self, routed: Routed, one: Callable[[int], Counts]) -> Counts:
+        """What is done at each partition that gets something, added up."""
         owners, total = sorted(routed), Counts()
         done = map(one, owners) if self._pool is None or len(owners) == 1 else self._pool.map(one, owners)
         for counts in done:
             total += counts
         return total
 
-    def _settle(self) -> None:
+    def _quiet(self) -> None:
         """Wait until nobody owes anybody anything: two rounds of asking give the same numbers, and nothing stored."""
         before: list[Standing] | None = None
         while True:

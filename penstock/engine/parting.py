@@ -30,6 +30,7 @@ class Parting:
         self.here = here
         self.ranges = ranges
         self.crossing = Crossing(here, ranges)
+        self.batch = 0  # the number of the batch that is being taken
         self.arrived: Sent = {}  # by partition the number up to which it has what it was owed
         self._cleared: Sent = {}  # and up to which that is deleted
         self._order: list[ViewNode] = []
@@ -59,8 +60,9 @@ class Parting:
             view.fold_gathered(reader, writes)
 
     def save(self, writer: Writer, writes: Writes, state: State) -> State:
-        """Save what others are owed, and delete what has arrived; what the state then says."""
+        """Save what others are owed, and which batch it is, and delete what has arrived; what the state then says."""
         self.delete(writer, writes)
+        state = msgspec.structs.replace(state, batch=max(state.batch, self.batch))
         if not writes.leaving:
             return state
         writes.after.append(self._wake)

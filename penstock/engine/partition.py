@@ -11,12 +11,12 @@ import sys
 from typing import IO
 
 from penstock.cache import Owner, PenstockError, open_lmdb, pack
+from penstock.engine.agreed import open_partition
 from penstock.engine.core import Settings
 from penstock.engine.courier import Courier
 from penstock.engine.handed import error_data
 from penstock.engine.holder import take_socket
 from penstock.engine.member import Member
-from penstock.engine.opening import open_partition
 from penstock.engine.order import Order, read_order
 from penstock.engine.parting import Parting
 from penstock.mapreduce import Ranges

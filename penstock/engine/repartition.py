@@ -214,17 +214,12 @@ def _must_be_settled(snap: Snapshot) -> None:
             )
         if catalog.refill is not None and catalog.refill.filling:
             raise PenstockError("a backfill of the store is under way; let it end, and repartition after that")
-        pending = pending_in(part)
-        if pending:
+        owed = pending(part.reader())
+        if owed:
             raise PenstockError(
-                f"partition {i} has {pending:,} productions that others did not take yet; open the store, which sends "
+                f"partition {i} has {owed:,} productions that others did not take yet; open the store, which sends "
                 "them, close it, and repartition after that"
             )
-
-
-def pending_in(part: Snapshot) -> int:
-    """How much a partition owes others, which they did not say to have."""
-    return 0
 
 
 def _catalog(catalog: Catalog) -> Catalog:

@@ -6,16 +6,16 @@ so. Invariant: records of one key keep their order, and each record its place in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.engine.documents import Batch
-from penstock.gateway import TableBatch
+from penstock.gateway import TableBatch, kind_of
 from penstock.mapreduce import Decoder, Plan, Ranges, Spaces, key_lanes
-from penstock.views import App
+from penstock.views import App, Path, Table
 
 _FIRST = 0
 
@@ -25,13 +25,17 @@ class Router:
 
     def __init__(self, app: App, ranges: Ranges) -> None:
         self._ranges = ranges
-        self._decoders = {
-            table.name: Decoder(Plan.of(table.key, None, []), Spaces(), ranges.seed) for table in app.tables()
-        }
+        self._tables = {table.name: table for table in app.tables()}
+        self._decoders = {name: self._decoder(table, None) for name, table in self._tables.items()}
+        self.kinds: dict[str, str] = {}  # of ts, by table, once a record was seen that tells it
+
+    def _decoder(self, table: Table, ts: Path | None) -> Decoder:
+        return Decoder(Plan.of(table.key, ts, []), Spaces(), self._ranges.seed)
 
     def parted(self, table: str, batch: Batch) -> dict[int, Batch]:
         """A batch by partitions, those alone that get something."""
         records = batch.records
+        self._learn(self._tables[table], records)
         owners = np.full(records.n, _FIRST, np.int64)
         docs = records.places() if records.deletes else np.arange(records.n)
         if docs.size:
@@ -53,6 +57,24 @@ class Router:
         line_of = np.full(records.n, -1, np.int64)
         line_of[docs] = np.arange(docs.size)
         return {owner: _part(batch, np.flatnonzero(owners == owner), line_of, owner == _FIRST) for owner in whole}
+
+    def _learn(self, table: Table, records: TableBatch) -> None:
+        """Find out what kind of ts a table has: that of its first record that can be taken, wherever it goes."""
+        if not table.has_ts or table.name in self.kinds:
+            return
+        columns = self._decoder(table, table.ts).columns(records.lines)
+        given: Sequence[Any] = columns.ts.tolist() if isinstance(columns.ts, np.ndarray) else columns.ts or ()
+        stamps: dict[int, Any] = {
+            place: records.stamp(place) if table.broker_ts else given[i]
+            for i, place in enumerate(records.places().tolist())
+            if i not in columns.bad
+        }
+        stamps |= {place: own.ts for place, own in records.deletes.items() if not key_lanes([own.key], 0)[1]}
+        for place in sorted(stamps):
+            kind = kind_of(stamps[place])
+            if kind is not None:
+                self.kinds[table.name] = kind
+                return
 
 
 def after(batch: Batch, offset: int) -> Batch:

@@ -22,7 +22,7 @@ from penstock.views import App, Change, Position
 if TYPE_CHECKING:
     from penstock.engine.snapshot import Snapshot
 
-__all__ = ["SpannedEngine", "open_spanned"]
+__all__ = ["SpannedEngine", "cores_of", "open_spanned"]
 
 
 class SpannedEngine(Engine):
@@ -82,8 +82,8 @@ class SpannedEngine(Engine):
             core.close()
 
 
-def open_spanned(app: App, path: str, layout: Layout, settings: Settings) -> SpannedEngine:
-    """Open the partitions of the store at a path to read them; where one can't be, none stays open."""
+def cores_of(app: App, path: str, layout: Layout, settings: Settings) -> list[Core]:
+    """The partitions of the store at a path, opened to be read; where one can't be, none stays open."""
     cores: list[Core] = []
     try:
         for folder in layout.folders(path):
@@ -92,7 +92,12 @@ def open_spanned(app: App, path: str, layout: Layout, settings: Settings) -> Spa
         for core in cores:
             core.close()
         raise
-    return SpannedEngine(cores, path, layout)
+    return cores
+
+
+def open_spanned(app: App, path: str, layout: Layout, settings: Settings) -> SpannedEngine:
+    """Open the store at a path to read it."""
+    return SpannedEngine(cores_of(app, path, layout, settings), path, layout)
 
 
 def _core(app: App, folder: str, settings: Settings) -> Core:

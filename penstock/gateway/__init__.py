@@ -10,7 +10,7 @@ from penstock.gateway.reader import Block, TableReader, Tails
 from penstock.gateway.reading import SpannedTable, TableReading
 from penstock.gateway.received import MOST_RECEIVED, Form, Received
 from penstock.gateway.retelling import retell
-from penstock.gateway.stamps import NUMBER, Stamps, stamps_of
+from penstock.gateway.stamps import NUMBER, Stamps, kind_of, stamps_of
 from penstock.gateway.superseded import superseded
 from penstock.gateway.sweeping import TableSweep
 from penstock.gateway.table import TableNode
@@ -47,6 +47,7 @@ __all__ = [
     "forgettable",
     "key_of",
     "key_value",
+    "kind_of",
     "moved_db",
     "rest",
     "retell",

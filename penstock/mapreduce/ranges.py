@@ -34,7 +34,7 @@ class Ranges:
 
     def __init__(self, starts: Sequence[int], seed: int) -> None:
         assert starts[0] == 0, "ranges cover all hashes"
-        assert list(starts) == sorted(set(starts)), "ranges are in order"
+        assert list(starts) == sorted(set(starts)), "ranges come in order"
         self.starts = tuple(starts)
         self.seed = seed
         self._bounds: Lane = np.array(starts[1:], np.uint64)

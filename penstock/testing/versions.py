@@ -99,6 +99,13 @@ class Documents:
         entry = self.entries.get(where)
         return None if entry is None else entry.content
 
+    def key_of(self, record: Record) -> Any:
+        """A record's key; None where it has none."""
+        try:
+            return self._parts(record)[0]
+        except Refused:
+            return None
+
     def where(self, record: Record) -> Rank | None:
         """The rank of a record's key; None where it has none."""
         try:

@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import MemoryStore, canonical, seal, unpack, unseal
-from penstock.engine.opening import open_on
+from penstock.engine import open_on
 from penstock.mapreduce import SourceKeys, check_trees, nodes_db, rows_db, small_trees
 from penstock.mapreduce.noderow import INNER, is_inner, unpacked
 

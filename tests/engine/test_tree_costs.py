@@ -17,7 +17,7 @@ import pytest
 import penstock as ps
 from penstock.cache import Limits, MemoryStore, encode_key
 from penstock.cache.memory import MemoryWriter
-from penstock.engine.opening import open_on
+from penstock.engine import open_on
 from penstock.mapreduce import SourceKeys, TreeReduce, behind, check_trees, nodes_db, rows_db, small_trees, tree
 from penstock.mapreduce.nodes import address, depths_for
 

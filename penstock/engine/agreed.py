@@ -1,0 +1,95 @@
+"""A store that agrees with its app: its catalog is made one that serves the app, or it is refused; then its nodes."""
+
+from __future__ import annotations
+
+import socket
+from typing import Literal
+
+from penstock.cache import Limits, Owner, Store, naming
+from penstock.engine.agreeing import begun, compared, created, refused
+from penstock.engine.catalog import read_catalog, read_state, write_built, write_catalog
+from penstock.engine.core import Core, Settings
+from penstock.engine.engine import Engine
+from penstock.engine.naming import places_of
+from penstock.engine.parting import Parting
+from penstock.engine.refilling import without_leftover
+from penstock.views import App, Changed
+
+__all__ = ["MEMORY", "Migrate", "core_on", "open_on", "open_partition"]
+
+MEMORY = 512 << 20
+Migrate = Literal["auto", "refuse"]
+
+
+def open_on(
+    app: App,
+    store: Store,
+    limits: Limits | None = None,
+    seed: int | None = None,
+    memory: int = MEMORY,
+    migrate: Migrate = "auto",
+) -> tuple[Engine, Core]:
+    """The engine on a store that the caller has opened, and its core: how the simulator comes in.
+
+    `seed` is that of the hashes of keys, where the store is empty; left out, it is drawn. Views that changed are built
+    by `core.sweep_step()`, and by nothing else.
+    """
+    core = core_on(app, store, "memory", Settings(memory, limits or Limits()), seed, migrate)
+    return Engine(core, None, None, False, False), core
+
+
+def open_partition(
+    app: App,
+    store: Store,
+    parting: Parting,
+    path: str | None,
+    owner: Owner | None,
+    settings: Settings,
+    sock: socket.socket | None = None,
+) -> Engine:
+    """The engine of one partition, on a store that the caller has opened."""
+    core = core_on(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting)
+    return Engine(core, path, owner, False, False, sock)
+
+
+def core_on(
+    app: App,
+    store: Store,
+    path: str,
+    settings: Settings,
+    seed: int | None,
+    migrate: Migrate,
+    parting: Parting | None = None,
+) -> Core:
+    """The nodes of a store that is now this writer's; where that fails the store is closed."""
+    try:
+        with naming(lambda: places_of(None)):
+            changed = _agree(app, store, path, seed, migrate)
+        core = Core(app, store, settings, path, parting=parting)
+        core.changed = changed
+        core.begin_epoch()
+    except BaseException:
+        store.close()
+        raise
+    return core
+
+
+def _agree(app: App, store: Store, path: str, seed: int | None, migrate: Migrate) -> tuple[Changed, ...]:
+    """Make the store's catalog one that serves this app, or refuse; the views that have to be built for it."""
+    with store.write() as writer:
+        known = read_catalog(writer, path)
+        if known is None:
+            write_catalog(writer, created(app, seed))
+            return ()
+        cleaned = without_leftover(known)
+        if cleaned != known:
+            write_catalog(writer, cleaned)
+            known = cleaned
+        agreement = compared(known, app)
+        if agreement.changes and migrate == "refuse":
+            raise refused(agreement.changes)
+        catalog, built = begun(writer, known, agreement, read_state(writer).position)
+        if catalog != known:
+            write_catalog(writer, catalog)
+            write_built(writer, built)
+        return tuple(agreement.changes.values())

@@ -1,0 +1,447 @@
+"""A simulated store of several partitions: the real members, and who serves them, over simulated disks and a wire that
+loses, repeats, delays and reorders; and what must hold of it.
+
+The wire knows whole messages: what one partition owes another, in an epoch of its own, and the answer to that. One of
+a process that is gone may still arrive. A partition that is killed begins anew in its next epoch, and what it was given
+then is given to it again, as its supervisor does; or all end at once, and sources go on from where the least partition
+stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from random import Random
+
+from penstock.cache import BatchRejected, Limits, MemoryStore, encode_key
+from penstock.engine import (
+    Member,
+    MemberStanding,
+    Parted,
+    Parting,
+    Resume,
+    Settings,
+    Tables,
+    layout_of,
+    open_on,
+    open_partition,
+)
+from penstock.mapreduce import Ranges, even_starts, rows_db, small_trees
+from penstock.recovery import OldEpoch, Production
+from penstock.spout import Record
+from penstock.testing.checks import HASH_SEED, Finding, Wrong, demand, differences, published, stored_group
+from penstock.testing.client import calls_of, is_list, put_by
+from penstock.testing.disk import Disk
+from penstock.testing.faults import Crash, Fault, Points
+from penstock.testing.fleetplan import FleetPlan, FleetStep
+from penstock.testing.oracle import Oracle
+from penstock.testing.plan import How
+from penstock.testing.pub import Downstream, Pub
+from penstock.testing.simulate import HEALING, Tally
+from penstock.testing.standing import source_name
+from penstock.views import App, Counts
+
+_MEMORY = 256 << 20
+_POLLS = 4
+
+
+@dataclass(slots=True)
+class Packet:
+    """A message on the wire, from one partition to another: what is owed, or up to which number it has arrived."""
+
+    sender: int
+    to: int
+    owed: Production | None = None
+    number: int = 0
+
+
+class _Ended(Exception):
+    """Who serves the partitions is killed."""
+
+
+@dataclass(slots=True)
+class _Flying:
+    """Records on their way to their owners."""
+
+    records: Sequence[Record]
+    source: str | None
+    resume: int = 0
+    number: int = 0
+    landed: set[int] = field(default_factory=set)
+
+
+class Fleet:
+    """All of it, and what can be done to it."""
+
+    def __init__(self, app: App, plan: FleetPlan) -> None:
+        self.app = app
+        self.ranges = Ranges(even_starts(plan.partitions), HASH_SEED)
+        self.layout = layout_of(app.name, HASH_SEED, self.ranges.starts, 0)
+        self.points = Points()
+        self.disks = [Disk(self.points, f"{i} ") for i in range(plan.partitions)]
+        self.pub_disks = [Disk(self.points, f"pub {i} ") for i in range(plan.partitions)]
+        self.downstream = Downstream()
+        self.oracle = Oracle(app)
+        self.logs = plan.sources
+        self.wire: list[Packet] = []
+        self.faults = self.refused = 0
+        self.epochs = [0] * plan.partitions
+        self._limits = plan.limits
+        self._choose = Random(plan.seed)
+        self._ends = False
+        self._flying: _Flying | None = None
+        self._sources: list[dict[str, int]] = [{} for _ in self.disks]  # what each partition's owner was told is in
+        self.members: list[Member] = []
+        self._begin()
+
+    # -- processes
+
+    def _begin(self) -> None:
+        self.members = [self._member(i) for i in range(len(self.disks))]
+        self.pubs = [Pub(disk.open(), self.downstream, self.points) for disk in self.pub_disks]
+        cores = [member.core for member in self.members]
+        seats = [_Seat(self, i) for i in range(len(self.disks))]
+        self.engine = Parted(self.app, self.layout, cores, seats, _nothing, None, None)
+
+    def _member(self, i: int) -> Member:
+        while True:
+            try:
+                settings = Settings(_MEMORY, self._limits)
+                engine = open_partition(self.app, self.disks[i].open(), Parting(i, self.ranges), None, None, settings)
+            except Crash as crash:
+                self._killed(i, crash.fault)
+                continue
+            epoch = engine._core.state.epoch
+            if epoch <= self.epochs[i]:
+                raise Wrong([Finding("epoch", f"partition {i}", f"{epoch} after {self.epochs[i]}")])
+            self.epochs[i] = epoch
+            return Member(engine)
+
+    def _killed(self, i: int, fault: Fault) -> None:
+        self.faults += 1
+        for disk in (self.disks[i], self.pub_disks[i]):
+            if fault is Fault.POWER:
+                disk.lose_power(self._choose)
+            else:
+                disk.end_process()
+
+    def follow(self, i: int, fault: Fault = Fault.CRASH) -> None:
+        """A partition's process is gone, and another one takes its place; or all end."""
+        self._killed(i, fault)
+        self.members[i] = self._member(i)
+        self.pubs[i] = Pub(self.pub_disks[i].open(), self.downstream, self.points)
+        self.engine._cores[i] = self.members[i].core
+        self._landed_if(i)
+        if self._ends:
+            raise _Ended
+
+    def restart(self) -> None:
+        """Who serves the partitions is killed, and they end with it."""
+        for i in range(len(self.disks)):
+            self._killed(i, Fault.CRASH)
+        self._flying = None
+        self._begin()
+
+    # -- what is done
+
+    def do(self, step: FleetStep) -> None:
+        """One step, whatever strikes meanwhile."""
+        deeds: dict[str, Callable[[FleetStep], None]] = {
+            "deliver": self._deliver,
+            "write": self._write,
+            "send": lambda s: self.send(s.a % len(self.members), s.b % len(self.members)),
+            "arrive": self._arrive,
+            "drop": self._drop,
+            "crash": lambda s: self.follow(s.a % len(self.members)),
+            "restart": lambda s: self.restart(),
+            "forget": self._forget,
+            "poll": lambda s: self._poll(s.a % len(self.members)),
+            "settle": lambda s: self.settle(),
+        }
+        if step.strike is not None:
+            self.points.arm(step.strike)
+        self._ends = step.ends
+        try:
+            deeds[step.kind](step)
+        except _Ended:
+            self.restart()
+        except Wrong:
+            raise
+        except Exception as error:
+            raise Wrong([Finding("raised", "engine", f"{type(error).__name__}: {error}")]) from error
+        finally:
+            self.points.arm(None)
+            self._ends = False
+
+    def _deliver(self, step: FleetStep) -> None:
+        at = step.a % len(self.logs)
+        self.deliver(at, step.b % 6, step.c % 4)
+
+    def deliver(self, at: int, n: int, back: int = 0) -> None:
+        """A source hands over its next n records, from `back` before them on."""
+        log, name = self.logs[at], source_name(at)
+        done = self.engine.remembered(name)
+        offset = 0 if done is None else done.offset
+        start, end = max(0, offset - back), min(len(log), offset + n)
+        self._flying = _Flying(log[start:end], name, end)
+        self.engine.ingest(log[start:end], name, end)
+        self._flying = None
+
+    def _write(self, step: FleetStep) -> None:
+        for part in calls_of(step.how, step.records):
+            strict = step.how is How.STRICT and is_list(part)
+            refused = strict and any(self.oracle.tables[r.table].refuses(r) for r in part)
+            self._flying = None if refused else _Flying(part, None)
+            try:
+                put_by(self.engine, step.how, part)
+            except BatchRejected:
+                if not refused:
+                    raise
+            else:
+                if refused:
+                    raise Wrong([Finding("strict", "store", f"took a batch with a record that it must reject: {part}")])
+            self._flying = None
+
+    def send(self, sender: int, to: int) -> None:
+        """What one owes another is put on the wire."""
+        if sender != to:
+            owed = self.members[sender].owed(to)
+            if owed is not None:
+                self.wire.append(Packet(sender, to, owed))
+
+    def _drop(self, step: FleetStep) -> None:
+        self._off_wire(step.a)
+
+    def _off_wire(self, at: int) -> Packet | None:
+        return self.wire.pop(at % len(self.wire)) if self.wire else None
+
+    def _arrive(self, step: FleetStep) -> None:
+        packet = self._off_wire(step.a)
+        if packet is None:
+            return
+        if step.c % 3 == 0:
+            self.wire.append(packet)
+        self.arrive(packet)
+
+    def arrive(self, packet: Packet) -> None:
+        """It is there."""
+        member = self.members[packet.to]
+        if packet.owed is None:
+            member.arrived(packet.sender, packet.number)
+            return
+        try:
+            number = member.receive(packet.owed)
+        except OldEpoch:
+            self.refused += 1
+            return
+        except Crash as crash:
+            self.follow(packet.to, crash.fault)
+            return
+        self.wire.append(Packet(packet.to, packet.sender, None, number))
+
+    def _forget(self, step: FleetStep) -> None:
+        for node in self.members[step.a % len(self.members)].core.tables.values():
+            node.forget()
+
+    def _poll(self, i: int) -> None:
+        try:
+            with self.members[i].engine.snapshot() as snap:
+                self.pubs[i].poll(snap, snap.schema.views)
+        except Crash as crash:
+            self.follow(i, crash.fault)
+
+    # -- what is in
+
+    def owner(self, record: Record) -> int:
+        """The partition that a record goes to."""
+        table = self.oracle.tables[record.table]
+        key = table.key_of(record)
+        return 0 if key is None else self.ranges.of(encode_key(key))
+
+    def give(self, i: int, number: int) -> None:
+        """A batch with this number is given to a partition."""
+        if self._flying is not None:
+            self._flying.number = number
+
+    def landed(self, i: int) -> None:
+        """A partition has its part of what is on its way."""
+        flying = self._flying
+        if flying is None or i in flying.landed:
+            return
+        flying.landed.add(i)
+        records = [record for record in flying.records if self.owner(record) == i]
+        if flying.source is not None:
+            done = self._sources[i].get(flying.source, 0)
+            records = [record for record in records if record.offset is None or record.offset >= done]
+            self._sources[i][flying.source] = max(done, flying.resume)
+        self.oracle.take(records)
+
+    def _landed_if(self, i: int) -> None:
+        """It was in when the process was killed, or not."""
+        flying = self._flying
+        state = self.members[i].core.state
+        if flying is not None and flying.number and state.batch >= flying.number:
+            self.landed(i)
+        for source, offset in self._sources[i].items():
+            if state.sources.get(source, 0) < offset:
+                text = f"partition {i} stands at {state.sources.get(source, 0)}, and {offset} was acknowledged"
+                raise Wrong([Finding("lost", f"source {source!r}", text)])
+
+    # -- what must hold
+
+    def settle(self) -> None:
+        """Carry all that is owed, and look: nothing pending, and views as the oracle has them."""
+        for _ in range(10_000):
+            before = [member.core.state.sent for member in self.members]
+            for sender in range(len(self.members)):
+                for to in range(len(self.members)):
+                    self.send(sender, to)
+            while self.wire:
+                self.arrive(self.wire.pop(0))
+            standing = [self._standing(i) for i in range(len(self.members))]
+            if not any(own.pending for own in standing) and before == [own.sent for own in standing]:
+                demand(self._views())
+                return
+        raise Wrong([Finding("progress", "store", "what partitions owe each other never arrives")])
+
+    def _standing(self, i: int) -> MemberStanding:
+        while True:
+            try:
+                return self.members[i].standing()
+            except Crash as crash:
+                self.follow(i, crash.fault)
+
+    def heal(self) -> None:
+        """No fault from now on: all is delivered, carried and published, and then all must hold."""
+        for at, log in enumerate(self.logs):
+            self.deliver(at, len(log))
+        self.settle()
+        for _ in range(_POLLS):
+            for i in range(len(self.pubs)):
+                self._poll(i)
+        demand(self._at_rest())
+
+    def _views(self) -> Iterator[Finding]:
+        with self.engine.snapshot() as snap:
+            yield from differences(snap, self.oracle)
+
+    def _at_rest(self) -> Iterator[Finding]:
+        for i, member in enumerate(self.members):
+            if member.standing().pending:
+                yield Finding("pending", f"partition {i}", "has productions that nobody waits for")
+            if self.pubs[i].pending:
+                yield Finding("pending", f"the node that publishes partition {i}", "has groups that wait for ever")
+        exact, last = True, self.downstream.views()
+        with self.engine.snapshot() as snap:
+            for view in self.app.views():
+                rows = list(snap.view(view.name).items())
+                wanted = {stored_group(r.key): (r.key, r.value) for r in rows}
+                yield from published(last.pop(view.name, {}), view.name, wanted)
+                exact = exact and not any(row.held for row in rows) and not snap.holds(view.name)
+        for name, rest in last.items():
+            yield from published(rest, name, {})
+        if exact:
+            yield from self._content()
+
+    def _content(self) -> Iterator[Finding]:
+        twin, core = open_on(self.app, MemoryStore(), Limits(few=0), HASH_SEED)
+        for waves in zip_longest(*(documents.again() for documents in self.oracle.tables.values()), fillvalue=()):
+            twin.ingest([replace(record, offset=None) for wave in waves for record in wave], "again", 0)
+        if self.engine.digest() == twin.digest():
+            return
+        for name, node in core.views.items():
+            own: dict[bytes, bytes] = {}
+            for member in self.members:
+                with member.core.store.read() as reader:
+                    own |= dict(reader.scan(rows_db(node.number)))
+            with core.store.read() as reader:
+                rows = dict(reader.scan(rows_db(node.number)))
+            for key in sorted(own.keys() | rows.keys()):
+                if own.get(key) != rows.get(key):
+                    yield Finding(
+                        "content", f"view {name!r}, row {key!r}", "differs from that of a store in one piece", name
+                    )
+        yield Finding("content", "store", "holds something else than a store in one piece")
+
+
+class _Seat:
+    """A partition, as who serves it has it: begun again when it ends, and then given its work once more."""
+
+    def __init__(self, fleet: Fleet, i: int) -> None:
+        self._fleet = fleet
+        self._i = i
+
+    def take(
+        self,
+        tables: Tables,
+        sources: Mapping[str, Resume],
+        number: int,
+        kinds: Mapping[str, str],
+        strict: bool = False,
+    ) -> Counts:
+        """One transaction of records that it owns, and the offsets after them."""
+        fleet, i = self._fleet, self._i
+        fleet.give(i, number)
+        while True:
+            try:
+                counts = fleet.members[i].take(tables, sources, number, kinds, strict)
+            except Crash as crash:
+                fleet.follow(i, crash.fault)
+            else:
+                fleet.landed(i)
+                return counts
+
+    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
+        """How these records would fare."""
+        while True:
+            try:
+                return self._fleet.members[self._i].tried(tables, kinds)
+            except Crash as crash:
+                self._fleet.follow(self._i, crash.fault)
+
+    def standing(self) -> MemberStanding:
+        """How far it is."""
+        return self._fleet._standing(self._i)
+
+    def note(self, source: str) -> bytes:
+        """What the spout of a source noted."""
+        return self._fleet.members[self._i].note(source)
+
+    def compact(self) -> dict[str, object]:
+        """Give back what old versions take."""
+        return self._fleet.members[self._i].compact()
+
+    def close(self) -> None:
+        """The disk stays."""
+
+
+def _nothing() -> None:
+    """The wire carries."""
+
+
+class FleetFailure(Exception):
+    """A run in which something did not hold: at which step, from 0 on, or in the healing phase."""
+
+    def __init__(self, plan: FleetPlan, step: int, wrong: Wrong) -> None:
+        super().__init__(str(wrong))
+        self.plan = plan
+        self.step = step
+        self.wrong = wrong
+
+
+def run_fleet(app: App, plan: FleetPlan) -> Tally:
+    """Run it; `FleetFailure` where a check finds something."""
+    number = HEALING
+    try:
+        with small_trees() if plan.small_trees else nullcontext():
+            fleet = Fleet(app, plan)
+            for step in plan.steps:
+                number += 1
+                fleet.do(step)
+            number = HEALING
+            fleet.heal()
+    except Wrong as wrong:
+        raise FleetFailure(plan, number, wrong) from wrong
+    return Tally(len(plan.steps), fleet.points.passed, fleet.faults)
