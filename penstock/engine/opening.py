@@ -83,7 +83,7 @@ def open_engine(
     if layout is not None or (partitions is not None and partitions != 1):
         if durability == "group":
             raise DefinitionError("a store of several partitions has durability='sync'; leave durability= out")
-        return open_parted(app, where, partitions, processes, settings)
+        return open_parted(app, where, partitions, processes, settings, listen)
     owner = Owner(where)
     sock: socket.socket | None = None
     try:

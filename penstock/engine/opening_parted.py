@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from penstock.cache import DefinitionError, MemoryStore, Owner, StoreInUse, open
 from penstock.engine.agreed import open_partition
 from penstock.engine.away import Away
 from penstock.engine.core import Settings
+from penstock.engine.holder import drop_socket, take_socket
 from penstock.engine.layout import Layout, WrongPartitions, layout_of, read_layout, write_layout
 from penstock.engine.member import Member
 from penstock.engine.order import Order
@@ -38,22 +40,26 @@ _LOOK = 1.0  # seconds between two looks at whether partitions work
 _DATA = "data.mdb"
 
 
-def open_parted(app: App, path: str | None, partitions: int | None, processes: bool, settings: Settings) -> Parted:
-    """Open a store of so many partitions, or of as many as it has."""
+def open_parted(
+    app: App, path: str | None, partitions: int | None, processes: bool, settings: Settings, listen: bool = False
+) -> Parted:
+    """Open a store of so many partitions, or of as many as it has; with `listen` others can hand work over."""
     if partitions is not None and not 1 <= partitions <= _MOST:
         raise DefinitionError(f"partitions= is {partitions!r}; write a number from 1 to {_MOST}")
     if path is None:
         layout = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
         return _here(app, layout, None, None, settings)
     owner = Owner(path)
+    sock: socket.socket | None = None
     try:
+        sock = take_socket(path) if listen else None
         layout = _layout(app, path, partitions)
         for folder in layout.folders(path):
             _evict(folder)
-        if processes:
-            return _away(app, layout, path, owner, settings)
-        return _here(app, layout, path, owner, settings)
+        return (_away if processes else _here)(app, layout, path, owner, settings, sock)
     except BaseException:
+        if sock is not None:
+            drop_socket(path, sock)
         owner.close()
         raise
 
@@ -85,7 +91,14 @@ def _evict(folder: str) -> None:
         time.sleep(_AGAIN)
 
 
-def _here(app: App, layout: Layout, path: str | None, owner: Owner | None, settings: Settings) -> Parted:
+def _here(
+    app: App,
+    layout: Layout,
+    path: str | None,
+    owner: Owner | None,
+    settings: Settings,
+    sock: socket.socket | None = None,
+) -> Parted:
     """All partitions in this process, one after the other in the thread of who calls."""
     members: list[Member] = []
     own = Settings(max(settings.memory // len(layout.parts), 1), settings.limits, settings.changes)
@@ -100,10 +113,10 @@ def _here(app: App, layout: Layout, path: str | None, owner: Owner | None, setti
             member.close()
         raise
     cores = [member.core for member in members]
-    return Parted(app, layout, cores, members, lambda: carried(members), path, owner)
+    return Parted(app, layout, cores, members, lambda: carried(members), path, owner, sock)
 
 
-def _away(app: App, layout: Layout, path: str, owner: Owner, settings: Settings) -> Parted:
+def _away(app: App, layout: Layout, path: str, owner: Owner, settings: Settings, sock: socket.socket | None) -> Parted:
     """A process for each partition."""
     sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
     starts, memory = layout.ranges().starts, settings.memory // len(folders)
@@ -116,7 +129,7 @@ def _away(app: App, layout: Layout, path: str, owner: Owner, settings: Settings)
             seat.begin()
         for seat in seats:
             seat.ready()
-        engine = Parted(app, layout, cores_of(app, path, layout, settings), seats, None, path, owner)
+        engine = Parted(app, layout, cores_of(app, path, layout, settings), seats, None, path, owner, sock)
     except BaseException:
         for seat in seats:
             seat.close()

@@ -10,21 +10,29 @@ in a transaction of its own. What views of other partitions are owed follows by 
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
-from penstock.cache import BatchRejected, Owner, PenstockError
+from penstock.cache import BatchRejected, Owner, PenstockError, Tell
 from penstock.engine.catalog import Resume
+from penstock.engine.compaction import Compacted
+from penstock.engine.copies import Copied
 from penstock.engine.core import Core
 from penstock.engine.documents import Batch, batches_of, delivered
+from penstock.engine.holder import Holder
 from penstock.engine.layout import Layout
 from penstock.engine.member import Member, Standing, Tables
+from penstock.engine.releasing import Releasing
 from penstock.engine.routing import Router, after
-from penstock.engine.spannedengine import SpannedEngine
+from penstock.engine.snapshot import Snapshot
+from penstock.engine.spannedengine import Consistency, SpannedEngine, unheld
+from penstock.recovery import Checked, Repaired
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
-from penstock.views import App, Counts
+from penstock.views import App, Counts, Migrated, Progress
 
 __all__ = ["Parted", "Seat", "carried"]
 
@@ -104,6 +112,7 @@ class Parted(SpannedEngine):
         carry: Callable[[], None] | None,
         path: str | None,
         owner: Owner | None,
+        sock: socket.socket | None = None,
     ) -> None:
         super().__init__(cores, path or "memory", layout)
         self._readonly = False
@@ -121,6 +130,7 @@ class Parted(SpannedEngine):
             self._router.kinds |= own.kinds
         self._number = max(own.batch for own in standing)  # of the last batch
         self._carry()
+        self._holder = None if sock is None or path is None else Holder(self, app.name, sock, path)
 
     def __repr__(self) -> str:
         return f"<engine of {self._app.name!r} at {self._path or 'memory'}, {len(self._seats)} partitions>"
@@ -193,6 +203,24 @@ class Parted(SpannedEngine):
                     raise SourceMoved(batch.source, batch.start, min(standing))
             return self._resumed(routed, batch.source, Resume(batch.resume, batch.note, batch.again))
 
+    def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
+        """All views and tables, each partition as of a commit of its own; it sees nothing of what comes after.
+
+        With consistency="position" partitions are held until all that they owe each other has arrived, and the
+        snapshot has begun: views show all that documents say, and nothing else.
+
+        with engine.snapshot(consistency="position") as snap:
+            snap.view("namecount")["Sue"]
+        """
+        if consistency == "eventual":
+            return super().snapshot()
+        if consistency != "position":
+            raise unheld(consistency)
+        with self._lock:
+            self._open()
+            self._quiet()
+            return super().snapshot()
+
     def settle(self) -> None:
         """Wait until all that was put before shows in every view.
 
@@ -222,6 +250,8 @@ class Parted(SpannedEngine):
         with self._lock:
             if self._closed:
                 return
+            if self._holder is not None:
+                self._holder.close()
             try:
                 self._quiet()
             finally:
@@ -235,6 +265,48 @@ class Parted(SpannedEngine):
                     seat.close()
                 if self._owner is not None:
                     self._owner.close()
+
+    def compact(self, progress: Progress | None = None) -> Compacted:
+        """Give back what old versions take, one partition after the other; `progress` is told how many are done.
+
+        engine.compact().freed
+        """
+        self._writable(None)
+        done: list[dict[str, int]] = []
+        for seat in self._seats:
+            done.append(seat.compact())
+            if progress is not None:
+                progress(len(done), len(self._seats))
+        return Compacted.of({name: sum(own[name] for own in done) for name in done[0]})
+
+    # -- what is done to a store in one piece
+
+    def copy(self, folder: str | os.PathLike[str], progress: Tell | None = None) -> Copied:
+        """A store of several partitions is copied by copying its folder while nobody has it open."""
+        raise unparted("a copy")
+
+    def repost_many(self, values: Mapping[str, Sequence[Any]], *, progress: Progress | None = None) -> list[Repaired]:
+        """Not yet: see the message."""
+        raise unparted("a repost")
+
+    def restate(self, name: str, key_or_group: Any = None, *, progress: Progress | None = None) -> list[Repaired]:
+        """Not yet: see the message."""
+        raise unparted("restate")
+
+    def check(self, fix: bool = False, *, progress: Progress | None = None) -> Checked:
+        """Not yet: see the message."""
+        raise unparted("check")
+
+    def _releasing(self, progress: Progress | None) -> Releasing:
+        raise unparted("a retry or a drop")
+
+    def migrate(self, progress: Progress | None = None) -> Migrated:
+        """Not yet: see the message."""
+        raise unparted("migrate")
+
+    def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
+        """Not yet: see the message."""
+        raise unparted("a backfill")
 
     # -- within
 

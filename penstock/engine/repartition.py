@@ -47,6 +47,7 @@ from penstock.engine.schema import Schema
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.spanned import SpannedSnapshot
 from penstock.mapreduce import Ranges, even_starts
+from penstock.recovery import pending
 
 __all__ = ["MOST_PARTITIONS", "Repartitioned", "repartition"]
 

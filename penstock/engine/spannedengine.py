@@ -6,9 +6,9 @@ Invariant: it writes nothing; what others write shows in the next snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.cache import StoreMissing, naming, open_lmdb
+from penstock.cache import DefinitionError, PenstockError, StoreMissing, naming, open_lmdb
 from penstock.engine.catalog import read_catalog
 from penstock.engine.core import Core, Settings
 from penstock.engine.engine import Engine
@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["SpannedEngine", "cores_of", "open_spanned"]
 
 
+Consistency = Literal["eventual", "position"]
+
+
+def unheld(consistency: str) -> PenstockError:
+    """Why a snapshot can't be had so."""
+    if consistency != "position":
+        return DefinitionError(f"consistency= is {consistency!r}; write 'eventual' or 'position'")
+    return PenstockError(
+        "a snapshot with consistency='position' is made by the process that serves the store, which holds its "
+        "partitions meanwhile; ask there, or leave consistency= out"
+    )
+
+
 class SpannedEngine(Engine):
     """An open store of several partitions; made by `ps.open(…, readonly=True)`."""
 
@@ -34,13 +47,18 @@ class SpannedEngine(Engine):
         self._layout = layout
         self._ranges = layout.ranges()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
         """All views and tables, each partition as of a commit of its own; it sees nothing of what comes after.
+
+        With consistency="position" nothing is on its way between partitions: views show all that documents say. That
+        takes the process which serves the store.
 
         with engine.snapshot() as snap:
             snap.view("namecount")["Sue"]
         """
         self._open()
+        if consistency != "eventual":
+            raise unheld(consistency)
         return SpannedSnapshot(self._cores, self._ranges)
 
     def changes(

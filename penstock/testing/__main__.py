@@ -12,8 +12,8 @@ from penstock.testing.apps import trial_of, trials
 from penstock.testing.campaign import Campaign
 from penstock.testing.checks import Wrong
 from penstock.testing.coverage import Coverage
-from penstock.testing.explain import explained
-from penstock.testing.hunt import Remembered, Seeds, attempt, seconds_of, smallest
+from penstock.testing.hunt import Remembered, Seeds, seconds_of
+from penstock.testing.kinds import KINDS
 from penstock.testing.named import FAULTS, PLACES, SIDES, renamed
 from penstock.testing.simulate import run
 
@@ -22,6 +22,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Go through seeds until one fails; 1 if one did."""
     parser = argparse.ArgumentParser("python -m penstock.testing", description=__doc__)
     parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("--kind", choices=tuple(KINDS), default="fused", help="of production")
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--seeds", type=int, help="how many")
     parser.add_argument("--budget", type=seconds_of, help="how long: 60s, 30m")
@@ -42,15 +43,14 @@ def main(args: Sequence[str] | None = None) -> int:
     seeds = Seeds(given.first, most, given.budget, kept)
     if given.seed is not None:
         seeds = Seeds(given.seed, 1)
-    every, began = trials(), process_time()
+    began = process_time()
     for seed in seeds:
-        trial, plan = trial_of(seed, every)
-        failure = attempt(trial.app, plan, seeds.totals)
-        if failure is not None:
+        found = KINDS[given.kind](seed, seeds.totals)
+        if found is not None:
             if kept is not None:
-                kept.add(seed, f"{trial.name}: {failure.wrong.first}")
-            print(f"seed {seed} fails in {trial.name!r}; replay with: python -m penstock.testing --seed {seed}")
-            print(explained(trial.app, smallest(trial.app, failure)))
+                kept.add(seed, f"{found.app}: {found.what}")
+            print(f"seed {seed} fails in {found.app!r}; replay with: {found.replay}")
+            print(found.story())
             return 1
     print(seeds.totals)
     print(f"{seeds.totals.seeds / max(process_time() - began, 1e-6):,.0f} seeds a second of one core")

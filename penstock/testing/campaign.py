@@ -16,13 +16,10 @@ from time import monotonic
 
 import msgspec
 
-from penstock.testing.apps import trial_of, trials
-from penstock.testing.explain import explained
-from penstock.testing.hunt import Totals, attempt, seconds_of, smallest
+from penstock.testing.hunt import Totals, seconds_of
+from penstock.testing.kinds import KINDS
 
 FILE = "campaign.json"
-KINDS = ("fused",)
-"""Kinds of production: fused, all nodes of one partition in one transaction."""
 _SAVED_EVERY = 500
 
 
@@ -63,7 +60,7 @@ class Campaign:
 
 def run(path: str, kind: str, budget: float, most: int | None = None) -> int:
     """Go on for so long, or for so many seeds; how many failed."""
-    campaign, every = Campaign.read(path), trials()
+    campaign = Campaign.read(path)
     own = campaign.kinds.setdefault(kind, Kind())
     start, before, failures = monotonic(), own.totals.seconds, 0
     for done in count():
@@ -71,13 +68,12 @@ def run(path: str, kind: str, budget: float, most: int | None = None) -> int:
         own.totals.seconds = round(before + spent, 1)
         if spent >= budget or done == most:
             break
-        trial, plan = trial_of(own.next, every)
-        failure = attempt(trial.app, plan, own.totals)
-        if failure is not None:
+        found = KINDS[kind](own.next, own.totals)
+        if found is not None:
             failures += 1
             own.failed.append(own.next)
-            print(f"seed {own.next} fails; replay with: python -m penstock.testing --seed {own.next}")
-            print(explained(trial.app, smallest(trial.app, failure)), flush=True)
+            print(f"seed {own.next} fails; replay with: {found.replay}")
+            print(found.story(), flush=True)
         own.next += 1
         if done % _SAVED_EVERY == _SAVED_EVERY - 1:
             campaign.write(path)
@@ -92,7 +88,7 @@ def main(args: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m penstock.testing.campaign", description=__doc__)
     parser.add_argument("--budget", type=seconds_of, default=60.0, help="how long: 60s, 30m")
     parser.add_argument("--seeds", type=int, help="at most so many")
-    parser.add_argument("--kind", choices=KINDS, default=KINDS[0])
+    parser.add_argument("--kind", choices=tuple(KINDS), default="fused", help="of production")
     parser.add_argument("--totals", metavar="FILE", default=FILE, help=f"where it adds up, else {FILE}")
     given = parser.parse_args(args)
     return int(run(given.totals, given.kind, given.budget, given.seeds) > 0)

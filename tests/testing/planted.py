@@ -178,6 +178,6 @@ class Pin:
     says: str
 
 
-def pins() -> dict[str, Pin]:
+def pins(file: Path = PINS) -> dict[str, Pin]:
     """The pin of each bug."""
-    return {name: Pin(**pin) for name, pin in json.loads(PINS.read_text("utf-8")).items()} if PINS.exists() else {}
+    return {name: Pin(**pin) for name, pin in json.loads(file.read_text("utf-8")).items()} if file.exists() else {}

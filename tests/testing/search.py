@@ -10,29 +10,44 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from typing import Protocol
 
-from penstock.testing.simulate import Failure
+from penstock.testing.checks import Wrong
 from tests.engine.planting import Bug
-from tests.testing.planted import BUGS, PINS, Pin, finds, pins, planted
+from tests.testing import fleet_planted
+from tests.testing import planted as fused
+from tests.testing.planted import Pin, pins, planted
 
 _FURTHER, _LONGEST = 400, 160
+KINDS = {"fused": fused, "strong": fleet_planted}  # of production: its bugs, their pins, and what a seed finds
+
+
+class Failure(Protocol):
+    """What a seed found."""
+
+    wrong: Wrong
+
+
+Finds = Callable[[int], Failure | None]
 
 
 def main() -> int:
     """Search; 1 where a bug is not found."""
     parser = argparse.ArgumentParser("python -m tests.testing.search", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5_000)
+    parser.add_argument("--kind", choices=tuple(KINDS), default="fused", help="of production")
     parser.add_argument("names", nargs="*", help="parts of the names of bugs; else all of them")
     given = parser.parse_args()
-    known = pins()
+    own = KINDS[given.kind]
+    known = pins(own.PINS)
     missed = []
-    for bug in BUGS:
+    for bug in own.BUGS:
         if given.names and not any(name in bug.name for name in given.names):
             continue
         start = time.monotonic()
-        pin = _pin(bug, known.get(bug.name), given.seeds)
+        pin = _pin(bug, own.finds, known.get(bug.name), given.seeds)
         took = f"{time.monotonic() - start:.1f} s"
         print(f"{'missed' if pin is None else pin.seed:>6}  {bug.name}  ({took})", flush=True)
         if pin is None:
@@ -41,13 +56,13 @@ def main() -> int:
         else:
             print(f"        {pin.says}", flush=True)
             known[bug.name] = pin
-        own = {b.name: asdict(known[b.name]) for b in BUGS if b.name in known}
-        PINS.write_text(json.dumps(own, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        pinned = {b.name: asdict(known[b.name]) for b in own.BUGS if b.name in known}
+        own.PINS.write_text(json.dumps(pinned, indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(f"{len(missed)} missed: {missed}" if missed else "every bug is found")
     return bool(missed)
 
 
-def _pin(bug: Bug, known: Pin | None, seeds: int) -> Pin | None:
+def _pin(bug: Bug, finds: Finds, known: Pin | None, seeds: int) -> Pin | None:
     """The pin of a bug, the known one where it holds; None where no seed finds it."""
     try:
         with planted(bug):
@@ -55,13 +70,13 @@ def _pin(bug: Bug, known: Pin | None, seeds: int) -> Pin | None:
                 found = finds(known.seed)
                 if found is not None and found.wrong.first.check == known.check:
                     return _of(known.seed, found)
-            return _first(range(seeds))
+            return _first(finds, range(seeds))
     except AssertionError as stale:
         print(stale)
         return None
 
 
-def _first(seeds: Iterable[int]) -> Pin | None:
+def _first(finds: Finds, seeds: Iterable[int]) -> Pin | None:
     raised: Pin | None = None
     for seed in seeds:
         found = finds(seed)

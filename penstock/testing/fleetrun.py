@@ -1,0 +1,90 @@
+"""One run of a store of several partitions: every step in its order, then the healing phase, and all checks.
+
+A run is a function of the plan and the app. `python -m penstock.testing --kind strong --seed N` replays a seed.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from penstock.mapreduce import small_trees
+from penstock.testing.apps import Trial
+from penstock.testing.checks import Wrong
+from penstock.testing.fleet import Fleet
+from penstock.testing.fleetplan import FleetPlan, fleet_plan
+from penstock.testing.hunt import Totals
+from penstock.testing.simulate import HEALING, Tally
+from penstock.views import App
+
+_MOST = 600  # runs of a search for the smallest plan
+
+
+class FleetFailure(Exception):
+    """A run in which something did not hold: at which step, from 0 on, or in the healing phase."""
+
+    def __init__(self, plan: FleetPlan, step: int, wrong: Wrong) -> None:
+        super().__init__(str(wrong))
+        self.plan = plan
+        self.step = step
+        self.wrong = wrong
+
+
+def run_fleet(app: App, plan: FleetPlan) -> Tally:
+    """Run it; `FleetFailure` where a check finds something."""
+    number = HEALING
+    try:
+        with small_trees() if plan.small_trees else nullcontext():
+            fleet = Fleet(app, plan)
+            for step in plan.steps:
+                number += 1
+                fleet.do(step)
+            number = HEALING
+            fleet.heal()
+    except Wrong as wrong:
+        raise FleetFailure(plan, number, wrong) from wrong
+    return Tally(len(plan.steps), fleet.points.passed, fleet.faults)
+
+
+def attempt_fleet(app: App, plan: FleetPlan, totals: Totals) -> FleetFailure | None:
+    """Run a plan; its failure, if it fails."""
+    try:
+        totals.add(run_fleet(app, plan))
+    except FleetFailure as failure:
+        totals.seeds += 1
+        return failure
+    return None
+
+
+def fleet_of(seed: int, every: tuple[Trial, ...]) -> tuple[Trial, FleetPlan]:
+    """What a seed means: one of the apps, and a run of it in several partitions."""
+    trial = every[seed % len(every)]
+    return trial, fleet_plan(seed, trial.stream())
+
+
+def smallest_fleet(app: App, failure: FleetFailure) -> FleetFailure:
+    """A failure of the same check by the smallest plan that is found."""
+    best, left, smaller = failure, _MOST, True
+    while smaller:
+        smaller = False
+        for plan in best.plan.smaller():
+            if plan.size >= best.plan.size:
+                continue
+            if not left:
+                return best
+            left -= 1
+            found = attempt_fleet(app, plan, Totals())
+            if found is not None and found.wrong.first.check == best.wrong.first.check:
+                best, smaller = found, True
+                break
+    return best
+
+
+def explained_fleet(failure: FleetFailure) -> str:
+    """The story of a failure: what sources hold, what happened, and what does not hold."""
+    plan = failure.plan
+    lines = [f"{plan.partitions} partitions"]
+    lines += [f"source {i}: {', '.join(map(str, log)) or 'nothing'}" for i, log in enumerate(plan.sources)]
+    for number, step in enumerate(plan.steps):
+        lines.append(f"{'→' if number == failure.step else ' '} {number}: {step}")
+    lines.append("→ healing" if failure.step == HEALING else "")
+    return "\n".join([*filter(None, lines), str(failure.wrong)])

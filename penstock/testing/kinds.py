@@ -1,0 +1,52 @@
+"""The kinds of production that a seed is run under: all nodes in one transaction, or several partitions.
+
+Each says what a seed finds, explains it by the smallest run that still does, and how to replay it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.testing.apps import trial_of, trials
+from penstock.testing.explain import explained
+from penstock.testing.fleetrun import attempt_fleet, explained_fleet, fleet_of, smallest_fleet
+from penstock.testing.hunt import Totals, attempt, smallest
+
+TRIALS = trials()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a seed found: in which app, what, how to replay it, and its story."""
+
+    app: str
+    what: str
+    replay: str
+    story: Callable[[], str]
+
+
+def _fused(seed: int, totals: Totals) -> Found | None:
+    trial, plan = trial_of(seed, TRIALS)
+    failure = attempt(trial.app, plan, totals)
+    if failure is None:
+        return None
+    replay = f"python -m penstock.testing --seed {seed}"
+    return Found(
+        trial.name, str(failure.wrong.first), replay, lambda: explained(trial.app, smallest(trial.app, failure))
+    )
+
+
+def _strong(seed: int, totals: Totals) -> Found | None:
+    trial, plan = fleet_of(seed, TRIALS)
+    failure = attempt_fleet(trial.app, plan, totals)
+    if failure is None:
+        return None
+    replay = f"python -m penstock.testing --kind strong --seed {seed}"
+    return Found(
+        trial.name, str(failure.wrong.first), replay, lambda: explained_fleet(smallest_fleet(trial.app, failure))
+    )
+
+
+KINDS: dict[str, Callable[[int, Totals], Found | None]] = {"fused": _fused, "strong": _strong}
+"""By name what a seed finds."""

@@ -1,0 +1,194 @@
+"""Bugs planted in what crosses between partitions, for the simulator of several partitions to find.
+
+Those of `NAMED` are cases of the crash analysis: each is a protocol that leaves a dangler, by its name there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.testing.apps import trials
+from penstock.testing.fleetrun import FleetFailure, fleet_of, run_fleet
+from tests.engine.planting import Bug
+
+PINS = Path(__file__).with_name("fleet_pins.json")
+TRIALS = trials()
+
+NAMED = [
+    Bug(
+        "saved after send: what is owed is saved without the number that says so",
+        "engine.parting:Parting.save",
+        "return msgspec.structs.replace(state, sent=saved(writer, writes.leaving, state.sent))",
+        "saved(writer, writes.leaving, state.sent); return state",
+    ),
+    Bug(
+        "two slots: of two productions that wait the older one is overwritten",
+        "recovery.productions:saved",
+        "now.get(other, 0) + 1",
+        "max(1, now.get(other, 0))",
+    ),
+    Bug(
+        "cleared at any ack",
+        "engine.member:Member.arrived",
+        "max(number, arrived.get(other, 0))",
+        "self.core.state.sent.get(other, 0)",
+    ),
+    Bug(
+        "removed by value: a production that says what another one says is passed over",
+        "engine.parting:Parting.fresh",
+        "taken(Taken(*state.taken.get(production.sender, (0, 0))), production)",
+        "{owed.data: owed for owed in taken(Taken(*state.taken.get(production.sender, (0, 0))), production)}.values()",
+    ),
+    Bug(
+        "equal redelivery dropped: what was sent before is not sent again",
+        "engine.member:Member.owed",
+        "number = self._parting.arrived.get(other, 0)",
+        "number = self._parting.arrived.get(other, 0); "
+        "self._parting.arrived[other] = self.core.state.sent.get(other, 0)",
+    ),
+    Bug(
+        "old send retried: what was taken is taken again",
+        "recovery.productions:taken",
+        "if owed.number == number + 1:",
+        "if owed.number <= number + 1:",
+    ),
+    Bug(
+        "acked at save with no scan: an opening does not look at what is owed",
+        "engine.parting:Parting.recall",
+        "oldest.get(other, number)",
+        "number",
+    ),
+    Bug(
+        "zombie: what an older epoch said is taken",
+        "recovery.productions:taken",
+        "if production.epoch < before.epoch:",
+        "if False:",
+    ),
+    Bug(
+        "changed map: what is taken back is not what was told",
+        "mapreduce.crossing:Crossing.part",
+        "minus.take(went == other)",
+        "plus.take(came == other)",
+    ),
+    Bug(
+        "two spouts: what a partition has of a source is taken again",
+        "engine.parted:Parted._resumed",
+        "kept = [after(part, done) for part in parts]",
+        "kept = parts",
+    ),
+]
+
+BUGS = [
+    *NAMED,
+    Bug("what was taken is not remembered", "engine.core:Core._amend", "if taken:", "if False:"),
+    Bug("what is owed is not saved", "recovery.productions:saved", "writer.put_many(OUT, rows)", "pass"),
+    Bug(
+        "what is sent begins one too late",
+        "recovery.productions:owed_after",
+        "_KEY.pack(other, number + 1)",
+        "_KEY.pack(other, number + 2)",
+    ),
+    Bug(
+        "nothing is taken back elsewhere",
+        "mapreduce.crossing:Crossing.part",
+        "minus.take(went == other)",
+        "minus.take(went < 0)",
+    ),
+    Bug(
+        "what others own is folded here too",
+        "mapreduce.crossing:Crossing.part",
+        "return plus.take(came == self.here), minus.take(went == self.here)",
+        "return plus, minus",
+    ),
+    Bug(
+        "views are folded before those they stand on",
+        "engine.parting:Parting.fold",
+        "for view in self._order:",
+        "for view in reversed(self._order):",
+    ),
+    Bug(
+        "sums beyond their lanes are added without them",
+        "mapreduce.deltas:added",
+        "| delta.spill.keys()",
+        "",
+    ),
+    Bug("sums wrap", "mapreduce.deltas:added", "set(np.flatnonzero(wraps.any(axis=0)).tolist())", "set()"),
+    Bug(
+        "a difference of floats that are as many as before is none",
+        "mapreduce.moments:_Layout.settle",
+        " or any(row)",
+        "",
+    ),
+    Bug(
+        "contributions of two productions are folded at once",
+        "engine.parting:Parting.fresh",
+        "if out and sums and not alone:",
+        "if out:",
+    ),
+    Bug("deletions go to the first partition", "engine.routing:Router.parted", "owners[places] = own", "pass"),
+    Bug(
+        "a source goes on from where the furthest partition stands",
+        "engine.parted:Parted.remembered",
+        "least = min(offsets)",
+        "least = max(offsets)",
+    ),
+    Bug(
+        "a batch that was cut off is taken twice",
+        "engine.member:Member.take",
+        "if number <= self.core.state.batch:",
+        "if False:",
+    ),
+    Bug(
+        "batches are numbered from the beginning after a restart",
+        "engine.parted:Parted.__init__",
+        "self._number = max(own.batch for own in standing)",
+        "self._number = 0",
+    ),
+    Bug(
+        "a batch that owes nobody anything is not numbered",
+        "engine.parting:Parting.save",
+        "max(state.batch, self.batch)",
+        "max(state.batch, self.batch if writes.leaving else 0)",
+    ),
+    Bug("what crosses is not counted", "mapreduce.reduce:ReduceNode.fold", "n[at] += delta.n", "pass"),
+    Bug(
+        "a strict batch is not tried first",
+        "engine.parted:Parted._give",
+        "if strict and len(routed) > 1:",
+        "if False:",
+    ),
+    Bug(
+        "the offset goes to those alone that get records",
+        "engine.parted:Parted._resumed",
+        "sorted({*behind, *routed})",
+        "sorted(routed)",
+    ),
+    Bug(
+        "what has arrived is not deleted",
+        "recovery.productions:deleted",
+        "writer.delete_many(OUT, keys)",
+        "pass",
+    ),
+    Bug(
+        "ranks of contributions that cross are forgotten",
+        "mapreduce.crossing:side_of",
+        "np.arange(len(items)), items.rank)",
+        "np.arange(len(items)), None)",
+    ),
+    Bug(
+        "a record that was rejected goes everywhere",
+        "engine.routing:_part",
+        "if rest:",
+        "if True:",
+    ),
+]
+
+
+def finds(seed: int) -> FleetFailure | None:
+    """What a seed finds."""
+    trial, plan = fleet_of(seed, TRIALS)
+    try:
+        run_fleet(trial.app, plan)
+    except FleetFailure as failure:
+        return failure
+    return None
