@@ -25,6 +25,7 @@ from penstock.cache import (
     shrink_file,
 )
 from penstock.engine.catalog import read_catalog, read_state
+from penstock.engine.layout import read_layout
 
 __all__ = ["Copied", "copy_of", "copy_size", "restore", "shrink"]
 
@@ -41,6 +42,7 @@ class Copied:
 
 def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
     """Copy the store at a path into a new folder, checked; others may write it meanwhile."""
+    _must_be_whole(path, "a copy")
     store = open_lmdb(path, readonly=True)
     try:
         with store.read() as snap:
@@ -52,6 +54,7 @@ def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
 
 def copy_size(path: str, target: str) -> int:
     """The bytes that a copy of the store at a path takes; CopyFailed where there is no room for it at `target`."""
+    _must_be_whole(path, "a copy")
     store = open_lmdb(path, readonly=True)
     try:
         with store.read() as snap:
@@ -68,6 +71,8 @@ def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None)
         raise StoreMissing(copy)
     if os.path.realpath(copy) == os.path.realpath(path):
         raise CopyFailed(path, "it is the copy itself", "name the folder of the store that it is for")
+    _must_be_whole(copy, "restoring")
+    _must_be_whole(path, "restoring")
     with Owner(path):
         if not force and _has_content(path):
             raise CopyFailed(path, "there is a store with content", "name another folder, or replace it with --force")
@@ -91,6 +96,16 @@ def shrink(path: str, tell: Tell | None = None) -> int | None:
     """
     with Owner(path):
         return shrink_file(path, tell or _nobody)
+
+
+def _must_be_whole(path: str, what: str) -> None:
+    """The store at a path is not one of several partitions."""
+    layout = read_layout(path)
+    if layout is not None:
+        raise PenstockError(
+            f"{what} is of stores of one partition, and {path} has {len(layout.parts)}; `penstock repartition --to 1 "
+            f"--store {path}` makes it one"
+        )
 
 
 def _about(reader: Reader, path: str) -> tuple[str, int]:

@@ -1,0 +1,99 @@
+"""`penstock repartition`, and the commands that read on a store of several partitions."""
+
+import json
+from pathlib import Path
+
+import penstock as ps
+from penstock.cli.apps import load as load_app
+from tests.cache.processes import heard, process
+
+from .conftest import Run
+
+STORE = "penstock-state"
+READ = (
+    ("get", "namecount", "Joe"),
+    ("query", "ages"),
+    ("query", "ages", "--level", "1", "--format", "csv"),
+    ("query", "by_length", "--reverse"),
+    ("why", "namecount", "Joe", "--documents"),
+    ("why", "adults", "NO"),
+    ("doc", "users", "2"),
+    ("explain",),
+    ("export", "namecount"),
+)
+
+
+def test_commands_read_as_they_did(filled: Path, run: Run) -> None:
+    run("put", "users", '{"id": null, "ts": 1}', code=1)
+    before = {args: run(*args).stdout for args in READ}
+    digest = json.loads(run("status", "--digest").stdout)["digest"]
+    done = run("repartition", "--to", "3", "-v")
+    assert done.stdout == f"{STORE}: 3 partitions, 1 partition before\n"
+    assert "partition 2: " in done.stderr
+    for args in READ:
+        assert run(*args).stdout == before[args], args
+    status = json.loads(run("status", "--digest").stdout)
+    assert status["digest"] == digest
+    assert status["owner"] is None
+    assert status["committed"] is not None
+    assert len(status["partitions"]) == 3
+    assert status["position"] == [part["position"] for part in status["partitions"]]
+    page = run("status", "--format", "table").stdout
+    assert " + ".join(f"{p['position']}" for p in status["partitions"]) in page
+    assert "1-2" in page
+    assert "r0@" in run("quarantine", "list").stdout
+    assert "3 partitions already" in run("repartition", "--to", "3").stdout
+    assert "1 partition, 3 partitions before" in run("repartition", "--to", "1").stdout
+    assert {args: run(*args).stdout for args in READ} == before
+
+
+def test_changes_are_watched_by_positions_of_all(filled: Path, run: Run) -> None:
+    run("repartition", "--to", "2")
+    with ps.open(load_app("app.py"), STORE, readonly=True) as engine, engine.snapshot() as snap:
+        first = list(snap.position)
+    run("watch", "namecount", "--since", "soon", code=2)
+    refused = run("watch", "namecount", "--since", f"[{first[0]}, 99]", code=2)
+    assert f"changes since [{first[0]}, 99] were asked for" in refused.stderr
+    expired = run("watch", "namecount", "--since", "0", code=3)
+    assert f"--since '{first}' goes back as far" in expired.stderr
+    history = run("why", "namecount", "Joe", "--history", code=1)
+    assert f"since position {first[0]} + {first[1]}" in history.stderr
+
+
+def test_sinks_are_for_stores_of_one_partition(filled: Path, run: Run) -> None:
+    run("repartition", "--to", "2")
+    refused = run("run", "--from", "users=users.jsonl", "--to", "namecount=out.jsonl", code=None)
+    assert refused.exit_code in (2, 3)
+    assert not Path("out.jsonl").exists() or not Path("out.jsonl").read_text()
+
+
+def test_nobody_else_may_have_it_open(filled: Path, run: Run) -> None:
+    reading = (
+        "import penstock as ps\nfrom penstock.cli.apps import load\n"
+        f"with ps.open(load('app.py'), {STORE!r}, readonly=True) as engine:\n    say('open')\n    wait()"
+    )
+    with process(reading) as child:
+        assert heard(child) == "open"
+        refused = run("repartition", "--to", "2", code=3)
+        assert f"process {child.pid} has the store at {STORE} open to read it" in refused.stderr
+    with ps.open(load_app("app.py"), STORE):
+        assert "is being written by" in run("repartition", "--to", "2", code=3).stderr
+    run("repartition", "--to", "2")
+    with process(reading) as child:
+        assert heard(child) == "open"
+        assert f"process {child.pid}" in run("repartition", "--to", "1", code=3).stderr
+    run("repartition", "--to", "1")
+
+
+def test_what_is_asked_wrongly_says_so(filled: Path, run: Run) -> None:
+    assert "there is no store at elsewhere" in run("repartition", "--to", "2", "--store", "elsewhere", code=2).stderr
+    run("repartition", "--to", "0", code=2)
+    assert "a number from 1 to 256" in run("repartition", "--to", "257", code=2).stderr
+    run("repartition", code=2)
+
+
+def test_copies_are_of_stores_of_one_partition(filled: Path, run: Run) -> None:
+    run("snapshot", "copy")
+    run("repartition", "--to", "2")
+    for command in (("snapshot", "other"), ("restore", "copy", "--force")):
+        assert "penstock repartition --to 1 --store" in run(*command, code=3).stderr

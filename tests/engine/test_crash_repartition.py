@@ -1,0 +1,116 @@
+"""A repartition killed at counted points: the store is as it was or as it is to be, and the next run makes it so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import penstock as ps
+from penstock.cache.lmdb_txn import LmdbWriter
+from penstock.engine import repartition
+from penstock.engine.layout import read_layout
+from tests.engine.treeworlds import TREES
+
+EVERY = 9
+DOCS = [{"id": i, "g": "AB"[i % 2], "h": i % 3, "v": i % 5, "w": i, "ts": 1, "gs": ["A"]} for i in range(60)]
+
+
+def filled(path: Path) -> str:
+    """A store with some of all; its digest."""
+    with ps.open(TREES.app(), path, listen=False) as engine:
+        for table in ("users", "plain", "patched"):
+            engine.put_many(table, DOCS)
+        return engine.digest()
+
+
+def stands(path: Path) -> tuple[int, str]:
+    """How many partitions there are, and the digest."""
+    with ps.open(TREES.app(), path, readonly=True) as engine, engine.snapshot() as snap:
+        return len(snap.parts), engine.digest()
+
+
+def files(path: Path) -> set[str]:
+    """What is in the store's folder, but for what a lock or a reader leaves."""
+    return set(os.listdir(path)) - {"owner", "lock.mdb"}
+
+
+def wanted(path: Path, parts: int) -> set[str]:
+    """What should be there."""
+    layout = read_layout(str(path))
+    if layout is None:
+        assert parts == 1
+        return {"data.mdb"}
+    assert len(layout.parts) == parts
+    return {"partitions", *(part.folder for part in layout.parts)}
+
+
+@pytest.mark.parametrize(("before", "to"), [(1, 3), (3, 2), (3, 1)])
+def test_a_kill_leaves_the_store_as_it_was_or_as_it_is_to_be(before: int, to: int, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    digest = filled(path)
+    if before > 1:
+        repartition(path, before)
+    command = [sys.executable, "-m", "tests.engine.crash_repartition", str(path), str(to), str(EVERY)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    kinds = [line.split()[1] for line in said]
+    assert {"commit", "mkdir", "unlink", "rename" if to == 1 else "replace"} <= set(kinds)
+    seen: list[int] = []
+    for point in range(len(kinds)):
+        copy = Path(f"{path}-{point}")
+        parts, found = stands(copy)
+        assert found == digest, f"killed before {said[point]}"
+        seen.append(parts)
+        done = repartition(copy, to)
+        assert done.after == to
+        assert stands(copy) == (to, digest)
+        assert files(copy) == wanted(copy, to), f"killed before {said[point]}"
+    assert seen == sorted(seen, key=lambda parts: parts == to), "it is the old one until it is the other one"
+    assert {before, to} == set(seen)
+
+
+def test_all_is_on_the_disk_before_the_switch(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    filled(path)
+    for to, switch in ((3, "replace"), (1, "unlink")):
+        told: list[tuple[str, str]] = []
+        with mock.patch.multiple(os, **_heard(told, ("fsync", "replace", "rename", "unlink"))):
+            real = LmdbWriter._commit
+
+            def commit(own: LmdbWriter, told: list[tuple[str, str]] = told, real: Any = real) -> None:
+                told.append(("commit", ""))
+                real(own)
+
+            with mock.patch.object(LmdbWriter, "_commit", commit):
+                repartition(path, to)
+        at = next(
+            i for i, (kind, name) in enumerate(told) if kind == switch and os.path.basename(name)[:10] == "partitions"
+        )
+        before = told[:at]
+        last = max(i for i, (kind, _) in enumerate(before) if kind == "commit")
+        synced = {name for kind, name in before[: last + 99] if kind == "fsync"}
+        turn = 1 if to == 3 else 2
+        for part in range(to):
+            assert f"{path}/{turn}-{part}/data.mdb" in synced
+            assert f"{path}/{turn}-{part}" in synced
+        assert str(path) in synced
+        gone = [name for kind, name in before if kind == "unlink" and name.endswith("data.mdb")]
+        assert not gone, "nothing goes before the switch"
+
+
+def _heard(told: list[tuple[str, str]], names: tuple[str, ...]) -> dict[str, Any]:
+    """Calls that are noted, with the file or folder that each is about."""
+
+    def heard(kind: str, real: Any) -> Any:
+        def called(what: Any, *args: Any, **options: Any) -> Any:
+            told.append((kind, os.readlink(f"/proc/self/fd/{what}") if isinstance(what, int) else os.fspath(what)))
+            return real(what, *args, **options)
+
+        return called
+
+    return {name: heard(name, getattr(os, name)) for name in names}
