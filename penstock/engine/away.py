@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.cache import Closed, PenstockError, unpack
+from penstock.engine import partition
 from penstock.engine.catalog import Resume
 from penstock.engine.courier import PATIENCE
 from penstock.engine.handed import batch_data, counts_of_data, error_of
@@ -58,7 +59,7 @@ class Away:
     def begin(self) -> None:
         """Begin its process; `ready` waits for it."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.engine.partition"],
+            [sys.executable, "-c", f"import sys; from {partition.__name__} import main; sys.exit(main())"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C is for the process that opened the store, which then ends this one

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from penstock.cache import BatchRejected, Closed, CopyFailed, Owner, ReadOnly, Tell
 from penstock.engine.catalog import Resume
@@ -35,9 +35,6 @@ from penstock.engine.turns import Turns
 from penstock.engine.wired import wired
 from penstock.spout import Record, SourceMoved, SpoutBatch
 from penstock.views import Change, Counts, Position
-
-if TYPE_CHECKING:
-    from penstock.engine.member import Member
 
 
 class Engine(Quarantining):
@@ -72,7 +69,6 @@ class Engine(Quarantining):
         self._closed = False
         self._ended = threading.Event()
         self._committer = Committer(self._commit_group) if grouped else None
-        self.member: Member | None = None  # where it is one partition of several
         self._holder = None if sock is None or path is None else Holder(self, core.app.name, sock, path)
 
     def __enter__(self) -> Self:

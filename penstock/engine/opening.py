@@ -77,9 +77,7 @@ def open_engine(
     where = os.fspath(path)
     layout = read_layout(where)
     if readonly:
-        if partitions is not None and partitions != (1 if layout is None else len(layout.parts)):
-            raise WrongPartitions(where, 1 if layout is None else len(layout.parts), partitions)
-        return _to_read(app, where, settings)
+        return _to_read(app, where, settings, partitions)
     if layout is not None or (partitions is not None and partitions != 1):
         if durability == "group":
             raise DefinitionError("a store of several partitions has durability='sync'; leave durability= out")
@@ -118,9 +116,12 @@ def _writer(
     return engine
 
 
-def _to_read(app: App, path: str, settings: Settings) -> Engine:
+def _to_read(app: App, path: str, settings: Settings, partitions: int | None) -> Engine:
     """A store opened to be read, however it is parted; one that is parted anew meanwhile lies elsewhere then."""
     layout = read_layout(path)
+    has = 1 if layout is None else len(layout.parts)
+    if partitions not in (None, has):
+        raise WrongPartitions(path, has, partitions or has)
     while True:
         try:
             return _reader(app, path, settings) if layout is None else open_spanned(app, path, layout, settings)

@@ -20,12 +20,12 @@ from penstock.engine.handed import (
     repaired_data,
     spout_batch_of,
 )
+from penstock.engine.member import Member
 from penstock.views import Counts, Progress
 
 if TYPE_CHECKING:
     from penstock.engine.documents import Batch
     from penstock.engine.engine import Engine
-    from penstock.engine.member import Member
 
 __all__ = ["OPERATIONS", "Tell"]
 
@@ -142,9 +142,9 @@ def _alive(engine: Engine, asked: dict[str, Any], tell: Tell) -> bool:
 
 
 def _member(engine: Engine) -> Member:
-    if engine.member is None:
+    if engine._core.parting is None:
         raise PenstockError("this store is no partition of another one; open the store that is meant")
-    return engine.member
+    return Member(engine)
 
 
 OPERATIONS: dict[str, Operation] = {

@@ -1,4 +1,4 @@
-"""The process of one partition: `python -m penstock.engine.partition`, begun by the process that opened the store.
+"""The process of one partition, begun by the process that opened the store.
 
 It is told on its standard input what it is, opens its store, says on its standard output that it has, or why it could
 not, and works until its input ends: by the close of the engine, or by the death of the process that it serves.
@@ -34,7 +34,7 @@ def _serve(order: Order, until: IO[bytes], say: IO[bytes]) -> None:
     except BaseException:
         owner.close()
         raise
-    member = engine.member = Member(engine)
+    member = Member(engine)
     couriers = [Courier(member, other, order.folders[other]) for other in member.others]
 
     def wake() -> None:
@@ -68,7 +68,3 @@ def main() -> int:
         _say(say, {"failed": error_data(error)})
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

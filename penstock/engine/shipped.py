@@ -6,14 +6,14 @@ for modules, before it reads the app. Invariant: a worker reads an app once, how
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import pickle
 import sys
 from dataclasses import dataclass
 from types import ModuleType
-
-import cloudpickle  # type: ignore[import-untyped]
+from typing import Any
 
 from penstock.recovery import user_of
 from penstock.views import App, FunctionMap
@@ -46,14 +46,15 @@ class Shipped:
 
 def shipped(app: App) -> Shipped:
     """An app as workers get it."""
+    cloud: Any = importlib.import_module("cloudpickle")
     foreign = [module for module in _modules(app) if not _importable(module)]
     for module in foreign:
-        cloudpickle.register_pickle_by_value(module)
+        cloud.register_pickle_by_value(module)
     try:
-        data: bytes = cloudpickle.dumps(app)
+        data: bytes = cloud.dumps(app)
     finally:
         for module in foreign:
-            cloudpickle.unregister_pickle_by_value(module)
+            cloud.unregister_pickle_by_value(module)
     return Shipped(data, tuple(os.path.abspath(path) for path in sys.path))
 
 

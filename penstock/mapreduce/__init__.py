@@ -55,16 +55,9 @@ from penstock.mapreduce.treereducers import (
     top,
 )
 from penstock.mapreduce.usergroup import UserGroup
-from penstock.mapreduce.viewnode import (
-    RowDelta,
-    ViewNode,
-    Watch,
-    Who,
-    Writes,
-    held_row,
-    read_held,
-)
+from penstock.mapreduce.viewnode import ViewNode, Watch, Who, held_row, read_held
 from penstock.mapreduce.worker import ANSWER, REQUEST, Answer, Laid, serve, write_lines
+from penstock.mapreduce.writes import RowDelta, Writes
 
 __all__ = [
     "ANSWER",

@@ -21,7 +21,8 @@ from penstock.mapreduce.rowcodec import RowState
 from penstock.views import State, reach
 
 if TYPE_CHECKING:
-    from penstock.mapreduce.reduce import Accumulators, ReduceNode
+    from penstock.mapreduce.accumulators import Accumulators
+    from penstock.mapreduce.reduce import ReduceNode
 
 FewContributions = list[tuple[int, tuple[Any, ...]]]  # (group code, a value for each field that the reducer reads)
 # What cells call `moved`: the state of one group with one value added (1) or taken back (−1).

@@ -15,7 +15,8 @@ from penstock.mapreduce.databases import resting_db, told_db
 from penstock.mapreduce.emission import Emissions, read_emissions
 from penstock.mapreduce.funcmap import FunctionMapper, Hold
 from penstock.mapreduce.items import SourceKeys
-from penstock.mapreduce.viewnode import RowDelta, ViewNode, Writes
+from penstock.mapreduce.viewnode import ViewNode
+from penstock.mapreduce.writes import RowDelta, Writes
 from penstock.views import Row
 
 __all__ = ["Holds", "mark_resting", "rest_rows", "take_rows_again"]

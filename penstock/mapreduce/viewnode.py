@@ -11,23 +11,21 @@ view on a view is driven here, by the changes of its source's rows. Both end in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import FEW, Reader, Writer, encode_key, pack, seal, unpack, unseal
+from penstock.cache import FEW, Reader, encode_key, pack, seal, unpack, unseal
 from penstock.mapreduce.building import Building
-from penstock.mapreduce.crossing import Crossing, Gathered, Part
+from penstock.mapreduce.crossing import Crossing, Gathered
 from penstock.mapreduce.databases import held_db, resting_db, rows_db, told_db
 from penstock.mapreduce.decoder import Decoder
 from penstock.mapreduce.deltas import Delta
 from penstock.mapreduce.emission import Contributions, Emissions, Pairs, emissions_row, read_emissions
 from penstock.mapreduce.extract import input_column
-from penstock.mapreduce.feed import Fed
 from penstock.mapreduce.fewfold import FewContributions, in_columns
 from penstock.mapreduce.fieldmap import FieldMapper
 from penstock.mapreduce.funcmap import FunctionMapper, Hold, copied
@@ -39,51 +37,8 @@ from penstock.mapreduce.reduce import Folded, ReduceNode
 from penstock.mapreduce.rowcodec import RowCodec, same_result
 from penstock.mapreduce.tree import TreeReduce
 from penstock.mapreduce.treereducers import resolved
+from penstock.mapreduce.writes import RowDelta, Writes
 from penstock.views import TS, FieldMap, Key, Path, Row, View
-
-
-@dataclass(slots=True)
-class Writes:
-    """What a batch will write, and what memory does once it is committed."""
-
-    puts: list[tuple[str, list[tuple[bytes, bytes]]]] = field(default_factory=list)
-    deletes: list[tuple[str, list[bytes]]] = field(default_factory=list)
-    during: list[Callable[[Writer], None]] = field(default_factory=list)
-    after: list[Callable[[], None]] = field(default_factory=list)
-    changed: bool = False
-    feeding: bool = False
-    fed: list[Fed] = field(default_factory=list)
-    held_groups: dict[str, int] = field(default_factory=dict)  # by view: how many more groups are held than before
-    kept: dict[str, int] = field(default_factory=dict)  # by table: how many more records are in quarantine than before
-    numbered: int = 0  # how many of them are not older than this batch
-    gathered: dict[str, Gathered] = field(
-        default_factory=dict
-    )  # by view: what is to be folded, where stores are parted
-    leaving: dict[int, list[Part]] = field(default_factory=dict)  # by partition: what it is owed
-
-    def write(self, writer: Writer) -> None:
-        """Write all of it."""
-        for db, rows in self.puts:
-            writer.put_many(db, rows)
-        for db, keys in self.deletes:
-            writer.delete_many(db, keys)
-        for step in self.during:
-            step(writer)
-
-    def committed(self) -> None:
-        """The transaction is committed: memory follows."""
-        for step in self.after:
-            step()
-
-
-@dataclass(slots=True)
-class RowDelta:
-    """A row of a source that changed: its group, and the result before and after, where there was one."""
-
-    key: bytes
-    group: Any
-    old: Row | None
-    new: Row | None
 
 
 def held_row(key: bytes, whole: bytes, hold: Hold, pairs: Pairs) -> bytes:

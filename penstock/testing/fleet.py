@@ -162,8 +162,11 @@ class Fleet:
         if step.strike is not None:
             self.points.arm(step.strike)
         self._ends = step.ends
+        self._survives(lambda: deeds[step.kind](step))
+
+    def _survives(self, act: Callable[[], None]) -> None:
         try:
-            deeds[step.kind](step)
+            act()
         except _Ended:
             self.restart()
         except Wrong:
@@ -323,6 +326,9 @@ class Fleet:
 
     def heal(self) -> None:
         """No fault from now on: all is delivered, carried and published, and then all must hold."""
+        self._survives(self._heal)
+
+    def _heal(self) -> None:
         for at, log in enumerate(self.logs):
             self.deliver(at, len(log))
         self.settle()

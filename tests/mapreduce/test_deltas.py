@@ -26,8 +26,10 @@ SIDE = st.lists(st.tuples(st.integers(0, 2), NUMBERS), max_size=8)
 
 
 def _totals(cell, old, plus, minus):
-    sides = [cell.batch(np.array([g for g, _ in side], np.int64), 3, Column.of([v for _, v in side])) for side in (plus, minus)]
-    return cell.update(old, *sides)
+    def part(side):
+        return cell.batch(np.array([g for g, _ in side], np.int64), 3, Column.of([v for _, v in side]))
+
+    return cell.update(old, part(plus), part(minus))
 
 
 def _said(totals):

@@ -1,0 +1,56 @@
+"""What a batch leaves: rows to be written, what memory does then, and what other partitions are owed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.cache import Writer
+from penstock.mapreduce.crossing import Gathered, Part
+from penstock.mapreduce.feed import Fed
+from penstock.views import Row
+
+
+@dataclass(slots=True)
+class Writes:
+    """What a batch will write, and what memory does once it is committed."""
+
+    puts: list[tuple[str, list[tuple[bytes, bytes]]]] = field(default_factory=list)
+    deletes: list[tuple[str, list[bytes]]] = field(default_factory=list)
+    during: list[Callable[[Writer], None]] = field(default_factory=list)
+    after: list[Callable[[], None]] = field(default_factory=list)
+    changed: bool = False
+    feeding: bool = False
+    fed: list[Fed] = field(default_factory=list)
+    held_groups: dict[str, int] = field(default_factory=dict)  # by view: how many more groups are held than before
+    kept: dict[str, int] = field(default_factory=dict)  # by table: how many more records are in quarantine than before
+    numbered: int = 0  # how many of them are not older than this batch
+    gathered: dict[str, Gathered] = field(
+        default_factory=dict
+    )  # by view: what is to be folded, where stores are parted
+    leaving: dict[int, list[Part]] = field(default_factory=dict)  # by partition: what it is owed
+
+    def write(self, writer: Writer) -> None:
+        """Write all of it."""
+        for db, rows in self.puts:
+            writer.put_many(db, rows)
+        for db, keys in self.deletes:
+            writer.delete_many(db, keys)
+        for step in self.during:
+            step(writer)
+
+    def committed(self) -> None:
+        """The transaction is committed: memory follows."""
+        for step in self.after:
+            step()
+
+
+@dataclass(slots=True)
+class RowDelta:
+    """A row of a source that changed: its group, and the result before and after, where there was one."""
+
+    key: bytes
+    group: Any
+    old: Row | None
+    new: Row | None
