@@ -92,7 +92,8 @@ def fleet_plan(seed: int, source: Source) -> FleetPlan:
     logs = tuple(tuple(replace(source.record(choose), offset=i) for i in range(size)) for size in sizes)
     partitions = choose.choice((2, 2, 3, 4))
     kinds = choose.choices(KINDS, _OFTEN, k=choose.choice((12, 20, 30, 45)))
-    struck = set(choose.sample(range(len(kinds)), choose.choice((0, 1, 1, 2, 3))))
+    giving = [at for at, kind in enumerate(kinds) if kind in ("deliver", "write")]
+    struck = set(choose.sample([*range(len(kinds)), *giving, *giving, *giving], choose.choice((0, 1, 1, 2, 3))))
     steps = tuple(_step(choose, kind, at in struck, partitions, source) for at, kind in enumerate(kinds))
     limits = replace(choose.choice((Limits(), SMALL, SMALL, GROWING)), few=choose.choice((0, Limits().few)))
     return FleetPlan(seed, partitions, logs, steps, limits, choose.random() < 0.75)
@@ -106,4 +107,4 @@ def _step(choose: Random, kind: str, struck: bool, partitions: int, source: Sour
     if not struck:
         return step
     strike = Strike(choose.choice(_LOSS), choose.choice(_NTH), f"{choose.randrange(partitions)} ")
-    return replace(step, strike=strike, ends=choose.random() < 0.3)
+    return replace(step, strike=strike, ends=choose.random() < 0.4)

@@ -139,12 +139,6 @@ BUGS = [
         "if False:",
     ),
     Bug(
-        "batches are numbered from the beginning after a restart",
-        "engine.parted:Parted.__init__",
-        "self._number = max(own.batch for own in standing)",
-        "self._number = 0",
-    ),
-    Bug(
         "a batch that owes nobody anything is not numbered",
         "engine.parting:Parting.save",
         "max(state.batch, self.batch)",
