@@ -10,7 +10,7 @@ from typing import Any
 import penstock as ps
 from penstock.cache import encode_key, open_lmdb
 from penstock.engine import open_on, repartition
-from penstock.engine.layout import layout_of, write_layout
+from penstock.engine.layout import layout_of, read_layout, write_layout
 from penstock.mapreduce import even_starts
 
 SEED = 7
@@ -26,6 +26,24 @@ def parted(app: ps.App, path: Path, docs: dict[str, list[Doc]], parts: int) -> t
             plain.put_many(table, own)
     repartition(path, parts)
     return ps.open(app, path, readonly=True), plain
+
+
+def misplaced(engine: ps.Engine) -> list[Any]:
+    """The documents, held documents and rows that don't lie with the partition that owns them."""
+    layout = read_layout(engine.status()["path"])
+    if layout is None:
+        return []
+    ranges, out = layout.ranges(), list[Any]()
+    with engine.snapshot() as snap:
+        for i, part in enumerate(snap.parts):
+            for name in part.schema.tables:
+                out += [(name, row.key) for row in part.table(name) if ranges.of(encode_key(row.key)) != i]
+            for name, view in part.schema.views.items():
+                owned = [row.key[0] if view.view.index else row.key for row in part.view(name)]
+                out += [(name, key) for key in owned if ranges.of(encode_key(key)) != i]
+                if not view.chained:
+                    out += [(name, "held") for whole in part.held(name)[1] if ranges.of(whole) != i]
+    return out
 
 
 class Partitions:

@@ -23,6 +23,9 @@ from penstock.mapreduce import small_trees
 from tests.engine import strategies as some
 from tests.engine.checks import Picture, check
 from tests.engine.held_worlds import VIEWS, Fails, rows, world
+from tests.engine.parted import misplaced
+from tests.engine.test_quarantine_records import PLAIN, plant
+from tests.engine.test_quarantine_records import app as quarantine_app
 from tests.engine.treehistories import TABLES as TREE_TABLES
 from tests.engine.treehistories import document
 from tests.engine.treeworlds import TREES
@@ -52,6 +55,7 @@ def turned(path: Path, app: ps.App, model: Model, digest: str) -> None:
                 assert len(snap.parts) == to
             assert not found, "\n" + "\n".join(found)
             assert engine.digest() == digest
+            assert not misplaced(engine)
             assert len(engine.status().get("partitions", "1")) == to
 
 
@@ -152,6 +156,35 @@ def test_what_is_held_and_rejected_moves_and_is_released() -> None:
             twin.put_many("merged", [{"id": 0, "ts": 99, "name": "m"}])
             assert engine.digest() == twin.digest()
             assert engine.check().ok
+
+
+def which_came_first(path: Path) -> None:
+    """A table without ts knows of each rejected record whether its key was written since, wherever both have moved."""
+    with ps.open(quarantine_app(), path, limits=TINY, listen=False) as engine:
+        engine.put_many(PLAIN, [{"id": i, "name": f"n{i}"} for i in range(30)])
+        for i in range(10):
+            plant(engine, PLAIN, {"id": i, "name": "planted"})
+        engine.put_many(PLAIN, [{"id": i, "name": "now"} for i in range(4)])
+        for turn in range(9):
+            engine.put_many(PLAIN, [{"id": i, "name": f"{turn}"} for i in range(20, 30)])
+        engine.compact()
+    for to in (3, 2, 1):
+        repartition(path, to)
+    with ps.open(quarantine_app(), path, limits=TINY, listen=False) as engine:
+        engine.put(PLAIN, {"id": 4, "name": "later"})
+        engine.put_many(PLAIN, [{"id": i, "name": "x"} for i in range(20, 30)])
+        engine.compact()
+        done = engine.retry(kind="record")
+        assert done.applied == 5
+        assert done.left == 5
+        assert all("its key was written since" in left.reason for left in done.why)
+        with engine.snapshot() as snap:
+            names = [document["name"] for document in snap.table(PLAIN).get_many(range(10))]
+        assert names == ["now"] * 4 + ["later"] + ["planted"] * 5
+
+
+def test_rejected_records_know_which_came_first(store_path: Path) -> None:
+    which_came_first(store_path)
 
 
 def quarantined(engine: ps.Engine) -> list[tuple[Any, ...]]:
