@@ -91,6 +91,7 @@ class Fleet:
         self._choose = Random(plan.seed)
         self._ends = False
         self._flying: _Flying | None = None
+        self._given: set[tuple[str, int | None]] = set()  # records of sources that are in
         self._sources: list[dict[str, int]] = [{} for _ in self.disks]  # what each partition's owner was told is in
         self.members: list[Member] = []
         self._begin()
@@ -286,6 +287,7 @@ class Fleet:
             done = self._sources[i].get(flying.source, 0)
             records = [record for record in records if record.offset is None or record.offset >= done]
             self._sources[i][flying.source] = max(done, flying.resume)
+            self._given |= {(flying.source, record.offset) for record in records}
         self.oracle.take(records)
 
     def _landed_if(self, i: int) -> None:
@@ -331,6 +333,10 @@ class Fleet:
     def _heal(self) -> None:
         for at, log in enumerate(self.logs):
             self.deliver(at, len(log))
+            name = source_name(at)
+            lost = [record.offset for record in log if (name, record.offset) not in self._given]
+            if lost:
+                raise Wrong([Finding("lost", f"source {name!r}", f"the records at {lost} are nowhere")])
         self.settle()
         for _ in range(_POLLS):
             for i in range(len(self.pubs)):

@@ -22,7 +22,7 @@ from random import Random
 
 from penstock.cache import Limits
 from penstock.spout import Record
-from penstock.testing.faults import Fault, Strike
+from penstock.testing.faults import AFTER, Fault, Strike
 from penstock.testing.plan import GROWING, SMALL, How, Source
 from penstock.testing.shrink import cuts
 
@@ -30,6 +30,7 @@ KINDS = ("deliver", "write", "send", "arrive", "drop", "crash", "restart", "forg
 _OFTEN = (6, 3, 12, 14, 2, 1.5, 0.7, 1, 2, 1)
 _LOSS = (Fault.CRASH, Fault.CRASH, Fault.POWER)
 _NTH = (1, 1, 2, 2, 3, 4, 5, 7, 9, 12, 16)
+_AFTER_COMMIT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,5 +107,9 @@ def _step(choose: Random, kind: str, struck: bool, partitions: int, source: Sour
         step = replace(step, records=tuple(source.record(choose) for _ in range(choose.choice((1, 1, 2, 4)))), how=how)
     if not struck:
         return step
-    strike = Strike(choose.choice(_LOSS), choose.choice(_NTH), f"{choose.randrange(partitions)} ")
+    where, fault = f"{choose.randrange(partitions)} ", choose.choice(_LOSS)
+    if choose.random() < _AFTER_COMMIT:
+        strike = Strike(fault, choose.choice((1, 1, 2)), f"{where}commit {AFTER}")
+    else:
+        strike = Strike(fault, choose.choice(_NTH), where)
     return replace(step, strike=strike, ends=choose.random() < 0.4)

@@ -82,7 +82,7 @@ BUGS = [
     # the transaction
     Bug(
         "the offset is not committed with the data",
-        "engine.core:Core._commit",
+        "engine.core:Core._write",
         "write_state(writer, state)",
         "write_state(writer, msgspec.structs.replace(state, sources=self.state.sources))",
     ),
@@ -94,7 +94,7 @@ BUGS = [
     ),
     Bug(
         "memory follows before the commit, and is believed after it failed",
-        "engine.core:Core._commit",
+        "engine.core:Core._write",
         "write_state(writer, state)",
         "write_state(writer, state); writes.committed(); writes.after.clear()",
         Edit("engine.core:Core._work", "if not self._sure:", "if False:"),

@@ -94,8 +94,8 @@ BUGS = [
     Bug(
         "what a repair changed is not told",
         "engine.core:Core._amend",
-        "if writes.fed and self.feed.on:",
-        "if False:",
+        "Writes(feeding=self.feed.on)",
+        "Writes(feeding=False)",
     ),
     Bug(
         "a large commit is cut",

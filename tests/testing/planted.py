@@ -7,21 +7,17 @@ an operator brings out. Each has in `pins.json` a seed that finds it, and what t
 
 from __future__ import annotations
 
-import inspect
 import json
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import resolve_name
-from types import CodeType
 
 import pytest
 
 from penstock.testing.apps import trial_of, trials
 from penstock.testing.simulate import Failure, run
-from tests.engine.planting import Bug
+from tests.engine.planting import Bug, Edit
 from tests.engine.test_planted_bugs import BUGS as ENGINE
 from tests.engine.test_planted_bugs_feed import BUGS as FEED
 from tests.engine.test_planted_bugs_generations import BUGS as GENERATIONS
@@ -30,28 +26,9 @@ PINS = Path(__file__).with_name("pins.json")
 TRIALS = trials()
 
 
-class Rewritten(Bug):
-    """A bug of several texts in one function."""
-
-    def __init__(self, name: str, where: str, *texts: tuple[str, str]) -> None:
-        super().__init__(name, where, *texts[0])
-        self.where, self.texts = where, texts
-
-    def plant(self, patch: pytest.MonkeyPatch) -> None:
-        """Exchange the function's code."""
-        function = resolve_name(f"penstock.{self.where}")
-        source = textwrap.dedent(inspect.getsource(function))
-        for old, new in self.texts:
-            assert source.count(old) == 1, f"{self.where} has no {old!r}: plant this bug anew"
-            source = source.replace(old, new)
-        module = compile(source, inspect.getfile(function), "exec")
-        code = next(c for c in module.co_consts if isinstance(c, CodeType) and c.co_name == function.__name__)
-        patch.setattr(function, "__code__", code)
-
-
-_LATE = "[writer.put_many(*rows) for rows in (late if state != before else ())]"
+_LATE = "[writer.put_many(*rows) for rows in (writes.puts if state != self.state else ())]"
 _TOOK = "    self._took(state, writes)"
-_IN_ANOTHER = "    before = self.state\n    with self.store.write() as writer:"
+_IN_ANOTHER = "    with self.store.write() as writer:"
 
 OWN = [
     Bug("an opening does not count the epoch up", "engine.core:Core.begin_epoch", "self.state.epoch + 1", "0"),
@@ -61,18 +38,19 @@ OWN = [
         "old.position + writes.changed",
         "old.position + 1",
     ),
-    Rewritten(
+    Bug(
         "the state is written in a transaction of its own",
-        "engine.core:Core._commit",
-        ("                write_state(writer, state)", "                pass"),
-        (_TOOK, f"{_IN_ANOTHER}\n        write_state(writer, state)\n{_TOOK}"),
+        "engine.core:Core._write",
+        "write_state(writer, state)",
+        "pass",
+        Edit("engine.core:Core._commit", _TOOK, f"{_IN_ANOTHER} write_state(writer, state)\n{_TOOK}"),
     ),
-    Rewritten(
+    Bug(
         "rows are written in a transaction of their own",
-        "engine.core:Core._commit",
-        ("                writes.write(writer)", "                late, writes.puts = writes.puts, []"),
-        (_TOOK, f"{_IN_ANOTHER}\n        {_LATE}\n{_TOOK}"),
-        ("                if writes.fed:", "                writes.write(writer)\n                if writes.fed:"),
+        "engine.core:Core._write",
+        "writes.write(writer)",
+        "late = writes.puts; writes.puts = []; writes.write(writer); writes.puts = late",
+        Edit("engine.core:Core._commit", _TOOK, f"{_IN_ANOTHER} {_LATE}\n{_TOOK}"),
     ),
     Bug(
         "memory is believed after a batch that was broken off",
@@ -151,11 +129,8 @@ BUGS: list[Bug] = [*ENGINE, *GENERATIONS, *(bug for bug in FEED if bug.name not 
 def planted(bug: Bug) -> Iterator[None]:
     """While it is there."""
     with pytest.MonkeyPatch.context() as patch:
-        if isinstance(bug, Rewritten):
-            bug.plant(patch)
-        else:
-            for edit in bug.edits:
-                edit.plant(patch)
+        for edit in bug.edits:
+            edit.plant(patch)
         yield
 
 
