@@ -59,7 +59,7 @@ from penstock.cache.reindex import reindex
 from penstock.cache.seal import seal, unseal, unseal_many
 from penstock.cache.segment import FEW, Segment, at_base
 from penstock.cache.shown import said, shown, shown_size, shown_whole
-from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, mix, roomy, roomy_size
+from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, mix, mix_one, roomy, roomy_size
 from penstock.cache.spanning import SpannedReader
 from penstock.cache.store import Info, Reader, Store, Writer
 from penstock.cache.timestamps import parse_rfc3339
@@ -146,6 +146,7 @@ __all__ = [
     "look_up",
     "mark_key",
     "mix",
+    "mix_one",
     "must_have_room",
     "named",
     "naming",

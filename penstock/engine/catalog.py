@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -170,6 +171,12 @@ def catalog_of(row: bytes, path: str) -> Catalog:
         format = None
     if format != FORMAT:
         raise StoreFormat(path, "unknown" if format is None else format, FORMAT)
+    return _catalog_in(payload)
+
+
+@lru_cache(maxsize=32)
+def _catalog_in(payload: bytes) -> Catalog:
+    """The catalog of a row, decoded once: it never changes, and openings and snapshots ask for it again and again."""
     return _decode_catalog(payload)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.emission import Contributions
@@ -20,7 +22,7 @@ def coming(plus: Side, minus: Side, kept: Sequence[Path | None], stamped: bool) 
 
     What is `stamped` with the time of its document never stays as it is.
     """
-    both = Items.join([_items(*minus, kept), _items(*plus, kept)])
+    both = Items.join([items_of(*minus, kept), items_of(*plus, kept)])
     removed = np.zeros(len(both), bool)
     removed[: minus[0].n] = True
     if len(both) < 2:
@@ -38,7 +40,8 @@ def coming(plus: Side, minus: Side, kept: Sequence[Path | None], stamped: bool) 
     return both.take(keep), removed[keep]
 
 
-def _items(side: Contributions, place: Ints, kept: Sequence[Path | None]) -> Items:
+def items_of(side: Contributions, place: NDArray[Any], kept: Sequence[Path | None]) -> Items:
+    """Contributions as items of the nodes at these places, as they come."""
     sources = side.sources
     assert sources is not None, "a view that keeps contributions is told whose they are"
     at = source_hash(sources.keys.hashes()[sources.index], sources.rank)

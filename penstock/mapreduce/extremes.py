@@ -8,9 +8,10 @@ A partial of `Extreme` is the value, one of `Ranking` the list of the best, the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,11 @@ class Extreme(Folded):
     def fold(self, leaves: Leaves) -> Column:
         """The extreme of each node's values."""
         return self._best(leaves.starts, leaves.column(self.field))
+
+    def fold_few(self, values: Sequence[Any]) -> Any:
+        """The same of one node, value by value."""
+        here = [_told(value) for value in values if value is not None]
+        return chosen(here, self.greatest) if here else None
 
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
         """The extreme of each node's children."""
@@ -143,6 +149,10 @@ class Ranking(Folded):
             return self._best_codes(starts, Column(float_lanes(codes), kind), codes, kind != Kind.NULL)
         return partials_of([self._best(values) or None for values in nodes_of(starts, column.values())])
 
+    def fold_few(self, values: Sequence[Any]) -> list[Any] | None:
+        """The same of one node, value by value."""
+        return self._best([_told(value) for value in values if value is not None]) or None
+
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
         """The best of each node's children's."""
         children = nodes_of(starts, partials.values())
@@ -159,6 +169,11 @@ class Ranking(Folded):
         ends = np.append(np.searchsorted(node[order], np.arange(starts.size)), order.size).tolist()
         values = column.take(order).values()
         return partials_of([values[a : min(b, a + self.n)] or None for a, b in pairwise(ends)])
+
+
+def _told(value: Any) -> Any:
+    """The value; of the many NaNs one, as columns of floats have it."""
+    return nan if type(value) is float and isnan(value) else value
 
 
 def _kinds(column: Values) -> set[int]:

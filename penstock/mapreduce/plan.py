@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from penstock.mapreduce.groups import Codes, Groups, TupleGroups
 from penstock.mapreduce.treereducers import resolved
 from penstock.views import TS, Cell, FieldMap, FunctionMap, Key, Need, Path, View, Where, is_accumulator, is_tree_cell
+
+_KNOWN = 256
+"""Views of which is remembered what they need: they are the same objects at each opening, and never change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +36,29 @@ class Plan:
     @classmethod
     def of(cls, key: Key, ts: Path | None, views: Iterable[View]) -> Plan:
         """The plan for a source with this key and these views."""
-        groups: dict[Key, None] = {}
-        inputs: dict[Path, bool] = {}
-        wheres: dict[Where, None] = {}
-        functions = False
-        for view in views:
-            if isinstance(view.map, FunctionMap):
-                functions = True
-                continue
-            groups[view.map.key] = None
-            if view.map.where is not None:
-                wheres[view.map.where] = None
-            for path, keep in field_inputs(view, view.map).items():
-                inputs[path] = inputs.get(path, False) or keep
-        group_paths = tuple(dict.fromkeys(path for group in groups for path in group.paths))
-        where_paths = [path for where in wheres for path in where.paths()]
-        own = [] if ts is None else [ts]
-        paths = tuple(dict.fromkeys([*key.paths, *own, *group_paths, *inputs, *where_paths]))
-        return cls(key, ts, tuple(groups), group_paths, inputs, tuple(wheres), functions, paths)
+        return _plan_of(key, ts, tuple(views))
+
+
+@lru_cache(maxsize=_KNOWN)
+def _plan_of(key: Key, ts: Path | None, views: tuple[View, ...]) -> Plan:
+    groups: dict[Key, None] = {}
+    inputs: dict[Path, bool] = {}
+    wheres: dict[Where, None] = {}
+    functions = False
+    for view in views:
+        if isinstance(view.map, FunctionMap):
+            functions = True
+            continue
+        groups[view.map.key] = None
+        if view.map.where is not None:
+            wheres[view.map.where] = None
+        for path, keep in field_inputs(view, view.map).items():
+            inputs[path] = inputs.get(path, False) or keep
+    group_paths = tuple(dict.fromkeys(path for group in groups for path in group.paths))
+    where_paths = [path for where in wheres for path in where.paths()]
+    own = [] if ts is None else [ts]
+    paths = tuple(dict.fromkeys([*key.paths, *own, *group_paths, *inputs, *where_paths]))
+    return Plan(key, ts, tuple(groups), group_paths, inputs, tuple(wheres), functions, paths)
 
 
 def cell_fields(cell: Cell) -> tuple[Path | None, ...]:
@@ -58,12 +67,14 @@ def cell_fields(cell: Cell) -> tuple[Path | None, ...]:
     return (cell.field, *(path for path in beside if path != TS))
 
 
+@lru_cache(maxsize=_KNOWN)
 def keeps_contributions(view: View) -> bool:
     """Whether a view keeps who contributed what: where it says so, and where a reducer has no inverse or none is."""
     cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells]
     return view.sources or view.index or not all(is_accumulator(cell) for cell in cells)
 
 
+@lru_cache(maxsize=_KNOWN)
 def value_fields(view: View) -> tuple[Path | None, ...]:
     """What is read of a field view's values: by cells, and whole where contributions are kept and it has any."""
     cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells]

@@ -26,6 +26,7 @@ from penstock.mapreduce.behind import Behind, Nodes, log_row
 from penstock.mapreduce.coming import Side, coming
 from penstock.mapreduce.emission import Contributions
 from penstock.mapreduce.feed import Fed
+from penstock.mapreduce.fewtrees import FewTrees, RowsOnce
 from penstock.mapreduce.groups import Groups, local_codes
 from penstock.mapreduce.items import Items, Mask, merge
 from penstock.mapreduce.late import Late, Sure, Waiting, stepped
@@ -97,7 +98,7 @@ class TreeChange:
 class TreeReduce:
     """One view's reducer, where contributions are kept."""
 
-    def __init__(self, name: str, number: int, db: str, codec: RowCodec, fields: Sequence[Field]) -> None:
+    def __init__(self, name: str, number: int, db: str, codec: RowCodec, fields: Sequence[Field], few: int) -> None:
         self.name = name
         self.db = db
         self.codec = codec
@@ -112,6 +113,8 @@ class TreeReduce:
         self.fields: tuple[Field, ...] = tuple(dict.fromkeys([*fields, *wanted]))
         by_value = [c for c in codec.cells if is_value_cell(c)]
         self.value_trees = [ValueTree(c, self.kept, CONTRIBUTIONS + i) for i, c in enumerate(by_value, 1)]
+        self._few = few  # contributions up to which they are taken one by one
+        self._few_trees = FewTrees(name, codec, self._rows, self.kept, self.stamped, self.value_trees)
         self._nodes = TreeNodes(number, self.tree_cells, self.kept, self.value_trees)
         self._behind: Behind | None = None
         self._late = Late()
@@ -134,6 +137,17 @@ class TreeReduce:
 
     def folded(self, reader: Reader, groups: Groups, plus: Contributions, minus: Contributions) -> TreeChange:
         """The change that these contributions make."""
+        rows = RowsOnce(reader, self.db)
+        if plus.n + minus.n <= self._few:
+            changed = self._few_trees.fold(rows, self._depths, groups, plus, minus)
+            if changed is not None:
+                return TreeChange(self, groups, changed)
+        return self._in_columns(reader, rows, groups, plus, minus)
+
+    def _in_columns(
+        self, reader: Reader, rows: RowsOnce, groups: Groups, plus: Contributions, minus: Contributions
+    ) -> TreeChange:
+        """The same of any number, to groups of any size."""
         codes, loc = local_codes(np.concatenate((plus.code, minus.code)), groups.size)
         here, gone = loc[: plus.n], loc[plus.n :]
         new, removed = coming((plus, here), (minus, gone), self.kept, self.stamped)
@@ -147,7 +161,7 @@ class TreeReduce:
         if not codes.size:
             return TreeChange(self, groups, ChangedRows(codes, [], [], [], [], 0))
         keys = [groups.stored[c] for c in codes.tolist()]
-        raw = reader.get_many(self.db, keys)
+        raw = rows.get_many(keys)
         where = f"view {self.name!r}"
         old = self._rows.read(keys, raw, where)
         m = len(keys)

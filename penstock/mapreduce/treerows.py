@@ -6,7 +6,7 @@ has few, from its contributions; a row whose bytes stay is not written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
@@ -60,7 +60,7 @@ class _Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class Said:
     """What groups say: of each the lanes, spills and numbers of values of its cells, and of some why they fail."""
 
     lanes: list[list[int]]
@@ -121,6 +121,10 @@ class TreeRows:
         ints &= not values
         cut = Cut(grown.inline, inner=False)
         starts = np.searchsorted(grown.inline.node, np.arange(len(batch.keys) + 1)).tolist()
+        return self.settled(batch, now, ints, lambda place: cut.parts(starts[place], starts[place + 1]))
+
+    def settled(self, batch: TreeBatch, now: Said, ints: bool, leaf: Callable[[int], list[Any]]) -> ChangedRows:
+        """The rows of groups that say this, `ints` where it is nothing but ints; `leaf` has what stands in a row."""
         out = ChangedRows(batch.codes, [], [], [], [], 0)
         at: list[int] = []
         for place, (key, n, before) in enumerate(zip(batch.keys, batch.n.tolist(), batch.old, strict=True)):
@@ -128,7 +132,7 @@ class TreeRows:
             if n:
                 after = self._state(batch, place, n, now)
                 if n <= trees.CAPACITY:
-                    after.items = cut.parts(starts[place], starts[place + 1])
+                    after.items = leaf(place)
                 row = self._codec.sealed(key, after, ints)
                 if row == batch.raw[place]:
                     continue
@@ -152,7 +156,7 @@ class TreeRows:
             self._recent.clear()
         return out
 
-    def _say(self, batch: TreeBatch, totals: list[Totals], grown: Grown, values: list[dict[int, Settled]]) -> _Said:
+    def _say(self, batch: TreeBatch, totals: list[Totals], grown: Grown, values: list[dict[int, Settled]]) -> Said:
         """What the groups say, cell by cell."""
         places = range(len(batch.keys))
         spills: list[list[list[Any] | None]] = []
@@ -175,9 +179,9 @@ class TreeRows:
             for place, error in failed.items():
                 why.setdefault(place, error)
         lanes = np.concatenate([total.lanes for total in totals]).T.tolist() if totals else [[] for _ in places]
-        return _Said(lanes, _across(spills, places), _across(distinct, places) if distinct else [], why)
+        return Said(lanes, _across(spills, places), _across(distinct, places) if distinct else [], why)
 
-    def _state(self, batch: TreeBatch, place: int, n: int, now: _Said) -> RowState:
+    def _state(self, batch: TreeBatch, place: int, n: int, now: Said) -> RowState:
         whole = batch.groups.encoded.get(int(batch.codes[place])) if batch.groups.encoded else None
         spills = now.spills[place]
         state = RowState(n, now.lanes[place], None if spills.count(None) == len(spills) else spills, None, whole)

@@ -58,8 +58,12 @@ class ValueTree:
         out: dict[int, Settled] = {}
         for place in places:
             own = column.take(np.arange(starts[place], starts[place + 1]))
-            out[place] = None, self.answered(_counted(self.cell, own))
+            out[place] = self.small_one(own)
         return out
+
+    def small_one(self, column: Column) -> Settled:
+        """What a group answers with these values, which stand in its row."""
+        return None, self.answered(_counted(self.cell, column))
 
     def change(self, fetch: Fetch, tries: Tries, moved: Moved) -> Changed:
         """What becomes of these tries, the items of each its values, of those whose values move."""

@@ -93,7 +93,7 @@ class ViewNode:
         if view.index:
             self.reduce = IndexReduce(rows_db(number), fields)
         elif keeps_contributions(view):
-            self.reduce = TreeReduce(view.name, number, rows_db(number), codec, fields)
+            self.reduce = TreeReduce(view.name, number, rows_db(number), codec, fields, few)
         else:
             self.reduce = ReduceNode(view.name, rows_db(number), codec, complete, few)
         self._decoder: Decoder | None = None  # of the rows of its source, where that is a view

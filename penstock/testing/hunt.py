@@ -5,10 +5,12 @@ Seeds that ever failed stay in a file and come first. The clock is read between 
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count
 
@@ -20,6 +22,7 @@ from penstock.views import App
 
 Clock = Callable[[], float]
 _HEAD = "# Seeds that once failed; they come first. Keep this file with the app.\n"
+_COLLECTED_EVERY = 20_000
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -96,11 +99,23 @@ class Remembered:
 def attempt(app: App, plan: Plan, totals: Totals, exempt: Collection[str] = ()) -> Failure | None:
     """Run a plan; its failure, if it fails."""
     try:
-        totals.add(run(app, plan, exempt))
+        with _seldom_collected():
+            totals.add(run(app, plan, exempt))
     except Failure as failure:
         totals.seeds += 1
         return failure
     return None
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Within this cycles are looked for less often: a run makes many objects that live as long as it, few cycles."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], _COLLECTED_EVERY), before[1], before[2])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def smallest(app: App, failure: Failure, exempt: Collection[str] = (), most: int | None = None) -> Failure:

@@ -69,7 +69,7 @@ def fingerprint(view: View) -> Parts:
         if code is not None:
             name = "its reducer" if view.fields is None else f"its reducer {view.fields[i]!r}"
             roots.append((name, code))
-    return fingerprint_of(roots)
+    return fingerprint_of(roots) if roots else {}
 
 
 def fingerprint_of(roots: list[tuple[str, Any]]) -> Parts:
@@ -208,7 +208,8 @@ class _Walk:
         """A value; `whole` where the attributes of an instance count, `mine` where its class does wherever it lies."""
         if isinstance(value, Enum):
             return ["plain", type(value).__name__, value.name, self._value(value.value, name, whole)]
-        for kind, shown in _SHOWN.items():
+        own = _SHOWN.get(type(value))
+        for kind, shown in _SHOWN.items() if own is None else ((type(value), own),):
             if isinstance(value, kind):
                 return ["plain", type(value).__name__, _text(shown(value))]
         if isinstance(value, re.Pattern):

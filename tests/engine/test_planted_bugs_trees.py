@@ -122,7 +122,7 @@ BUGS = [
     ),
     Bug(
         "an unmerge is used where values tie",
-        "mapreduce.tree:TreeReduce.folded",
+        "mapreduce.tree:TreeReduce._in_columns",
         "self._check(batch, grown)",
         _UNMERGED,
     ),
@@ -136,7 +136,7 @@ BUGS = [
     ),
     Bug(
         "a group in which everything comes as it goes is looked for in its tree",
-        "mapreduce.tree:TreeReduce.folded",
+        "mapreduce.tree:TreeReduce._in_columns",
         "if not stirred.all():",
         "if False:",
     ),
@@ -158,10 +158,10 @@ BUGS = [
         "known is not None and known[0] == row",
         "known is not None",
     ),
-    Bug("a group that empties keeps its row", "mapreduce.treerows:TreeRows.changed", "if n:", "if n >= 0:"),
+    Bug("a group that empties keeps its row", "mapreduce.treerows:TreeRows.settled", "if n:", "if n >= 0:"),
     Bug(
         "a row is not written while what it shows stays",
-        "mapreduce.treerows:TreeRows.changed",
+        "mapreduce.treerows:TreeRows.settled",
         "if row == batch.raw[place]:",
         "if before is not None and before.spills == after.spills:",
     ),
