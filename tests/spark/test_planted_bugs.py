@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -113,16 +113,24 @@ def damaged(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     users = app.table("users", key="id", ts="ts")
     users.view("names", key="name", reduce={"n": ps.count(), "total": ps.sum("amount")})
     users.view("largest", key="name", reduce={"max": ps.max("amount"), "last": ps.last("amount")})
+    users.view("letters", reduce=ps.sum())(letters)
     with ps.open(app, folder / "store") as engine:
         engine.put_many("users", [{"id": i, "name": f"n{i % 5}", "amount": i, "ts": i} for i in range(60)])
         engine.put_many("users", [{"id": i, "name": "n0", "amount": i, "ts": 100} for i in range(1, 9)])
         engine.delete("users", 59, ts=200)
         found = verify(app, folder / "store", spark=InProcess())
-        assert (found.wrong, found.documents, found.rows) == ([], 59, 10)
+        assert (found.wrong, found.documents, found.rows) == ([], 59, 11)
         damage.add_to_lane(engine, "names", "n1", 2, 7)
         damage.tell(engine, "largest", [(1000, "ghost", {"max": 1, "last": 1})], [])
+        damage.yield_otherwise(engine, "letters", lambda pairs: [[(b"\x05x", 1)], *pairs[1:]])
         found = verify(app, folder / "store", spark=InProcess())
+    assert found.told == {"letters": 2}  # the first of each segment
     assert [(one.view, one.group) for one in found.wrong] == [("largest", "ghost"), ("names", "n1")]
+
+
+def letters(user: dict[str, Any]) -> Iterator[Any]:
+    """A group of one letter."""
+    yield user["name"][0], user["amount"]
 
 
 def rich(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -269,7 +277,7 @@ BUGS = [
             "at",
         ),
     ),
-    (damaged, Bug("deleted documents contribute", "spark.retelling._of_table", "if found.absent:", "if False:")),
+    (damaged, Bug("deleted documents contribute", "spark.retelling._Block.of", "if not unwrap(line).absent", "")),
     (
         damaged,
         Bug(
@@ -286,6 +294,37 @@ BUGS = [
             "spark.verifying.Comparing._compared",
             "same_result(stored[0], expected[0])",
             "True",
+        ),
+    ),
+    (
+        damaged,
+        Bug(
+            "what differs from its tally is not asked about",
+            "spark.verifying._compare",
+            "if again:",
+            "if not again:",
+        ),
+    ),
+    (
+        damaged,
+        Bug("what is remembered is passed over", "spark.retelling._Told.otherwise", "return out", "return set()"),
+    ),
+    (
+        damaged,
+        Bug(
+            "what is tallied is lost",
+            "spark.facts.Facts.blobs",
+            "() if counting is None else counting.tallies()",
+            "()",
+        ),
+    ),
+    (
+        damaged,
+        Bug(
+            "the groups asked about are others",
+            "spark.facts.Facts.add",
+            "group in self.wanted",
+            "group not in self.wanted",
         ),
     ),
 ]
