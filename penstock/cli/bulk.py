@@ -147,6 +147,9 @@ def _say(ctx: Context, done: Backfilled) -> None:
         back = ": it was further on, begin it again" if source in done.back else ""
         ctx.detail(f"{source} goes on at {offset:,}{back}")
     ctx.detail(", ".join(f"{stage}: {seconds:.1f} s" for stage, seconds in done.seconds.items()))
+    spent = sum(seconds for stage, seconds in done.seconds.items() if stage != "start")
+    if spent:
+        ctx.detail(f"{done.records / spent:,.0f} records/s, the start of Spark apart")
 
 
 _SHOWN = 20  # documents that are named
