@@ -37,6 +37,8 @@ master_option = click.option(
         "penstock backfill users=users.jsonl",
         "penstock backfill users=dump/users orders=orders.csv.gz --spark 'local[4]' --store state",
         "penstock backfill users=users.jsonl --refill",
+        "penstock backfill 'users=kafka://host:9092/users?until=2026-01-31T12:00:00Z'",
+        "penstock backfill users=dump/users --refill --offset users=kafka:users/0=5150",
     ],
 )
 @click.argument("sources", metavar="TABLE=URI...", nargs=-1, required=True, shell_complete=table_names)
@@ -48,20 +50,36 @@ master_option = click.option(
     help="A folder that all workers and this machine share, for what is under way (else beside the store).",
 )
 @click.option("--refill", is_flag=True, help="The store is there: these tables of it are made anew and switched in.")
-def backfill(ctx: Context, sources: tuple[str, ...], master: str | None, staging: str | None, refill: bool) -> int:
+@click.option(
+    "--offset",
+    "offsets",
+    metavar="SOURCE=OFFSET",
+    multiple=True,
+    help="What was read of a source that is not named here, as `penstock status` names it: it goes on there.",
+)
+def backfill(
+    ctx: Context,
+    sources: tuple[str, ...],
+    master: str | None,
+    staging: str | None,
+    refill: bool,
+    offsets: tuple[str, ...],
+) -> int:
     """Fill a new store and all its views from files, in tasks of Spark's: what `load` would leave.
 
     A URI is a path, of a file that `load` reads or of a folder of such files, or file:PATH?format=csv. Files of one
     table are read in the order in which they are named, and `load` goes on where they ended. A folder has no order: of
-    versions with equal ts the one with the greater bytes wins, and how many such ties there were is said. The store is
-    there when it is whole; until then nothing is. On one machine `load` is quicker.
+    versions with equal ts the one with the greater bytes wins, and how many such ties there were is said. Of a topic,
+    kafka://HOST:PORT/TOPIC with the options that `run` knows, each partition is read to its end, or to a moment under
+    until=, and `run` goes on there. The store is there when it is whole; until then nothing is, and a run that was
+    killed is begun anew by the next one. On one machine `load` is quicker.
 
     With --refill the store is there and may be written meanwhile. The tables that are named, and all views on them, are
     made anew beside it, and what is written to them meanwhile is laid over that. Then readers see all of it at once,
-    and sources go on from the offsets that are said.
+    and sources go on from the offsets that are said. What was dumped of a topic at known offsets is told by --offset.
     """
     app = load_app(ctx)
-    given = _given(app, sources)
+    given, known = _given(app, sources), _offsets(offsets)
     if refill is not os.path.exists(os.path.join(ctx.store, "data.mdb")):
         if refill:
             raise StoreMissing(ctx.store)
@@ -74,7 +92,16 @@ def backfill(ctx: Context, sources: tuple[str, ...], master: str | None, staging
         tell("starting Spark", 0, 0)
         spark = session(master)
         try:
-            done = fill(app, ctx.store, spark=spark, staging=staging, progress=tell, refill=refill, tables=given)
+            done = fill(
+                app,
+                ctx.store,
+                spark=spark,
+                staging=staging,
+                progress=tell,
+                refill=refill,
+                offsets=known,
+                tables=given,
+            )
         finally:
             spark.stop()
     _say(ctx, done)
@@ -95,6 +122,17 @@ def _given(app: App, sources: Sequence[str]) -> dict[str, list[str]]:
     return given
 
 
+def _offsets(texts: Sequence[str]) -> dict[str, int]:
+    """Where sources go on."""
+    out: dict[str, int] = {}
+    for text in texts:
+        source, sign, offset = text.rpartition("=")
+        if not sign or "=" not in source or not (offset.isascii() and offset.isdigit()):
+            raise Fault(f"--offset {text!r} names no source and offset; write it as in users=kafka:users/0=5150", WRONG)
+        out[source] = int(offset)
+    return out
+
+
 def _say(ctx: Context, done: Backfilled) -> None:
     for table, n in done.documents.items():
         ctx.say(f"{table}: {n:,} documents")
@@ -109,6 +147,9 @@ def _say(ctx: Context, done: Backfilled) -> None:
         back = ": it was further on, begin it again" if source in done.back else ""
         ctx.detail(f"{source} goes on at {offset:,}{back}")
     ctx.detail(", ".join(f"{stage}: {seconds:.1f} s" for stage, seconds in done.seconds.items()))
+    spent = sum(seconds for stage, seconds in done.seconds.items() if stage != "start")
+    if spent:
+        ctx.detail(f"{done.records / spent:,.0f} records/s, the start of Spark apart")
 
 
 _SHOWN = 20  # documents that are named

@@ -62,6 +62,7 @@ def parts(ctx: Context) -> Iterator[Tell]:
                 stack.close()
                 part, before = what, 0
                 bar = stack.enter_context(progress(ctx, what, total))
+            bar.total(total or None)
             bar.advance(done - before)
             before = done
 
@@ -109,10 +110,12 @@ def told(what: str, done: int, total: int | None, records: int, seconds: float) 
     parts: list[str] = []
     if total:
         parts.append(f"{min(100, 100 * done // total)} %")
-    if records or not total:
+    if records:
         parts.append(f"{records:,} records")
         if seconds > 0:
             parts.append(f"{records / seconds:,.0f}/s")
+    elif not total:
+        parts.append(f"{seconds:,.0f} s")
     if seconds > 0 and total and done:
         parts.append(f"{max(0, total - done) * seconds / done:,.0f} s left")
     return f"{what}: {', '.join(parts)}"

@@ -3,7 +3,7 @@
 from penstock.gateway.again import rest, tell_again
 from penstock.gateway.carrying import carry_over
 from penstock.gateway.intake import REJECTED, Deletion, Report, TableBatch
-from penstock.gateway.lines import Patched, Unwrapped, unwrap
+from penstock.gateway.lines import Patched, Unwrapped, is_wrapped, unwrap
 from penstock.gateway.moved import first_numbers, moved_db
 from penstock.gateway.places import CHECKING, META_PLACE, table_places
 from penstock.gateway.reader import Block, TableReader, Tails
@@ -45,6 +45,7 @@ __all__ = [
     "document_of",
     "first_numbers",
     "forgettable",
+    "is_wrapped",
     "key_of",
     "key_value",
     "kind_of",

@@ -11,6 +11,7 @@ from penstock.recovery.entries import (
     group_id,
     record_id,
 )
+from penstock.recovery.large import Numbers
 from penstock.recovery.mapping import Mapping, moment_in, same_pairs, shown_pairs
 from penstock.recovery.mending import Mender, Replaced
 from penstock.recovery.oracle import (
@@ -18,6 +19,7 @@ from penstock.recovery.oracle import (
     Reducing,
     Shown,
     emission,
+    holds,
     read_by,
     recomputed,
     recomputed_large,
@@ -50,7 +52,7 @@ from penstock.recovery.quarantine import (
     release,
     without_tails,
 )
-from penstock.recovery.recompute import RECIPES
+from penstock.recovery.recompute import RECIPES, Given, result_of
 from penstock.recovery.repaired import Mended, Repaired
 from penstock.recovery.scan import Scan
 from penstock.recovery.shadow import Heard, Shadow, hearing
@@ -60,11 +62,13 @@ __all__ = [
     "QUARANTINE",
     "RECIPES",
     "Checked",
+    "Given",
     "Heard",
     "Left",
     "Mapping",
     "Mended",
     "Mender",
+    "Numbers",
     "OldEpoch",
     "Owed",
     "Production",
@@ -92,6 +96,7 @@ __all__ = [
     "group_id",
     "group_of",
     "hearing",
+    "holds",
     "identity",
     "key_of",
     "moment_in",
@@ -111,6 +116,7 @@ __all__ = [
     "refolded",
     "rejects_from",
     "release",
+    "result_of",
     "same_pairs",
     "saved",
     "shown_pairs",

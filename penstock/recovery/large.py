@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from penstock.recovery.plain import rank
 from penstock.recovery.recompute import Described, Given, by_value, result_of, rounded, square_root, to_sum
 
-__all__ = ["Large", "large"]
+__all__ = ["Large", "Numbers", "large"]
 
 
 class Large(Protocol):
@@ -38,7 +38,7 @@ def large(described: Described, user: Any) -> Large | None:
     if name == "count":
         return _Count(described)
     if name in ("sum", "mean", "variance", "stddev"):
-        return _Numbers(described)
+        return Numbers(described)
     if name == "histogram":
         return _Bins(described)
     order = _ORDERS.get(name)
@@ -102,7 +102,7 @@ _ORDERS: dict[str, tuple[Callable[[Given], Any], bool]] = {
 }
 
 
-class _Numbers:
+class Numbers:
     """How many numbers, of which kinds, their exact sum, and that of their squares."""
 
     def __init__(self, described: Described) -> None:
@@ -113,6 +113,7 @@ class _Numbers:
         self._strange: set[str] = set()
 
     def add(self, given: Sequence[Given]) -> None:
+        """These came as well."""
         squares = self._described["reducer"] in ("variance", "stddev")
         for one in given:
             if one.value is None:
@@ -127,7 +128,15 @@ class _Numbers:
             if squares:
                 self._squares += exact * exact
 
+    def more(self, kind: type, n: int, total: Fraction, squares: Fraction) -> None:
+        """So many numbers of a kind came as well, all finite, with this sum and this one of their squares."""
+        self._n += n
+        self._kinds.add(kind)
+        self._sum += total
+        self._squares += squares
+
     def result(self) -> Any:
+        """The result over all that came."""
         name, kinds = self._described["reducer"], [kind() for kind in self._kinds]  # a value stands for its kind
         spread = name in ("variance", "stddev")
         if self._n <= (self._described["ddof"] if spread else 0):

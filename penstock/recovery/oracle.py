@@ -155,7 +155,7 @@ def _pair(item: Any) -> tuple[Any, Any]:
 
 
 def _by_fields(fields: FieldMap, doc: Any) -> list[tuple[Any, Any]]:
-    if fields.where is not None and not _holds(fields.where.describe(), doc):
+    if fields.where is not None and not holds(fields.where.describe(), doc):
         return []
     parts = tuple(at(doc, path) for path in fields.key.paths)
     return [(parts[0] if fields.key.single else parts, doc)]
@@ -215,14 +215,15 @@ def user_of(reducer: Reducing) -> Any:
     return getattr(getattr(reducer, "functions", None), "group", None)
 
 
-def _holds(condition: Mapping[str, Any], doc: Any) -> bool:
+def holds(condition: Mapping[str, Any], doc: Any) -> bool:
+    """Whether a described condition holds for a document."""
     form: str = condition["is"]
     if form == "and":
-        return _holds(condition["left"], doc) and _holds(condition["right"], doc)
+        return holds(condition["left"], doc) and holds(condition["right"], doc)
     if form == "or":
-        return _holds(condition["left"], doc) or _holds(condition["right"], doc)
+        return holds(condition["left"], doc) or holds(condition["right"], doc)
     if form == "not":
-        return not _holds(condition["inner"], doc)
+        return not holds(condition["inner"], doc)
     found = at(doc, condition["path"])
     if form == "true":
         return found is True

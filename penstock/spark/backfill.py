@@ -17,12 +17,14 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from functools import reduce as fold
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -91,14 +93,14 @@ def backfill(
 ) -> Backfilled:
     """Fill a new store at a path, or refill tables of one that is live.
 
-    Each table is filled from a DataFrame, a file or folder, or a list of these. Rows of a DataFrame are documents,
-    without order: of equal ts the greater canonical bytes win. One with the columns of Spark's Kafka source is the
-    records of a topic: the value is a document, null deletes the key, and the order is that of the offsets. Files that
-    are named are read as `load` reads them, in order, and `load` goes on from there; a folder has no order. `offsets`
-    says from where sources go on that are no files, by the names that their spouts have. `spark` is a session, else
-    there is one on `master`. What tasks make lies in `staging` until it is loaded, a folder that all workers and this
-    process share; without it that is beside the store. `progress` is told what is done, how much of it, and of how
-    much.
+    Each table is filled from a DataFrame, a file or folder, a topic, or a list of these. Rows of a DataFrame are
+    documents, without order: of equal ts the greater canonical bytes win. One with the columns of Spark's Kafka source
+    is the records of a topic: the value is a document, null deletes the key, and the order is that of the offsets.
+    Files that are named are read as `load` reads them, in order, and `load` goes on from there; a folder has no order.
+    A topic, kafka://host:9092/users, is read to its end or to a moment under `until=`, and its spout goes on there.
+    `offsets` says from where other sources go on, by the names that their spouts have. `spark` is a session, else there
+    is one on `master`. What tasks make lies in `staging` until it is loaded, a folder that all workers and this process
+    share; without it that is beside the store. `progress` is told what is done, how much of it, and of how much.
 
     With `refill` the store is there, and may be written meanwhile, by this process or another. The tables that are
     named, and all views on them, are made anew beside it; what was written to them since the beginning is laid over
@@ -117,8 +119,10 @@ def backfill(
     out.seconds["start"] = time.monotonic() - began
     seed = _begun(app, path, wanted) if refill else None
     with beside(f"{path}.refill", path) if refill else built_beside(path) as folder:
-        runs = os.path.join(os.path.dirname(folder) if staging is None else os.fspath(staging), "runs")
-        with _emptied(runs), blob_batches(spark):
+        with (
+            _runs(os.path.dirname(folder) if staging is None else os.fspath(staging), path) as runs,
+            blob_batches(spark),
+        ):
             _Backfill(app, spark, folder, runs, tell, out).run(wanted, seed, offsets or {})
         if refill:
             _switch(app, path, folder, tell, out)
@@ -147,11 +151,17 @@ def _nobody(what: str, done: int, total: int) -> None:
 
 
 @contextmanager
-def _emptied(folder: str) -> Iterator[None]:
-    shutil.rmtree(folder, ignore_errors=True)
+def _runs(staging: str, store: str) -> Iterator[str]:
+    """A folder for what tasks make, of this run alone: tasks of one that was killed may still write to theirs."""
+    own = f"runs-{crc32(os.fsencode(os.path.abspath(store))):08x}-"
+    with suppress(FileNotFoundError):
+        for name in os.listdir(staging):
+            if name.startswith(own):
+                shutil.rmtree(os.path.join(staging, name), ignore_errors=True)
+    folder = os.path.join(staging, own + uuid.uuid4().hex)
     os.makedirs(folder)
     try:
-        yield
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

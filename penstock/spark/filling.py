@@ -177,9 +177,10 @@ class Filling:
         for data in values:
             major, minor, why, form, received, size, ts = unpack(data)
             origin = self._origins[major >> _ORIGIN]
-            where = f"{origin.unit} {minor + 1}" if origin.counted else origin.unit
             got = Received(Form(form), received, size, ts)
-            self._rejects.append(((major, minor), Reject(table, origin.source, None, where, why, got)))
+            offset = minor if origin.offsets else None
+            reject = Reject(table, origin.source, offset, origin.where(minor), why, got)
+            self._rejects.append(((major, minor), reject))
 
     # -- views
 

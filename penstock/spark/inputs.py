@@ -1,6 +1,6 @@
-"""What a table is filled from: files, folders of files, and DataFrames, as frames of records and what makes them.
+"""What a table is filled from: files, folders, topics and DataFrames, as frames of records and what makes them.
 
-Files of this machine are read by the engine's own spouts, in parts, so that a record is what `load` would make of it.
+Files and topics are read by the engine's own spouts, in parts, so that a record is what `load` or `run` makes of it.
 Invariants:
 
 - files that are named have an order: theirs, and within each that of its records; a folder and a DataFrame have none;
@@ -18,11 +18,12 @@ from typing import Any
 import msgspec
 
 from penstock.cache import DefinitionError, MissingExtra
-from penstock.engine import Batch
+from penstock.engine import Batch, delivered
 from penstock.gateway import NUMBER, stamps_of
 from penstock.mapreduce import Decoder, Plan, Spaces
 from penstock.spark.intake import DocumentRows, KafkaRows, PieceRows, Rows, pieces_read
 from penstock.spark.layout import Origin, Piece
+from penstock.spark.topics import TopicRows, head_of, range_data, ranges_of
 from penstock.spout import SourceUnreadable, Uri, UriError, file_size, format_of
 from penstock.views import Table
 
@@ -56,7 +57,9 @@ def given_of(spark: Any, table: Table, sources: Any, origin: int) -> Given:
     pieces: list[Piece] = []
     for source in many:
         number = origin + len(out.origins)
-        if isinstance(source, str | os.PathLike):
+        if isinstance(source, str) and Uri.parse(source).scheme == "kafka" and not os.path.lexists(source):
+            _topic(out, spark, Uri.parse(source), number)
+        elif isinstance(source, str | os.PathLike):
             pieces += _files(out, os.fspath(source), number)
         elif hasattr(source, "mapInArrow"):
             _frame(out, source, number)
@@ -97,7 +100,7 @@ def _frame(out: Given, frame: Any, origin: int) -> None:
     if set(frame.columns) >= _KAFKA:
         kept = frame.selectExpr("key", "value", "partition", "offset", "unix_millis(timestamp) as ts")
         out.frames.append((kept, KafkaRows(table.name, origin, table.broker_ts)))
-        out.origins.append(Origin("kafka", "offset"))
+        out.origins.append(Origin("kafka", "offset", offsets=True))
         head = [row["value"] for row in kept.orderBy("partition", "offset").limit(_HEAD).select("value").collect()]
         lines = [bytes(value) for value in head if value is not None]
     else:
@@ -118,6 +121,26 @@ def _frame(out: Given, frame: Any, origin: int) -> None:
         for line in lines:
             batch.add(line)
         out.ts_kind = first_kind(table, iter([batch]))
+
+
+# -- topics
+
+
+def _topic(out: Given, spark: Any, uri: Uri, origin: int) -> None:
+    """A range of a Kafka topic: each partition is an origin of its own."""
+    table, ranges = out.table, ranges_of(uri, out.table.name)
+    rows = [(i, bytearray(range_data(own, origin + i))) for i, own in enumerate(ranges)]
+    frame = spark.createDataFrame(rows, "i int, piece binary").repartitionById(len(rows), "i")
+    out.frames.append((frame, TopicRows(table.name, uri, table.broker_ts)))
+    out.origins += [Origin(own.source, own.unit, offsets=True) for own in ranges]
+    size = lines = 0
+    heads: list[Batch] = []
+    for head in head_of(uri, table.name, ranges):
+        heads.append(delivered(head))
+        size, lines = size + sum(map(len, head.records.lines)), lines + len(head.offsets)
+    out.size += sum(own.stop - own.start for own in ranges) * size // max(1, lines)
+    if table.ts is not None and out.ts_kind is None:
+        out.ts_kind = first_kind(table, iter(heads))
 
 
 # -- files

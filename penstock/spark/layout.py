@@ -26,11 +26,21 @@ class Piece(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Origin(msgspec.Struct, array_like=True, frozen=True):
-    """Where records come from, as quarantine calls it: a source, and what its records are counted in, if they are."""
+    """Where records come from, as quarantine calls it: a source, and what its records are counted in, if they are.
+
+    The places of records in it are counted from 0, and called from 1 on; or they are its `offsets`.
+    """
 
     source: str
     unit: str
     counted: bool = True
+    offsets: bool = False
+
+    def where(self, place: int) -> str:
+        """What people call a place."""
+        if not self.counted:
+            return self.unit
+        return f"{self.unit} {place if self.offsets else place + 1}"
 
 
 class Note(msgspec.Struct, array_like=True, frozen=True):

@@ -1,8 +1,9 @@
 """What documents contribute to views, mapped anew from a copy of a store: the first half of verifying.
 
-Documents and rows are read by the forms in which they are stored; what they contribute is said by the oracle in plain
-Python, which shares no code with what keeps views. Beside it goes what a store shows of each group, so that both meet
-where they are compared. Invariants:
+Documents and rows are read by the forms in which they are stored. What they contribute is said by the oracle in plain
+Python, which shares no code with what keeps views; where a document's values are plain, it is tallied beside those like
+it first (`emitting`, `tallies`), and the oracle is asked again about groups that differ. Beside it goes what a store
+shows of each group, so that both meet where they are compared. Invariants:
 
 - a group and all that is known of it goes to one task;
 - a group that counts what a held document was told last, or what a function yields no more, is said to be unsure.
@@ -10,66 +11,56 @@ where they are compared. Invariants:
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from enum import IntEnum
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from zlib import crc32
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.cache import (
     Reader,
     Segment,
+    canonical,
     decode_key,
     encode_entry,
     encode_key,
     record_key,
     segments_from,
+    unpack_document,
 )
 from penstock.engine import Engine, Shipped, Snapshot, open_engine
-from penstock.gateway import document_of, key_value, unwrap
-from penstock.mapreduce import Emissions, FunctionMapper, Groups, ViewNode, read_emissions, told_db
+from penstock.gateway import document_of, is_wrapped, key_value, unwrap
+from penstock.mapreduce import Emissions, FunctionMapper, Groups, Pairs, ViewNode, read_emissions, told_db
 from penstock.recovery import emission, moment_in, same_pairs
+from penstock.spark.emitting import Emitted, emitted
+from penstock.spark.facts import Fact, Facts
 from penstock.spark.spans import Span
 from penstock.views import FieldMap, Path, Table, View
 
-__all__ = ["SCHEMA", "Fact", "Known", "Part", "Retelling", "Verifying"]
+__all__ = ["Part", "Retelling", "Verifying"]
 
-SCHEMA = "p int, blob binary"
 _BLOCK = 1 << 10
-_WAIT = 1 << 17  # facts that wait
-Known = tuple[str, bytes, list[tuple[Any, ...]]]
+_LINES = 1 << 12  # documents of a block
+_TOLD_APART = {str, int, type(None)}
 _encode = msgspec.msgpack.Encoder().encode
 _part = msgspec.msgpack.Decoder(tuple[str, list[bytes | None]]).decode
 
 
-class Fact(IntEnum):
-    """What is known of a group; the numbers are what tasks hand on."""
-
-    GIVEN = 0
-    """A contribution: the key, its number among the key's, the value, and the ts."""
-    SHOWN = 1
-    """A row: its result, and how many contributions it counts."""
-    HELD = 2
-    """That nobody can know its result: it counts what a held document was told, or its reducer fails."""
-    TOLD = 3
-    """The same: a function yields something else now."""
-    COUNT = 4
-    """Of a table or view: documents and rows read, documents held, documents told otherwise."""
-
-
 @dataclass(frozen=True, slots=True)
 class Verifying:
-    """One piece of work: the copy, the views asked for, and how many tasks compare."""
+    """One piece of work: the copy, the views asked for, and how many parts groups are compared in.
+
+    Where there are `groups`, by view, only these are asked about, and of the oracle.
+    """
 
     app: Shipped
     path: str
     views: tuple[str, ...]
     parts: int
+    groups: dict[str, frozenset[bytes]] | None = None
 
 
 @dataclass(slots=True)
@@ -84,45 +75,6 @@ class Part:
         return _encode((self.name, [self.span.start, self.span.stop]))
 
 
-@dataclass(slots=True)
-class _Facts:
-    """Facts that wait for the task that compares their group."""
-
-    many: int
-    rows: dict[tuple[str, bytes], list[tuple[Any, ...]]] = field(default_factory=dict)
-    counts: dict[str, list[int]] = field(default_factory=dict)
-    n: int = 0
-
-    def add(self, view: str, group: bytes, fact: Fact, *more: Any) -> None:
-        """A fact of a group."""
-        self.rows.setdefault((view, group), []).append((fact, *more))
-        self.n += 1
-
-    def count(self, name: str, documents: int = 0, rows: int = 0, held: int = 0, told: int = 0) -> None:
-        """Add to what is counted of a table or view."""
-        known = self.counts.get(name, [0, 0, 0, 0])
-        self.counts[name] = [a + b for a, b in zip(known, (documents, rows, held, told), strict=True)]
-
-    def last(self) -> Iterator[Any]:
-        """All that wait, and what was counted."""
-        for name, counts in self.counts.items():
-            self.add(name, b"", Fact.COUNT, *counts)
-        yield from self.blobs()
-
-    def blobs(self) -> Iterator[Any]:
-        """All that wait."""
-        import pyarrow as pa
-
-        parts: dict[int, list[Known]] = {}
-        for (view, group), facts in self.rows.items():
-            parts.setdefault(crc32(group) % self.many, []).append((view, group, facts))
-        for number, known in sorted(parts.items()):
-            data = pickle.dumps(known, pickle.HIGHEST_PROTOCOL)
-            arrays = [pa.array([number], pa.int32()), pa.array([data], pa.binary())]
-            yield pa.RecordBatch.from_arrays(arrays, names=["p", "blob"])
-        self.rows, self.n = {}, 0
-
-
 @dataclass(frozen=True, slots=True)
 class Retelling:
     """The task: parts of a copy in, facts out."""
@@ -131,7 +83,7 @@ class Retelling:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The facts."""
-        facts = _Facts(self.work.parts)
+        facts = Facts(self.work.parts, self.work.groups)
         with open_engine(self.work.app.app(), self.work.path, readonly=True) as engine:
             for batch in batches:
                 for data in batch.column("part").to_pylist():
@@ -139,7 +91,7 @@ class Retelling:
                     yield from self._facts(engine, name, Span(start or b"", stop), facts)
         yield from facts.last()
 
-    def _facts(self, engine: Engine, name: str, span: Span, facts: _Facts) -> Iterator[Any]:
+    def _facts(self, engine: Engine, name: str, span: Span, facts: Facts) -> Iterator[Any]:
         with engine.snapshot() as snap:
             definition = self.work.app.app().lookup(name)
             asked = [v for v in self.work.app.app().views() if v.source is definition and v.name in self.work.views]
@@ -148,11 +100,11 @@ class Retelling:
             else:
                 steps = _of_rows(snap, definition, asked, span, facts, name in self.work.views)
             for _ in steps:
-                if facts.n >= _WAIT:
+                if facts.full:
                     yield from facts.blobs()
 
 
-def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts: _Facts) -> Iterator[None]:
+def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts: Facts) -> Iterator[None]:
     """What the documents of a part contribute."""
     shown, reader = snap.schema.table(table.name), snap.reader()
     documents = snap.log(table.name)
@@ -165,23 +117,51 @@ def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts
         told = [teller.told_of(reader, segment) for teller in tellers]
         at = np.arange(len(segment))
         at = at[documents.newest(segment.k0, segment.k1, segment.base + at)]
-        documents_read = 0
-        for place, line in zip(at.tolist(), segment.lines(at), strict=True):
-            found = unwrap(line)
-            if found.absent:
-                continue
-            doc = document_of(line)
-            key = key_value(table, doc)
-            encoded = encode_key(key)
-            moment = moment_in(table, found, doc) if stamped else None
-            documents_read += 1
+        for first in range(0, at.size, _LINES):
+            block = _Block.of(table, segment, at[first : first + _LINES], stamped)
             for teller, own in zip(tellers, told, strict=True):
-                teller.tell(key, encoded, doc, moment, None if own is None else partial(own, place))
-        facts.count(table.name, documents=documents_read)
-        yield
+                teller.tell_all(block, own)
+            facts.count(table.name, documents=len(block.docs))
+            yield
 
 
-def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: _Facts, asked: bool) -> Iterator[None]:
+@dataclass(slots=True)
+class _Block:
+    """Some documents of a segment: their lines, their places in it, and what they are."""
+
+    table: Table
+    at: list[int]
+    lines: list[bytes]
+    docs: list[dict[str, Any]]
+    stamped: bool
+
+    @classmethod
+    def of(cls, table: Table, segment: Segment, at: NDArray[np.int64], stamped: bool) -> _Block:
+        """The documents among the lines at these places."""
+        lines, places = segment.lines(at), at.tolist()
+        if any(map(is_wrapped, lines)):
+            there = [i for i, line in enumerate(lines) if not unwrap(line).absent]
+            lines, places = [lines[i] for i in there], [places[i] for i in there]
+        return cls(table, places, lines, _documents(lines), stamped)
+
+    def anew(self) -> list[dict[str, Any]]:
+        """The documents once more, to be spoilt."""
+        return _documents(self.lines)
+
+    def key(self, i: int) -> Any:
+        """The key of a document."""
+        return key_value(self.table, self.docs[i])
+
+    def moment(self, i: int) -> Any:
+        """Its ts, where some view asks."""
+        return moment_in(self.table, unwrap(self.lines[i]), self.docs[i]) if self.stamped else None
+
+
+def _documents(lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    return list(map(document_of if any(map(is_wrapped, lines)) else unpack_document, lines))
+
+
+def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: Facts, asked: bool) -> Iterator[None]:
     """What a view shows of the groups of a part, where it is asked for, and what those rows contribute to others."""
     node, reader = snap.schema.view(view.name, snap.reader()), snap.reader()
     tellers = [_Teller(snap, child, facts) for child in views]
@@ -202,7 +182,7 @@ def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: _
 class _Teller:
     """Maps for one view."""
 
-    def __init__(self, snap: Snapshot, view: View, facts: _Facts) -> None:
+    def __init__(self, snap: Snapshot, view: View, facts: Facts) -> None:
         self._view = view
         self._facts = facts
         self._node: ViewNode = snap.schema.view(view.name, snap.reader())
@@ -218,16 +198,14 @@ class _Teller:
         view, facts = self._view, self._facts
         held = encoded in self._held
         try:
-            pairs = emission(view, key, doc, self._described)
+            own = [(encode_key(group), value) for group, value in emission(view, key, doc, self._described)]
         except Exception:
-            pairs = []
+            own = []
             if not held:  # it could be mapped once, and can't be now
                 self._unsure(told, [])
                 return
         if held:
             facts.count(view.name, held=1)
-        own = [(encode_key(group), value) for group, value in pairs]
-        if held:
             for group, _ in own:
                 facts.add(view.name, group, Fact.HELD)
             return
@@ -255,7 +233,31 @@ class _Teller:
             return value
         return {name: value[name] for name in self._roots if isinstance(value, dict) and name in value}
 
-    def told_of(self, reader: Reader, segment: Segment) -> Callable[[int], Any] | None:
+    def tell_all(self, block: _Block, told: _Told | None) -> None:
+        """What the documents of a block contribute: tallied where they are plain, else one by one."""
+        counting, n = self._facts.counting_of(self._view, self._described), len(block.docs)
+        rest = set(range(n))
+        if counting is not None:
+            held = self._held_of(block) if self._held else set[int]()
+            docs = block.docs if isinstance(self._view.map, FieldMap) else block.anew()
+            found = emitted(self._view, counting, docs, held)
+            if told is not None:
+                found = found.without(told.otherwise(block.at, found))
+            wanted = None if self._facts.wanted is None else self._facts.wanted.get(self._view.name, frozenset())
+            if wanted is None:
+                counting.add(found.groups, found.columns)
+                rest = found.rest
+            else:
+                rest = found.rest | {i for i, group in zip(found.whose, found.encoded, strict=True) if group in wanted}
+        for i in sorted(rest):
+            key = block.key(i)
+            before = None if told is None else partial(told.pairs, block.at[i])
+            self.tell(key, encode_key(key), block.docs[i], block.moment(i), before)
+
+    def _held_of(self, block: _Block) -> set[int]:
+        return {i for i in range(len(block.docs)) if encode_key(block.key(i)) in self._held}
+
+    def told_of(self, reader: Reader, segment: Segment) -> _Told | None:
         """What the view's function yielded for the documents of a segment, as far as it has one."""
         if not isinstance(self._node.mapper, FunctionMapper):
             return None
@@ -264,7 +266,7 @@ class _Teller:
         told = Emissions.none(len(segment))
         if row is not None:
             told = read_emissions(key, row, groups, db).padded(len(segment))
-        return lambda place: told.pairs(place, groups)
+        return _Told(told, groups)
 
     def told_of_row(self, reader: Reader, key: bytes) -> Callable[[], Any] | None:
         """The same of a row of the view that it is on."""
@@ -273,6 +275,49 @@ class _Teller:
         db, groups = told_db(self._node.number), Groups()
         row = reader.get_many(db, [key])[0]
         return lambda: [] if row is None else read_emissions(key, row, groups, db).pairs(0, groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a function yielded for the documents of a segment, as it is remembered."""
+
+    emissions: Emissions
+    names: Groups
+
+    def pairs(self, place: int) -> Pairs:
+        """For one of them."""
+        return self.emissions.pairs(place, self.names)
+
+    def otherwise(self, places: Sequence[int], found: Emitted) -> set[int]:
+        """The documents at these places for which something else is remembered than what was found."""
+        values = found.values or []
+        asked = [i for i in range(len(places)) if i not in found.rest]
+        counts = [0] * len(places)
+        for row in found.whose:
+            counts[row] += 1
+        told = self.emissions.take(np.array([places[i] for i in asked], np.int64))
+        known = [1] * len(asked) if told.counts is None else told.counts.tolist()
+        groups = list(map(self.names.whole, told.code.tolist()))
+        before = [None] * len(groups) if told.values is None else told.values.values()
+        own = [counts[i] for i in asked]
+        if own == known and found.encoded == groups and _same_values(values, before):
+            return set()
+        out: set[int] = set()
+        a = b = 0
+        for i, n, m in zip(asked, own, known, strict=True):
+            mine = list(zip(found.encoded[a : a + n], values[a : a + n], strict=True))
+            theirs = list(zip(groups[b : b + m], before[b : b + m], strict=True))
+            if not same_pairs(theirs, mine):
+                out.add(i)
+            a, b = a + n, b + m
+        return out
+
+
+def _same_values(a: list[Any], b: list[Any]) -> bool:
+    """Whether these are the same values, of which Python calls some equal that aren't."""
+    if set(map(type, a)) | set(map(type, b)) <= _TOLD_APART:
+        return a == b
+    return canonical(a) == canonical(b)
 
 
 def _roots(view: View) -> tuple[str, ...] | None:

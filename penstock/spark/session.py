@@ -64,6 +64,7 @@ def spark_sql() -> Any:
     """The module `pyspark.sql`; MissingExtra without the package."""
     try:
         with _no_word_of_pandas():
+            importlib.import_module("pyspark.testing")  # which PySpark imports later, and then there would be a word
             return importlib.import_module("pyspark.sql")
     except ImportError:
         raise MissingExtra("pyspark", "spark") from None

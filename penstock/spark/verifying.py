@@ -1,7 +1,8 @@
 """A store verified as a whole: recomputed from a copy by none of the code that keeps it, and compared group by group.
 
 The copy is made in one read transaction while others write. Tasks map its documents and fold its groups in plain
-Python; what they find is shown, and with `fix` just those groups are restated, by whoever holds the store.
+Python; what they find is shown, and with `fix` just those groups are restated, by whoever holds the store. Invariant: a
+group that differs from its tally is not called wrong before the oracle was asked about each of its documents.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import pickle
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -19,11 +20,13 @@ import msgspec
 from penstock.cache import DefinitionError, Tell, decode_key, pack, unpack
 from penstock.engine import Engine, copy_of, open_engine, shipped, writer
 from penstock.mapreduce import same_result
-from penstock.recovery import Repaired, refolded
+from penstock.recovery import Given, Repaired, rank, read_by, refolded
 from penstock.spark.against import Against, Stale, held_against
-from penstock.spark.retelling import SCHEMA, Fact, Known, Part, Retelling, Verifying
+from penstock.spark.facts import SCHEMA, Fact, Known
+from penstock.spark.retelling import Part, Retelling, Verifying
 from penstock.spark.session import blob_batches, in_tasks, map_arrow, ran, session
 from penstock.spark.spans import spans_of, spans_of_log
+from penstock.spark.tallies import Tally, folded
 from penstock.spark.telling import told_of
 from penstock.views import ABSENT, App, Table, View, difference, stored_definition
 
@@ -174,21 +177,36 @@ def _parts(engine: Engine, views: Sequence[View]) -> tuple[list[Part], int]:
 
 
 def _compare(spark: Any, work: Verifying, parts: Sequence[Part], tell: Tell, out: Verified) -> None:
+    with told_of(spark, "verifying", tell):
+        wrong, again = _compared(spark, work, parts, out)
+    if again:
+        views = tuple(dict.fromkeys(view for view, _ in again))
+        groups = {name: frozenset(group for view, group in again if view == name) for name in views}
+        asked = replace(work, views=views, groups=groups)
+        with told_of(spark, "looking at what differs", tell):
+            wrong += _compared(spark, asked, parts, out)[0]
+    out.wrong = sorted(map(_difference, wrong), key=lambda one: (one.view, pack(_listed(one.group))))
+
+
+def _compared(
+    spark: Any, work: Verifying, parts: Sequence[Part], out: Verified
+) -> tuple[list[list[Any]], list[tuple[str, bytes]]]:
+    """Groups that differ, and those about which the oracle is to be asked."""
     rows = [(i, bytearray(part.data())) for i, part in enumerate(parts)]
     frame = in_tasks(spark.createDataFrame(rows, "i int, part binary"), "i", len(rows))
     facts = in_tasks(map_arrow(frame, Retelling(work), SCHEMA), "p", work.parts)
-    found = map_arrow(facts, Comparing(work), FOUND)
-    with told_of(spark, "verifying", tell):
-        results = ran("verifying", found.collect)
-    for row in results:
-        counts, wrong = unpack(bytes(row["found"]))
+    wrong: list[list[Any]] = []
+    again: list[tuple[str, bytes]] = []
+    for row in ran("verifying", map_arrow(facts, Comparing(work), FOUND).collect):
+        counts, differing, unsure = unpack(bytes(row["found"]))
         for view, (documents, rows_read, held, told) in counts.items():
             out.documents += documents
             out.rows += rows_read
             _count(out.held, view, held)
             _count(out.told, view, told)
-        out.wrong += [_difference(one) for one in wrong]
-    out.wrong.sort(key=lambda one: (one.view, pack(_listed(one.group))))
+        wrong += differing
+        again += [(view, group) for view, group in unsure]
+    return wrong, again
 
 
 def _count(counts: dict[str, int], view: str, n: int) -> None:
@@ -229,8 +247,15 @@ class Comparing:
                     break
                 own = counts.setdefault(view, [0, 0, 0, 0])
                 counts[view] = [a + b for a, b in zip(own, more, strict=True)]
-        wrong = [found for (view, group), facts in groups.items() if (found := self._compared(view, group, facts))]
-        data = pack([counts, wrong])
+        wrong: list[list[Any]] = []
+        again: list[tuple[str, bytes]] = []
+        for (view, group), facts in groups.items():
+            found = self._compared(view, group, facts)
+            if found is not None and any(fact[0] == Fact.TALLY for fact in facts):
+                again.append((view, group))
+            elif found is not None:
+                wrong.append(found)
+        data = pack([counts, wrong, [list(own) for own in again]])
         yield pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], names=["found"])
 
     def _compared(self, name: str, group: bytes, facts: Sequence[tuple[Any, ...]]) -> list[Any] | None:
@@ -239,19 +264,31 @@ class Comparing:
             return None
         shown = [fact[1:] for fact in facts if fact[0] == Fact.SHOWN]
         given = [fact[1:] for fact in facts if fact[0] == Fact.GIVEN]
+        tallies = [fact[1] for fact in facts if fact[0] == Fact.TALLY]
         expected: list[Any] = []
-        if given:
-            view = self.work.app.app().view_of(name)
+        if given or tallies:
             try:
-                whole = decode_key(group)
-                expected = [refolded(view, whole, [_given(*own) for own in given])]
+                expected = [self._expected(self.work.app.app().view_of(name), group, given, tallies)]
             except Exception:
-                return None  # its reducer fails, and it shows what was good last
+                if not tallies:
+                    return None  # its reducer fails, and it shows what was good last
+                expected = []  # which the oracle will say
         stored = [shown[0][0]] if shown else []
         same = len(stored) == len(expected) and (not stored or same_result(stored[0], expected[0]))
-        if same and (not shown or shown[0][1] == len(given)):
+        if same and (not shown or shown[0][1] == len(given) + sum(n for n, _ in tallies)):
             return None
         return [name, group, expected, stored, [own[0] for own in given[:_SHOWN]]]
+
+    @staticmethod
+    def _expected(view: View, group: bytes, given: Sequence[tuple[Any, ...]], tallies: Sequence[Tally]) -> Any:
+        """The result of a group by all that counts for it."""
+        if not tallies:
+            return refolded(view, decode_key(group), [_given(*own) for own in given])
+        own = [
+            [Given(read_by(view, reducer, value), (rank(decode_key(key)), number)) for key, number, value, _ in given]
+            for reducer in view.reducers
+        ]
+        return folded(view, [reducer.describe() for reducer in view.reducers], tallies, own)
 
 
 def _given(key: bytes, number: int, value: Any, moment: Any) -> tuple[Any, int, Any, Any]:

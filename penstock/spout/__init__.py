@@ -4,7 +4,8 @@ from penstock.spout.envelope import Enveloped, opened
 from penstock.spout.errors import SourceMissing, SourceMoved, SourceUnreadable, UnknownScheme, UriError
 from penstock.spout.files import FileSpout
 from penstock.spout.identity import Standing
-from penstock.spout.kafka import KafkaSpout
+from penstock.spout.kafka import LATEST, KafkaSpout, Range
+from penstock.spout.kafkauri import moment_in, open_kafka
 from penstock.spout.opening import FORMATS, STDIN, begun, file_size, format_of, open_file
 from penstock.spout.parquet import ParquetSpout
 from penstock.spout.protocols import Contract, Recall, Remembered, Spout, SpoutBatch
@@ -14,6 +15,7 @@ from penstock.spout.uri import Uri
 
 __all__ = [
     "FORMATS",
+    "LATEST",
     "SPOUTS",
     "STDIN",
     "Contract",
@@ -21,6 +23,7 @@ __all__ = [
     "FileSpout",
     "KafkaSpout",
     "ParquetSpout",
+    "Range",
     "Recall",
     "Record",
     "Registry",
@@ -37,6 +40,8 @@ __all__ = [
     "begun",
     "file_size",
     "format_of",
+    "moment_in",
     "open_file",
+    "open_kafka",
     "opened",
 ]

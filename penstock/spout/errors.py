@@ -31,11 +31,11 @@ class SourceMissing(SourceUnreadable):
 
 
 class SourceMoved(PenstockError):
-    """A batch that does not begin where the store stands in its source: somebody else reads the same source into it.
+    """A batch that does not begin where the store stands in its source: another process reads it, or a refill moved it.
 
     >>> print(SourceMoved("users=file:users.jsonl", 100, 250))
-    users=file:users.jsonl stands at 250 in the store and not at 100: another process has loaded from it meanwhile; \
-let that one end, then run this again
+    users=file:users.jsonl stands at 250 in the store and not at 100: it was loaded by another process \
+meanwhile, or refilled; let that end, then run this again
     """
 
     def __init__(self, source: str, expected: int, found: int) -> None:
@@ -46,8 +46,8 @@ let that one end, then run this again
 
     def __str__(self) -> str:
         return (
-            f"{self.source} stands at {self.found} in the store and not at {self.expected}: another process has "
-            "loaded from it meanwhile; let that one end, then run this again"
+            f"{self.source} stands at {self.found} in the store and not at {self.expected}: it was loaded by another "
+            "process meanwhile, or refilled; let that end, then run this again"
         )
 
 

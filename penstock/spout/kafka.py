@@ -13,6 +13,7 @@ what is committed to the group is for monitors, and trails. Invariants:
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +65,18 @@ class _Place:
     stands: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What is there of a partition: what the store calls it, from which offset on, and the one after the last."""
+
+    source: str
+    partition: int
+    start: int
+    stop: int
+    unit: str
+    note: bytes
+
+
 class Client(Protocol):
     """What opens a topic."""
 
@@ -106,21 +119,61 @@ class KafkaSpout:
         self._held: dict[int, list[Chunk]] = {}  # what was fetched, by partitions as they came
         self._lost: OffsetLost | None = None
         self._standing: deque[SpoutBatch] = deque()
+        self._stop: int | None = None  # where the range of the one partition ends that is read
 
     # -- where to read
 
     def begin(self, recall: Recall) -> None:
         """Go on where the store stands in each partition."""
+        topic = self._connected()
+        known = {partition: recall(self._named(partition)) for partition in range(topic.partitions)}
+        places = self._decided(topic, known)
+        self._reader = self._client.reader(self._address)
+        self._read_from(places)
+        self._looked = self._clock()
+
+    def _connected(self) -> Topic:
+        """The topic as it is."""
         self._broker = self._client.broker(self._address)
         topic = self._broker.look(policy=True)
         if topic is None:
             raise SourceMissing(self.name, f"there is no topic {self._address.topic!r}", "create it, or check its name")
         self._topic = topic
         self.contract = {True: _COMPACTED, False: _EXACT, None: _UNTOLD}[topic.compacted]
-        known = {partition: recall(self._named(partition)) for partition in range(topic.partitions)}
-        places = self._decided(topic, known)
+        return topic
+
+    # -- a topic read in parts, by others
+
+    def ranges(self, until: str | int = LATEST) -> list[Range]:
+        """What is there of each partition, up to a moment or to its end."""
+        topic = self._connected()
+        places = self._decided(topic, dict.fromkeys(range(topic.partitions)))
+        assert self._broker is not None
+        every = [place.partition for place in places]
+        ends = {partition: end for partition, (_, end) in self._broker.bounds(every).items()}
+        if isinstance(until, int):
+            ends = self._broker.since(until, every)
+        note = _encode(Note(topic.id))
+        return [
+            Range(
+                self._named(p.partition),
+                p.partition,
+                p.offset,
+                max(p.offset, ends[p.partition]),
+                self._unit(p.partition),
+                note,
+            )
+            for p in places
+        ]
+
+    def begin_range(self, own: Range) -> None:
+        """Read this range of one partition alone, and end behind it; what is not there any more is an error."""
+        topic = self._connected()
+        known = {own.partition: Remembered(own.start, own.note)}
+        self._stop = own.stop
         self._reader = self._client.reader(self._address)
-        self._read_from(places)
+        self._read_from(self._decided(topic, known))
+        self._standing.clear()
         self._looked = self._clock()
 
     def _named(self, partition: int) -> str:
@@ -201,7 +254,10 @@ class KafkaSpout:
         if len(chunk) > limit:
             chunk, rest = chunk.cut(limit)
             self._held[partition] = [rest]
-        return self._of(chunk)
+        if self._stop is not None and chunk.offsets[-1] >= self._stop - 1:
+            self.ended = True
+            chunk, _ = chunk.cut(bisect_left(chunk.offsets, self._stop))
+        return self._of(chunk) if len(chunk) else None
 
     def _of(self, chunk: Chunk) -> SpoutBatch:
         taken = self._reading.shape.take(chunk)
@@ -211,6 +267,10 @@ class KafkaSpout:
         out.skips, out.refused, out.received = taken.skips, taken.refused, taken.received
         out.records.refused = len(taken.refused)
         return out
+
+    def _unit(self, partition: int) -> str:
+        """What people call the place of a record."""
+        return f"{self._address.topic}-{partition}, offset"
 
     def _batch(
         self, partition: int, start: int, resume: int, records: TableBatch, offsets: Sequence[int] = ()
@@ -222,7 +282,7 @@ class KafkaSpout:
             resume,
             _encode(Note(self._topic.id)),
             raw=False,
-            unit=f"{self._address.topic}-{partition}, offset",
+            unit=self._unit(partition),
             offsets=offsets,
         )
 
@@ -262,7 +322,7 @@ class KafkaSpout:
                 self._gone()
             elif topic.id != self._topic.id or topic.partitions < len(self._given):
                 self._anew(topic)
-            elif topic.partitions > len(self._given):
+            elif topic.partitions > len(self._given) and self._stop is None:
                 more = range(len(self._given), topic.partitions)
                 self._read_from(self._decided(topic, dict.fromkeys(more)))
             elif lost:

@@ -25,7 +25,7 @@ def open_kafka(uri: Uri, table: str) -> tuple[KafkaSpout, bool]:
     keys = _one_of(uri, "keys", tuple(KEYS)) or "json"
     fields = tuple(filter(None, uri.options.get("key", "").split(",")))
     shape = Shape(KEYS[keys], fields, envelope == _DEBEZIUM)
-    reading = Reading(_start(uri), lost, uri.options.get("name") or None, shape)
+    reading = Reading(moment_in(uri, "from", EARLIEST), lost, uri.options.get("name") or None, shape)
     return KafkaSpout(address, table, connect(address), reading), envelope == _TOPIC
 
 
@@ -36,9 +36,9 @@ def _one_of(uri: Uri, name: str, known: tuple[str, ...]) -> str | None:
     return value
 
 
-def _start(uri: Uri) -> str | int:
-    """Where a partition begins that the store doesn't know: a moment in milliseconds, or a word."""
-    value = uri.options.get("from", EARLIEST)
+def moment_in(uri: Uri, name: str, otherwise: str) -> str | int:
+    """Which place of partitions an option says: a moment in milliseconds, or a word."""
+    value = uri.options.get(name, otherwise)
     if value in (EARLIEST, LATEST):
         return value
     if value.isascii() and value.isdigit():
@@ -49,5 +49,5 @@ def _start(uri: Uri) -> str | int:
         moment = None
     if moment is None or moment.tzinfo is None:
         remedy = "write earliest, latest, or a moment as 2026-01-31T12:00:00Z or in milliseconds"
-        raise UriError(uri.text, f"there is no from={value}", remedy)
+        raise UriError(uri.text, f"there is no {name}={value}", remedy)
     return int(moment.timestamp() * 1000)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import penstock as ps
 from penstock.cache import canonical, unpack
 from penstock.mapreduce import FunctionMapper, TreeReduce, held_db, told_db
+from penstock.spark import backfill
+from penstock.spark.inputs import Given
+from penstock.spark.intake import KafkaRows
+from penstock.spark.layout import Origin
+from tests.spark.inprocess import InProcess
 
 KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
@@ -80,3 +88,42 @@ def same(app: ps.App, engine: Any, path: Path) -> None:
         checked: Any = bulk.check()
         assert not checked.wrong, str(checked)
         assert not checked.damaged, str(checked)
+
+
+TOPIC = "key binary, value binary, partition int, offset bigint, ts bigint"
+
+
+def topics(records: list[ps.Record]) -> Callable[..., Given]:
+    """What tables are filled from: the records of each as those of a topic."""
+
+    def given_of(spark: Any, table: Any, source: Any, origin: int) -> Given:
+        rows = [
+            (json.dumps(r.key).encode(), None if r.doc is None else json.dumps(r.doc).encode(), 0, r.offset, r.ts or 0)
+            for r in source
+        ]
+        size = sum(len(row[1] or b"") for row in rows)
+        frame = spark.createDataFrame(rows, TOPIC)
+        kind = "number" if table.has_ts else None
+        taken = [(frame, KafkaRows(table.name, origin, table.broker_ts))]
+        return Given(table, taken, [Origin("kafka", "offset", offsets=True)], size, True, kind)
+
+    return given_of
+
+
+def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many buckets and many ranges of a few records each."""
+    module = sys.modules["penstock.spark.backfill"]
+    monkeypatch.setattr(module, "BUCKET", 2_000)
+    monkeypatch.setattr(module, "_RANGE", 12)
+
+
+def agreed(monkeypatch: pytest.MonkeyPatch, folder: Path, app: ps.App, records: list[ps.Record]) -> None:
+    """A history through both paths, the tasks in this process."""
+    tables = dict.fromkeys(record.table for record in records)
+    given = {name: [r for r in records if r.table == name] for name in tables}
+    monkeypatch.setattr(sys.modules["penstock.spark.backfill"], "given_of", topics(records))
+    with one_by_one(app, records) as engine:
+        done = backfill(app, folder / "store", spark=InProcess(), tables=given)
+        with engine.snapshot() as snap:
+            assert done.held == {view.name: len(snap.holds(view.name)) for view in app.views() if snap.holds(view.name)}
+        same(app, engine, folder / "store")

@@ -93,6 +93,9 @@ class InProcess:
     conf = _Conf()
     sparkContext = _Context()
 
+    def stop(self) -> None:
+        """Nothing was started."""
+
     def createDataFrame(self, rows: list[tuple[Any, ...]], ddl: str) -> Frame:
         schema = _schema(ddl)
         return Frame([[dict(zip(schema.names, row, strict=True)) for row in rows]], schema)

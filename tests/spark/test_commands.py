@@ -1,6 +1,6 @@
 """`penstock backfill` and `penstock verify` as they are typed: what they say, and the codes they end with.
 
-Each starts a Spark of its own. They need pyspark and Java (`conftest.py`).
+Two start a Spark of their own, and need pyspark and Java (`conftest.py`); of the others the tasks run in the test.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 import penstock as ps
+from penstock.cli import bulk
+from penstock.cli.apps import load
+from penstock.cli.main import group
 from penstock.spark import backfill
 from tests.engine import damage
+from tests.spark.inprocess import InProcess
 
 APP = """
 import penstock as ps
@@ -53,36 +59,67 @@ def test_a_store_is_filled_and_load_goes_on(here: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines() == ["users: 100 documents", "names: 6 rows", "initials: 1 rows, 1 held"]
     assert "1 records were rejected; `penstock quarantine list` shows them" in done.stderr
-    assert not [line for line in done.stderr.splitlines() if "Traceback" in line or "WARN " in line or "log4j" in line]
+    assert not [line for line in done.stderr.splitlines() if "Traceback" in line or "Warning" in line or "log" in line]
     again = penstock(here, "load", "users", "users.jsonl", "--store", "state")
     assert "in already" in again.stdout, again.stdout + again.stderr
-    twice = penstock(here, "backfill", "users=users.jsonl", "--spark", "local[1]", "--store", "state")
-    assert (twice.returncode, twice.stderr.count("\n")) == (2, 1)
-    assert "state is a store already; name a new folder with --store, or add --refill" in twice.stderr
-    for source, why in {"users.jsonl": "write TABLE=PATH", "users=none.jsonl": "there is no such file"}.items():
-        wrong = penstock(here, "backfill", source, "--store", "other")
-        assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
+
+
+def test_what_is_typed_wrongly_is_named(here: Path, typed: Callable[..., Result]) -> None:
+    (here / "state").mkdir()
+    (here / "state" / "data.mdb").touch()
+    for words, why in (
+        (["users=users.jsonl", "--store", "state"], "state is a store already; name a new folder with --store, or add"),
+        (["users=users.jsonl", "--store", "other", "--refill"], "there is no store at"),
+        (["users.jsonl", "--store", "other"], "write TABLE=PATH"),
+        (["users=none.jsonl", "--store", "other"], "there is no such file"),
+    ):
+        wrong = typed("backfill", *words)
+        assert (wrong.exit_code, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1), wrong.stderr
         assert why in wrong.stderr
 
 
-def test_what_differs_is_shown_and_fixed(here: Path) -> None:
-    sys.path.insert(0, os.fspath(here))
-    try:
-        from penstock.cli.apps import load
+@pytest.fixture
+def typed(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """The commands in this process, and their tasks too."""
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(bulk, "session", lambda master: InProcess())
+    return lambda *args: CliRunner().invoke(group, args, prog_name="penstock")
 
-        app = load(os.fspath(here / "app.py"))
-    finally:
-        sys.path.remove(os.fspath(here))
+
+def test_what_differs_is_shown_and_fixed(here: Path, typed: Callable[..., Result]) -> None:
+    app = load(os.fspath(here / "app.py"))
+    docs = [{"id": i, "name": f"n{i % 5}", "amount": i, "ts": i} for i in range(100)]
     with ps.open(app, here / "state") as engine:
-        engine.put_many("users", [{"id": i, "name": f"n{i % 5}", "amount": i, "ts": i} for i in range(100)])
+        engine.put_many("users", docs)
         damage.add_to_lane(engine, "names", "n1", 0, 1)
-    found = penstock(here, "verify", "--spark", "local[1]", "--store", "state", "--fix")
-    assert found.returncode == 0, found.stderr
+    (here / "users.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in [*docs, {"id": 100, "ts": 1}]))
+    found = typed("verify", "--store", "state", "--against", "users=users.jsonl")
+    assert found.exit_code == 1, found.stderr
     assert "the copy that is read takes" in found.stderr.splitlines()[0]
+    assert "users 100 (int): missing" in found.stderr
+    assert "`penstock verify --fix` puts and restates what differs" in found.stderr
     [row] = [json.loads(line) for line in found.stdout.splitlines()]
     assert (row["view"], row["group"], row["stored"], row["expected"]) == ("names", "n1", 21, 20)
+    assert set(row["documents"]) <= set(range(1, 100, 5))
+    assert typed("verify", "--store", "state", "--against", "users=users.jsonl", "--fix").exit_code == 0
     with ps.open(app, here / "state", readonly=True) as engine, engine.snapshot() as snap:
         assert snap.view("names")["n1"] == 20
+        assert 100 in snap.table("users")
+    assert typed("verify", "--store", "state", "--against", "users=users.jsonl").exit_code == 0
+
+
+def test_sources_that_are_not_read_go_on_where_it_is_said(here: Path, typed: Callable[..., Result]) -> None:
+    fill = ["backfill", "users=users.jsonl", "--store", "state", "-v"]
+    done = typed(*fill, "--offset", "users=kafka:users/0=5150")
+    assert done.exit_code == 1, done.stderr
+    assert "users=kafka:users/0 goes on at 5,150" in done.stderr
+    with ps.open(load(os.fspath(here / "app.py")), here / "state", readonly=True) as engine, engine.snapshot() as snap:
+        assert snap.sources["users=kafka:users/0"] == 5150
+    for text in ("users=5150", "users=kafka:users/0=", "kafka"):
+        wrong = typed(*fill, "--refill", "--offset", text)
+        assert (wrong.exit_code, wrong.stdout) == (2, "")
+        assert "names no source and offset; write it as in users=kafka:users/0=5150" in wrong.stderr
 
 
 def test_killed_it_leaves_what_was_there_and_the_next_run_is_clean(spark: Any, here: Path) -> None:
@@ -99,7 +136,7 @@ def test_killed_it_leaves_what_was_there_and_the_next_run_is_clean(spark: Any, h
         [sys.executable, "-m", "penstock", *fill], cwd=here, stdout=nowhere, stderr=nowhere, start_new_session=True
     )
     waited, beside = 0, here / "state.refill.partial"
-    while not (beside / "runs" / "documents-0").exists() and process.poll() is None and waited < 12_000:
+    while not list(beside.glob("runs-*/documents-0")) and process.poll() is None and waited < 12_000:
         waited += 1
         try:
             process.wait(0.01)

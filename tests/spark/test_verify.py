@@ -56,14 +56,15 @@ def filled(app: ps.App, world: World, choose: Random, path: Path) -> None:
             engine.ingest(part, source="test", resume=at + 20)
 
 
-@settings(max_examples=3, phases=[Phase.generate])
+@settings(max_examples=12, phases=[Phase.generate])
 @given(seed=st.integers(0, 1 << 32), world=st.sampled_from([RICH, TREES]))
 def test_nothing_is_wrong_with_what_the_engine_keeps(
-    spark: Any, tmp_path_factory: pytest.TempPathFactory, seed: int, world: World
+    tmp_path_factory: pytest.TempPathFactory, seed: int, world: World
 ) -> None:
+    """The tasks run in the test."""
     app, path = world.app(), tmp_path_factory.mktemp("verify") / "store"
     filled(app, world, Random(seed), path)
-    found = verify(app, path, spark=spark)
+    found = verify(app, path, spark=InProcess())
     assert found.wrong == [], str(found)
     assert found.documents
     assert found.rows

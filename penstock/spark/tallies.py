@@ -1,0 +1,254 @@
+"""Contributions tallied by group, a column of many at a time: what verifying asks of documents whose values are plain.
+
+Lists, dicts, Python's ints and fractions: neither the engine's columns nor its reducers. What is tallied is folded as
+the oracle folds it. Invariants:
+
+- what counts as one in Python counts as one here: texts, ints and nulls; floats, which are finite, and Decimals apart;
+- what isn't plain is not tallied but named, so that the oracle can be asked about the document that it is of;
+- tallies add up: in which parts contributions came makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from math import isfinite
+from typing import Any
+
+from penstock.cache import PenstockError, encode_key
+from penstock.recovery import RECIPES, Given, Numbers, result_of
+from penstock.views import FieldMap, Path, View
+
+__all__ = ["Counting", "Tally", "folded", "told_apart"]
+
+_NULL = type(None)
+_FLAGS: dict[bool, object] = {True: object(), False: object()}
+_MEANT = {token: flag for flag, token in _FLAGS.items()}
+_GROUPS: frozenset[type] = frozenset({str, int, _NULL, object})
+_NUMBERS: frozenset[type] = frozenset({int, float, Decimal, _NULL})
+_VALUES: frozenset[type] = frozenset({str, int, float, _NULL})
+_ROUGH: frozenset[type] = frozenset({float, Decimal})  # which may be no finite number
+_SUMMED = ("sum", "mean", "variance", "stddev")
+_SQUARED = ("variance", "stddev")
+_VALUED = ("min", "max", "top", "bottom", "distinct", "quantiles", "histogram")
+Described = Mapping[str, Any]
+Kind = list[Any]  # how often, sums by denominator, those of squares, how often each value
+Tally = tuple[int, list[dict[str, Kind]]]  # how many contributions, and for each path what it has by kind
+
+
+def read_at(view: View, described: Described) -> Path | None:
+    """Where a reducer reads in what is contributed; None: it is the value itself, or it reads none."""
+    field: Any = described["field"]
+    own = None if field is None else tuple(field)
+    return view.map.path_of(own) if isinstance(view.map, FieldMap) else own
+
+
+def _counts_all(described: Described) -> bool:
+    return described["reducer"] == "count" and described["field"] is None
+
+
+def _paths(view: View, described: Sequence[Described]) -> tuple[Path | None, ...]:
+    """What is read of contributions, each once."""
+    return tuple(dict.fromkeys(read_at(view, own) for own in described if not _counts_all(own)))
+
+
+def told_apart(groups: list[Any]) -> list[Any]:
+    """The same groups, bools as what is equal to no number."""
+    if bool not in set(map(type, groups)):
+        return groups
+    return [_FLAGS[group] if type(group) is bool else group for group in groups]
+
+
+def _meant(group: Any) -> Any:
+    if type(group) is tuple:
+        return tuple(map(_meant, group))
+    return _MEANT[group] if type(group) is object else group
+
+
+class _Column:
+    """What is tallied of one path: by kind of value how often, and what reducers want to know of those."""
+
+    def __init__(self, described: Sequence[Described]) -> None:
+        names = {own["reducer"] for own in described}
+        self._summed, self._squared = bool(names & set(_SUMMED)), bool(names & set(_SQUARED))
+        self._valued = bool(names & set(_VALUED))
+        self._times: defaultdict[type, Counter[Any]] = defaultdict(Counter)
+        self._sums: defaultdict[type, defaultdict[Any, int]] = defaultdict(lambda: defaultdict(int))
+        self._squares: defaultdict[type, defaultdict[Any, int]] = defaultdict(lambda: defaultdict(int))
+        self._values: defaultdict[type, Counter[Any]] = defaultdict(Counter)
+        self._plain: frozenset[type] | None = None
+        if self._summed:
+            self._plain = _NUMBERS
+        if self._valued:
+            self._plain = _VALUES if self._plain is None else self._plain & _VALUES
+        if self._plain is not None and any(name in RECIPES and RECIPES[name].numeric for name in names):
+            self._plain = self._plain & _NUMBERS
+
+    def strange(self, values: Sequence[Any]) -> list[int]:
+        """The places of values that are not plain."""
+        plain = self._plain
+        if plain is None or (kinds := set(map(type, values))) <= plain - _ROUGH:
+            return []
+        if kinds <= plain and not self._valued and all(map(isfinite, [v for v in values if type(v) in _ROUGH])):
+            return []
+        return [i for i, value in enumerate(values) if not self._takes(value, plain)]
+
+    def _takes(self, value: Any, plain: frozenset[type]) -> bool:
+        if type(value) not in _ROUGH:
+            return type(value) in plain
+        return type(value) in plain and isfinite(value) and bool(value or not self._valued)  # zeros have two signs
+
+    def add(self, groups: Sequence[Any], values: Sequence[Any]) -> None:
+        """Plain values, and the group of each."""
+        kinds = set(map(type, values))
+        for kind in kinds - {_NULL}:
+            own_groups, own = groups, values
+            if len(kinds) > 1:
+                at = [i for i, value in enumerate(values) if type(value) is kind]
+                own_groups, own = [groups[i] for i in at], [values[i] for i in at]
+            self._times[kind].update(own_groups)
+            if self._summed:
+                self._sum(kind, own_groups, own)
+            if self._valued:
+                self._values[kind].update(zip(own_groups, own, strict=True))
+
+    def _sum(self, kind: type, groups: Sequence[Any], values: Sequence[Any]) -> None:
+        sums, squares = self._sums[kind], self._squares[kind]
+        if kind is int and not self._squared:
+            for group, value in zip(groups, values, strict=True):
+                sums[group, 1] += value
+            return
+        for group, value in zip(groups, values, strict=True):
+            numerator, denominator = value.as_integer_ratio()
+            sums[group, denominator] += numerator
+            if self._squared:
+                squares[group, denominator] += numerator * numerator
+
+    def give(self, out: Mapping[Any, Tally], i: int) -> None:
+        """Put what was tallied where it belongs in the tallies of groups: it is that of path number i."""
+        for kind, times in self._times.items():
+            for group, n in times.items():
+                out[group][1][i][kind.__name__] = [n, {}, {}, {}]
+        for place, tallied in ((1, self._sums), (2, self._squares), (3, self._values)):
+            for kind, by_group in tallied.items():
+                for (group, what), n in by_group.items():
+                    out[group][1][i][kind.__name__][place][what] = n
+
+
+class Counting:
+    """The tallies of one view."""
+
+    def __init__(self, view: View, described: Sequence[Described]) -> None:
+        self._view = view
+        self._described = described
+        self._paths = _paths(view, described)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._n: Counter[Any] = Counter()
+        self._columns = {
+            path: _Column([own for own in self._described if not _counts_all(own) and read_at(self._view, own) == path])
+            for path in self._paths
+        }
+        self._encoded: dict[Any, bytes | None] = {}
+
+    @classmethod
+    def of(cls, view: View, described: Sequence[Described]) -> Counting | None:
+        """Those of a view; None where a reducer must know whose each contribution is, or what it makes of it."""
+        names = {own["reducer"] for own in described}
+        tallied = not view.index and names <= {"count", *_SUMMED, *_VALUED}
+        return cls(view, described) if tallied else None
+
+    @property
+    def paths(self) -> tuple[Path | None, ...]:
+        """What is read of contributions."""
+        return self._paths
+
+    @property
+    def size(self) -> int:
+        """How many groups it has."""
+        return len(self._n)
+
+    def encoded(self, groups: Sequence[Any]) -> list[bytes | None]:
+        """Groups as they are stored; None of what is not plain, or can't be a group."""
+        kinds = set(map(type, groups))
+        if kinds <= _GROUPS or (kinds == {tuple} and all(set(map(type, group)) <= _GROUPS for group in groups)):
+            return list(map(self._encoding, groups))
+        return [self._encoding(group) if _plain_group(group) else None for group in groups]
+
+    def _encoding(self, group: Any) -> bytes | None:
+        known = self._encoded.get(group)
+        if known is None and group not in self._encoded:
+            try:
+                known = encode_key(_meant(group))
+            except (PenstockError, ValueError):
+                known = None
+            self._encoded[group] = known
+        return known
+
+    def strange(self, columns: Mapping[Path | None, Sequence[Any]]) -> set[int]:
+        """The places of contributions of which something that is read is not plain."""
+        return {i for path in self._paths for i in self._columns[path].strange(columns[path])}
+
+    def add(self, groups: Sequence[Any], columns: Mapping[Path | None, Sequence[Any]]) -> None:
+        """Contributions of which all is plain: their groups, and by path what is read of them."""
+        self._n.update(groups)
+        for path in self._paths:
+            self._columns[path].add(groups, columns[path])
+
+    def tallies(self) -> Iterator[tuple[bytes, Tally]]:
+        """What was tallied of each group, by how it is stored, and nothing any more."""
+        out: dict[Any, Tally] = {group: (n, [{} for _ in self._paths]) for group, n in self._n.items()}
+        for i, path in enumerate(self._paths):
+            self._columns[path].give(out, i)
+        encoded = self._encoded
+        self._begin()
+        for group, tally in out.items():
+            data = encoded[group]
+            assert data is not None, "what is tallied can be a group"
+            yield data, tally
+
+
+def _plain_group(group: Any) -> bool:
+    if type(group) is tuple:
+        return set(map(type, group)) <= _GROUPS
+    return type(group) in _GROUPS
+
+
+def folded(
+    view: View, described: Sequence[Described], tallies: Sequence[Tally], given: Sequence[Sequence[Given]]
+) -> Any:
+    """The result of a group: of what was tallied, and of what was not, as each reducer sees it."""
+    paths = _paths(view, described)
+    results = []
+    for own, more in zip(described, given, strict=True):
+        path = read_at(view, own)
+        if _counts_all(own):
+            results.append(sum(n for n, _ in tallies) + len(more))
+            continue
+        kinds = [(name, *kind) for _, by_path in tallies for name, kind in by_path[paths.index(path)].items()]
+        results.append(_result(own, kinds, more))
+    return results[0] if view.fields is None else dict(zip(view.fields, results, strict=True))
+
+
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (str, int, float, Decimal)}
+
+
+def _result(described: Described, kinds: Sequence[tuple[Any, ...]], given: Sequence[Given]) -> Any:
+    name = described["reducer"]
+    if name == "count":
+        return sum(n for _, n, *_ in kinds) + result_of(described, None, None, given)
+    if name in _SUMMED:
+        numbers = Numbers(described)
+        numbers.add(given)
+        for kind, n, sums, squares, _ in kinds:
+            numbers.more(_KINDS[kind], n, _total(sums, 1), _total(squares, 2))
+        return numbers.result()
+    more = [Given(value, ((), 0)) for *_, values in kinds for value, n in values.items() for _ in range(n)]
+    return result_of(described, None, None, [*more, *given])
+
+
+def _total(sums: Mapping[int, int], power: int) -> Fraction:
+    return sum((Fraction(n, denominator**power) for denominator, n in sums.items()), Fraction(0))
