@@ -81,13 +81,15 @@ class Away:
     def ready(self) -> None:
         """Wait until its store is open; raises why it isn't.
 
-        An orphan may have been born late, and have taken the store meanwhile: it is ended, and another one begun.
+        It may be killed, or hang, before that; and an orphan that was born late may have taken the store meanwhile, and
+        is ended. Another one is begun then.
         """
-        for _ in range(_TRIES):
+        for _ in range(_TRIES - 1):
             try:
                 self._await()
                 return
-            except StoreInUse:
+            except (StoreInUse, HolderSilent, HolderLost):
+                self._end(0)
                 evict(self.folder)
                 self.begin()
         self._await()
@@ -101,17 +103,23 @@ class Away:
             said = _heard(process.stdout.fileno(), self._order.patience)
         if said is None:
             self._end(0)
-            raise PenstockError(
-                f"the process of {self.name} gave no sign of life while it opened its store, and was ended; open the "
-                "store again, or see what keeps this machine from running it"
-            )
+            raise HolderSilent(self.folder, f"process {process.pid}, {self.name}", self._order.patience)
         if "failed" in said:
             self._end(0)
             raise error_of(said["failed"], self.name)
         if "ready" not in said:
+            if process.wait() < 0:
+                raise self._lost
             self._end(0)
             raise PenstockError(f"the process of {self.name} ended before its store was open; its output may say why")
-        self._there = self._reached(process)
+        try:
+            self._there = self._reached(process)
+        except Gone:
+            raise self._lost from None
+
+    @property
+    def _lost(self) -> HolderLost:
+        return HolderLost(self.folder, self.name, "it has ended")
 
     def _reached(self, process: subprocess.Popen[bytes]) -> There:
         return There.reach(self.folder, f"process {process.pid}, {self.name}", self._order.patience)
@@ -230,7 +238,7 @@ class Away:
                 self._there = self._reached(process)
                 return self._there.ask(do, **what)
         except (Gone, Closed):
-            raise HolderLost(self.folder, self.name, "it has ended") from None
+            raise self._lost from None
 
     def disown(self) -> None:
         """In a forked child: let go of its input, which ends when its own parent lets go of it."""

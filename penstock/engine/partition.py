@@ -71,6 +71,7 @@ def _signs(say: IO[bytes]) -> Iterator[None]:
             _say(say, {"beat": True})
 
     beating = threading.Thread(target=beat, name="penstock-opening", daemon=True)
+    _say(say, {"beat": True})
     beating.start()
     try:
         yield

@@ -113,7 +113,11 @@ class Taker:
 
     def until_struck(self) -> None:
         """Wait until it is stopped, or gone."""
-        until(lambda: self._state() in "TZ", "the step comes")
+        until(lambda: self._state() == "T" or self.ended(), "the step comes")
+
+    def ended(self) -> bool:
+        """Whether it was killed; its parent may still have to take note."""
+        return self._state() in "ZX"
 
     def _state(self) -> str:
         try:
@@ -122,18 +126,13 @@ class Taker:
             return "Z"
         return about.rpartition(")")[2].split()[0]
 
-    def go_on(self) -> bool:
-        """Let it go on, if it still is there; whether it is."""
-        if self._handle < 0:
-            return False
-        try:
-            signal.pidfd_send_signal(self._handle, signal.SIGCONT)
-        except ProcessLookupError:
-            return False
-        finally:
+    def go_on(self) -> None:
+        """Let it go on, if it still is there."""
+        if self._handle >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGCONT)
             os.close(self._handle)
             self._handle = -1
-        return True
 
 
 class Story:
@@ -166,7 +165,7 @@ class Story:
         self.killed[who] += 1
         if who == "partition at a step":
             taker = self._ordered(signal.SIGKILL)
-            until(lambda: taker.pid not in self._pids(), "the partition has ended")
+            until(taker.ended, "the partition has ended")
             taker.go_on()
         if who in ("partition", "both"):
             self._strike([self._choose.randrange(self._partitions)])
@@ -184,8 +183,7 @@ class Story:
         self.killed["stopped"] += 1
         taker = self._ordered(signal.SIGSTOP)
         if self._choose.random() < 0.9:
-            until(lambda: taker.pid not in self._pids(), "a partition that is stopped is followed")
-            assert not taker.go_on(), "who is followed was killed, and its end awaited"
+            until(taker.ended, "a partition that is stopped is followed")
         taker.go_on()
         parent.work(1)
 

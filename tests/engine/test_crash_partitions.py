@@ -15,8 +15,8 @@ from penstock.cache import owner_pid
 from penstock.engine.layout import read_layout
 from penstock.spout import Remembered
 from tests.engine import partition_kills
-from tests.engine.partition_app import SOURCE, app, batch
-from tests.engine.partition_kills import Parent, story, until
+from tests.engine.partition_app import SOURCE, app, batch, order_stop
+from tests.engine.partition_kills import Parent, Taker, story, until
 
 
 def pids(path: Path) -> list[int | None]:
@@ -42,6 +42,20 @@ def test_nothing_acknowledged_is_lost_whoever_is_killed() -> None:
 
 def test_a_partition_that_stops_changes_nothing_once_it_is_followed() -> None:
     assert story(seed=2, kills=0, zombies=3, orphans=1) == {"stopped": 3, "orphan": 1}
+
+
+@pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGSTOP])
+def test_one_that_is_struck_while_it_opens_its_store_is_followed(store_path: Path, which: signal.Signals) -> None:
+    stop = store_path.with_suffix(".stop")
+    order_stop(stop, which, 1)
+    parent = Parent(store_path, 2, stop)
+    try:
+        taker = Taker(stop)
+        assert taker.pid not in pids(store_path)
+        taker.go_on()
+        parent.work(1)
+    finally:
+        parent.kill()
 
 
 def test_partitions_end_with_the_process_that_serves_them(parent: Parent, store_path: Path) -> None:
