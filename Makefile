@@ -5,10 +5,10 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pictures bench bench-spark bench-kafka campaign kafka-kills lock clean
+.PHONY: help demo test lint format types pictures bench bench-spark bench-kafka campaign kafka-kills partition-kills lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements/dev.txt pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "penstock needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -50,6 +50,9 @@ bench-kafka: $(READY) ## topics in and out, beside each client alone; it starts 
 
 kafka-kills: $(READY) ## kill engine and broker 200 times; make kafka-kills ARGS="--client confluent --seed 2"
 	$(BIN)/python -m tests.kafka.killing --kills 200 $(ARGS)
+
+partition-kills: $(READY) ## kill partitions and who serves them; make partition-kills ARGS="--kills 500 --zombies 100 --seed 1"
+	$(BIN)/python -m tests.engine.partition_kills $(ARGS)
 
 campaign: $(READY) ## crash more: seeds after all those before; make campaign ARGS="--budget 30m"
 	$(BIN)/python -m penstock.testing.campaign --totals tests/testing/campaign.json $(ARGS)

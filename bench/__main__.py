@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bench import bulk, feed, files, large, machine, reads, single, start, storm, sweep, trees
+from bench import bulk, feed, files, large, machine, partitions, reads, single, start, storm, sweep, trees
 from bench.plan import Plan
 from bench.report import Figure, Report
 
@@ -33,6 +33,7 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "sweep": sweep.sweep,
     "follow": feed.follow,
     "feedcost": feed.cost,
+    "partitions": partitions.partitions,
 }
 
 

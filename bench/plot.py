@@ -21,11 +21,13 @@ def bars(sizes: Sequence[int], seconds: Sequence[float]) -> str:
     return "\n".join(rows)
 
 
-def svg(path: Path, title: str, sizes: Sequence[int], lines: dict[str, Sequence[float]]) -> None:
-    """Write the plot: sizes to the right in powers of ten, times upwards from 0."""
+def svg(
+    path: Path, title: str, sizes: Sequence[int], lines: dict[str, Sequence[float]], called: Sequence[str] = ()
+) -> None:
+    """Write the plot: sizes to the right in powers of ten, perhaps under other names, times upwards from 0."""
     most = 1.15 * max(max(own) for own in lines.values())
     marks = [(most * step / 4, f"{1e6 * most * step / 4:,.0f} µs") for step in range(5)]
-    _drawn(path, title, sizes, lines, marks, lambda second: second / most)
+    _drawn(path, title, sizes, lines, marks, lambda second: second / most, called)
 
 
 def svg_by_powers(path: Path, title: str, sizes: Sequence[int], lines: dict[str, Sequence[float]]) -> None:
@@ -43,6 +45,7 @@ def _drawn(
     lines: dict[str, Sequence[float]],
     marks: Sequence[tuple[float, str]],
     height: Callable[[float], float],
+    called: Sequence[str] = (),
 ) -> None:
     low, high = log10(min(sizes)), log10(max(sizes))
 
@@ -57,10 +60,10 @@ def _drawn(
         f'<text x="{_LEFT}" y="12">{title}</text>',
         f'<path d="M{_LEFT} {_TOP}V{_BOTTOM}H{_RIGHT}" fill="none" stroke="#888"/>',
     ]
-    for size in sizes:
-        out.append(f'<text x="{x(size):.0f}" y="{_BOTTOM + 16}" text-anchor="middle">{size:,}</text>')
-    for mark, called in marks:
-        out.append(f'<text x="{_LEFT - 6}" y="{y(mark) + 4:.0f}" text-anchor="end">{called}</text>')
+    for size, name in zip(sizes, called or [f"{size:,}" for size in sizes], strict=True):
+        out.append(f'<text x="{x(size):.0f}" y="{_BOTTOM + 16}" text-anchor="middle">{name}</text>')
+    for mark, value in marks:
+        out.append(f'<text x="{_LEFT - 6}" y="{y(mark) + 4:.0f}" text-anchor="end">{value}</text>')
     for (name, own), colour in zip(lines.items(), _COLOURS):
         points = " ".join(f"{x(size):.1f},{y(second):.1f}" for size, second in zip(sizes, own, strict=True))
         out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')

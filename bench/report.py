@@ -97,7 +97,7 @@ class Report:
 
 
 def _row(name: str, case: str, value: str, ratio: str, reach: str, met: str, idle: str) -> str:
-    return f"{name:<10}{case:<20}{value:>24}{ratio:>9}  {reach:<34}{met:<8}{idle}"
+    return f"{name:<12}{case:<24}{value:>24}{ratio:>9}  {reach:<34}{met:<8}{idle}"
 
 
 def median(values: Iterable[float]) -> float:

@@ -8,17 +8,21 @@ once more with the next owner, where records that are in already change nothing.
 from __future__ import annotations
 
 import logging
+import os
+import select
+import signal
 import subprocess
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from penstock.cache import Closed, PenstockError, unpack
+from penstock.cache import Closed, Owner, PenstockError, StoreInUse, owner_pid, unpack
 from penstock.engine import partition
 from penstock.engine.catalog import Resume
-from penstock.engine.courier import PATIENCE
 from penstock.engine.handed import batch_data, counts_of_data, error_of
 from penstock.engine.member import Standing, Tables
 from penstock.engine.order import Order, write_order
@@ -28,6 +32,10 @@ from penstock.engine.writing import HolderLost, HolderSilent
 from penstock.views import Counts
 
 _TRIES = 5  # owners in a row that end at the same work before it is given up
+_LEAVING = 2.0  # seconds in which an orphan ends by itself
+_AGAIN = 0.02
+_STARTING = 60.0  # seconds until a process that was begun says its first word
+_HEAD = 4  # bytes before what it says: how many these are
 _log = logging.getLogger("penstock.engine")
 
 
@@ -43,6 +51,7 @@ class Away:
         self._there: There | None = None
         self.closed = False
         self.begun = 0  # how many processes it has had
+        _begun.add(self)
 
     @property
     def name(self) -> str:
@@ -70,27 +79,58 @@ class Away:
             write_order(self._process.stdin, self._order)
 
     def ready(self) -> None:
-        """Wait until its store is open; raises why it isn't."""
+        """Wait until its store is open; raises why it isn't.
+
+        It may be killed, or hang, before that; and an orphan that was born late may have taken the store meanwhile, and
+        is ended. Another one is begun then.
+        """
+        for _ in range(_TRIES - 1):
+            try:
+                self._await()
+                return
+            except (StoreInUse, HolderSilent, HolderLost):
+                self._end(0)
+                evict(self.folder)
+                self.begin()
+        self._await()
+
+    def _await(self) -> None:
         process = self._process
         assert process is not None, "it was begun"
         assert process.stdout is not None, "it was asked for"
-        head = process.stdout.read(4)
-        said = unpack(process.stdout.read(int.from_bytes(head, "big"))) if len(head) == 4 else {}
+        said = _heard(process.stdout.fileno(), _STARTING)
+        while said is not None and "beat" in said:
+            said = _heard(process.stdout.fileno(), self._order.patience)
+        if said is None:
+            self._end(0)
+            raise HolderSilent(self.folder, f"process {process.pid}, {self.name}", self._order.patience)
         if "failed" in said:
             self._end(0)
             raise error_of(said["failed"], self.name)
         if "ready" not in said:
+            if process.wait() < 0:
+                raise self._lost
             self._end(0)
             raise PenstockError(f"the process of {self.name} ended before its store was open; its output may say why")
-        self._there = There.reach(self.folder, f"process {process.pid}, {self.name}", PATIENCE)
+        try:
+            self._there = self._reached(process)
+        except Gone:
+            raise self._lost from None
+
+    @property
+    def _lost(self) -> HolderLost:
+        return HolderLost(self.folder, self.name, "it has ended")
+
+    def _reached(self, process: subprocess.Popen[bytes]) -> There:
+        return There.reach(self.folder, f"process {process.pid}, {self.name}", self._order.patience)
 
     def look(self) -> None:
         """See whether it works; one that doesn't is followed by another."""
         with self._turn:
-            if self.closed or self._process is None:
+            if self.closed:
                 return
             try:
-                if self._process.poll() is None:
+                if self._process is not None and self._process.poll() is None:
                     self._ask("alive")
                     return
             except (HolderLost, HolderSilent):
@@ -188,13 +228,73 @@ class Away:
         raise AssertionError("it returns or raises")
 
     def _ask(self, do: str, **what: Any) -> Any:
+        process = self._process
         try:
-            if self._there is None:
+            if self._there is None or process is None:
                 raise Gone
-            return self._there.ask(do, **what)
+            try:
+                return self._there.ask(do, **what)
+            except Closed:  # by an interrupt here, in the middle of an answer
+                self._there = self._reached(process)
+                return self._there.ask(do, **what)
         except (Gone, Closed):
-            raise HolderLost(self.folder, self.name, "it has ended") from None
+            raise self._lost from None
+
+    def disown(self) -> None:
+        """In a forked child: let go of its input, which ends when its own parent lets go of it."""
+        self.closed = True
+        process, self._process, self._there = self._process, None, None
+        if process is not None:
+            process.returncode = 0  # it is no child of this process: nothing is to be awaited
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+def _heard(file: int, patience: float) -> dict[str, Any] | None:
+    """What a process says next on a pipe, empty where it ended; None where it says nothing for so many seconds."""
+    waiting = select.poll()
+    waiting.register(file, select.POLLIN)
+    data = b""
+    size = _HEAD
+    while len(data) < size:
+        if not waiting.poll(1000 * patience):
+            return None
+        more = os.read(file, size - len(data))
+        if not more:
+            return {}
+        data += more
+        if len(data) == _HEAD:
+            size += int.from_bytes(data, "big")
+    said: dict[str, Any] = unpack(data[_HEAD:])
+    return said
 
 
 def _data(tables: Tables) -> dict[str, list[Any]]:
     return {name: [batch_data(batch) for batch in parts] for name, parts in tables.items()}
+
+
+def evict(folder: str) -> None:
+    """See to it that nobody owns a partition: who does is of an owner that died, and is ended."""
+    until = time.monotonic() + _LEAVING
+    while True:
+        try:
+            Owner(folder).close()
+            return
+        except StoreInUse:
+            pid = owner_pid(folder)
+            if time.monotonic() >= until and pid is not None and pid != os.getpid():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(_AGAIN)
+
+
+_begun: weakref.WeakSet[Away] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for away in list(_begun):
+        away.disown()
+
+
+os.register_at_fork(after_in_child=_after_fork)

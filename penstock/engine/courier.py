@@ -20,8 +20,6 @@ from penstock.engine.wire import Gone
 from penstock.engine.writing import HolderLost, HolderSilent
 from penstock.recovery import Production
 
-PATIENCE = 5.0
-"""Seconds without a sign of life after which who was asked counts as hanging."""
 _AGAIN = 0.05  # seconds before somebody who isn't there is asked again
 _IDLE = 0.05  # seconds without anything to send after which what has arrived is deleted
 _log = logging.getLogger("penstock.engine")
@@ -30,11 +28,12 @@ _log = logging.getLogger("penstock.engine")
 class Courier(threading.Thread):
     """One way, from its making until `end`."""
 
-    def __init__(self, member: Member, other: int, folder: str) -> None:
+    def __init__(self, member: Member, other: int, folder: str, patience: float) -> None:
         super().__init__(name=f"penstock-courier-{other}", daemon=True)
         self._member = member
         self._other = other
         self._folder = folder
+        self._patience = patience
         self._news = threading.Event()
         self._ended = False
         self._there: There | None = None
@@ -75,7 +74,7 @@ class Courier(threading.Thread):
 
     def _sent(self, production: Production) -> int:
         if self._there is None:
-            self._there = There.reach(self._folder, f"partition {self._other}", PATIENCE)
+            self._there = There.reach(self._folder, f"partition {self._other}", self._patience)
         number: Any = self._there.ask("receive", production=production_data(production))
         return int(number)
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import socket
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
-from penstock.cache import DefinitionError, MemoryStore, Owner, StoreInUse, open_lmdb, owner_pid
+from penstock.cache import DefinitionError, MemoryStore, Owner, open_lmdb
 from penstock.engine.agreed import open_partition
-from penstock.engine.away import Away
+from penstock.engine.away import Away, evict
 from penstock.engine.core import Settings
 from penstock.engine.holder import drop_socket, take_socket
 from penstock.engine.layout import Layout, WrongPartitions, layout_of, read_layout, write_layout
@@ -34,16 +32,25 @@ from penstock.views import App
 __all__ = ["open_parted"]
 
 _MOST = 256
-_LEAVING = 2.0  # seconds in which an orphan ends by itself
-_AGAIN = 0.02
+PATIENCE = 5.0
+"""Seconds without a sign of life after which who was asked counts as hanging; it gives one each second."""
 _LOOK = 1.0  # seconds between two looks at whether partitions work
 _DATA = "data.mdb"
 
 
 def open_parted(
-    app: App, path: str | None, partitions: int | None, processes: bool, settings: Settings, listen: bool = False
+    app: App,
+    path: str | None,
+    partitions: int | None,
+    processes: bool,
+    settings: Settings,
+    listen: bool = False,
+    patience: float = PATIENCE,
 ) -> Parted:
-    """Open a store of so many partitions, or of as many as it has; with `listen` others can hand work over."""
+    """Open a store of so many partitions, or of as many as it has; with `listen` others can hand work over.
+
+    A process that gives no sign of life for `patience` seconds counts as hanging, and is followed by another.
+    """
     if partitions is not None and not 1 <= partitions <= _MOST:
         raise DefinitionError(f"partitions= is {partitions!r}; write a number from 1 to {_MOST}")
     if path is None:
@@ -55,8 +62,10 @@ def open_parted(
         sock = take_socket(path) if listen else None
         layout = _layout(app, path, partitions)
         for folder in layout.folders(path):
-            _evict(folder)
-        return (_away if processes else _here)(app, layout, path, owner, settings, sock)
+            evict(folder)
+        if processes:
+            return _away(app, layout, path, owner, settings, sock, patience)
+        return _here(app, layout, path, owner, settings, sock)
     except BaseException:
         if sock is not None:
             drop_socket(path, sock)
@@ -74,21 +83,6 @@ def _layout(app: App, path: str, partitions: int | None) -> Layout:
     elif partitions is not None and partitions != len(known.parts):
         raise WrongPartitions(path, len(known.parts), partitions)
     return known
-
-
-def _evict(folder: str) -> None:
-    """See to it that nobody owns a partition: who does is of an owner that died, and is ended."""
-    until = time.monotonic() + _LEAVING
-    while True:
-        try:
-            Owner(folder).close()
-            return
-        except StoreInUse:
-            pid = owner_pid(folder)
-            if time.monotonic() >= until and pid is not None and pid != os.getpid():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        time.sleep(_AGAIN)
 
 
 def _here(
@@ -116,12 +110,20 @@ def _here(
     return Parted(app, layout, cores, members, lambda: carried(members), path, owner, sock)
 
 
-def _away(app: App, layout: Layout, path: str, owner: Owner, settings: Settings, sock: socket.socket | None) -> Parted:
+def _away(
+    app: App,
+    layout: Layout,
+    path: str,
+    owner: Owner,
+    settings: Settings,
+    sock: socket.socket | None,
+    patience: float,
+) -> Parted:
     """A process for each partition."""
     sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
     starts, memory = layout.ranges().starts, settings.memory // len(folders)
     seats = [
-        Away(Order(sent, folders, here, starts, layout.seed, memory, settings.limits, settings.changes))
+        Away(Order(sent, folders, here, starts, layout.seed, memory, settings.limits, settings.changes, patience))
         for here in range(len(folders))
     ]
     try:

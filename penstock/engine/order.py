@@ -24,6 +24,7 @@ class Order:
     memory: int
     limits: Limits
     changes: int
+    patience: float  # seconds without a sign of life after which who was asked counts as hanging
 
 
 def write_order(file: IO[bytes], order: Order) -> None:
@@ -34,8 +35,11 @@ def write_order(file: IO[bytes], order: Order) -> None:
 
 
 def read_order(file: IO[bytes]) -> Order:
-    """What this process is."""
+    """What this process is; EOFError where nobody says so any more."""
     size = int.from_bytes(file.read(8), "big")
-    order = pickle.loads(file.read(size))
+    data = file.read(size)
+    if not size or len(data) < size:
+        raise EOFError
+    order = pickle.loads(data)
     assert isinstance(order, Order), "an order was sent"
     return order

@@ -15,9 +15,9 @@ import socket
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
-from penstock.cache import BatchRejected, Owner, PenstockError, Tell
+from penstock.cache import BatchRejected, ForkedStore, Owner, PenstockError, Tell
 from penstock.engine.catalog import Resume
 from penstock.engine.compaction import Compacted
 from penstock.engine.copies import Copied
@@ -28,51 +28,17 @@ from penstock.engine.layout import Layout
 from penstock.engine.member import Member, Standing, Tables
 from penstock.engine.releasing import Releasing
 from penstock.engine.routing import Router, after
+from penstock.engine.seat import Seat
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.spannedengine import Consistency, SpannedEngine, unheld
 from penstock.recovery import Checked, Repaired
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
 from penstock.views import App, Counts, Migrated, Progress
 
-__all__ = ["Parted", "Seat", "carried"]
+__all__ = ["Parted", "carried"]
 
 _AGAIN = 0.001  # seconds between two looks at whether all has arrived
 Routed = dict[int, Tables]  # by partition
-
-
-class Seat(Protocol):
-    """A partition, here or in another process."""
-
-    def take(
-        self,
-        tables: Tables,
-        sources: Mapping[str, Resume],
-        number: int,
-        kinds: Mapping[str, str],
-        strict: bool = False,
-    ) -> Counts:
-        """One transaction of records that it owns, and the offsets after them; one with this number once only."""
-        ...
-
-    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
-        """How these records would fare."""
-        ...
-
-    def standing(self) -> Standing:
-        """How far it is; what has arrived is deleted first."""
-        ...
-
-    def note(self, source: str) -> bytes:
-        """What the spout of a source noted with its last batch."""
-        ...
-
-    def compact(self) -> dict[str, Any]:
-        """Give back what old versions take."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it."""
-        ...
 
 
 def carried(members: Sequence[Member]) -> None:
@@ -116,7 +82,7 @@ class Parted(SpannedEngine):
     ) -> None:
         super().__init__(cores, path or "memory", layout)
         self._readonly = False
-        self._path = path
+        self._pid = os.getpid()
         self._app = app
         self._seats = list(seats)
         self._carry = carry or _nothing
@@ -226,6 +192,7 @@ class Parted(SpannedEngine):
 
         engine.settle()
         """
+        self._open()
         with self._lock:
             self._open()
             self._quiet()
@@ -234,6 +201,7 @@ class Parted(SpannedEngine):
 
     def remembered(self, source: str) -> Remembered | None:
         """Where the store stands in a source: at the least of its partitions' offsets."""
+        self._open()
         with self._lock:
             known = [own.get(source) for own in self._sources]
             offsets = [0 if offset is None else offset for offset in known]
@@ -247,11 +215,14 @@ class Parted(SpannedEngine):
 
         engine.close()
         """
+        if self._forked:
+            self._closed = True  # its processes and their ends are the parent's affair
+            return
+        if self._holder is not None:
+            self._holder.close()  # what is under way for others needs the lock
         with self._lock:
             if self._closed:
                 return
-            if self._holder is not None:
-                self._holder.close()
             try:
                 self._quiet()
             finally:
@@ -309,6 +280,15 @@ class Parted(SpannedEngine):
         raise unparted("a backfill")
 
     # -- within
+
+    @property
+    def _forked(self) -> bool:
+        return self._pool is not None and self._pid != os.getpid()
+
+    def _open(self) -> None:
+        if self._forked and not self._closed:
+            raise ForkedStore(self._path or "memory", self._pid)
+        super()._open()
 
     def _write(self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool) -> Counts:
         """A transaction a partition of these batches; their counts."""

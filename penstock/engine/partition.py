@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import IO
 
 from penstock.cache import Owner, PenstockError, open_lmdb, pack
 from penstock.engine.agreed import open_partition
 from penstock.engine.core import Settings
 from penstock.engine.courier import Courier
+from penstock.engine.engine import Engine
 from penstock.engine.handed import error_data
-from penstock.engine.holder import take_socket
+from penstock.engine.holder import BEAT, take_socket
 from penstock.engine.member import Member
 from penstock.engine.order import Order, read_order
 from penstock.engine.parting import Parting
@@ -24,18 +28,11 @@ from penstock.mapreduce import Ranges
 
 def _serve(order: Order, until: IO[bytes], say: IO[bytes]) -> None:
     """Be this partition until the input ends."""
-    path = order.folders[order.here]
-    owner = Owner(path)
-    try:
-        parting = Parting(order.here, Ranges(order.starts, order.seed))
-        settings = Settings(order.memory, order.limits, order.changes)
-        sock = take_socket(path)
-        engine = open_partition(order.app.app(), open_lmdb(path), parting, path, owner, settings, sock)
-    except BaseException:
-        owner.close()
-        raise
+    parting = Parting(order.here, Ranges(order.starts, order.seed))
+    with _signs(say):
+        engine = _opened(order, parting)
     member = Member(engine)
-    couriers = [Courier(member, other, order.folders[other]) for other in member.others]
+    couriers = [Courier(member, other, order.folders[other], order.patience) for other in member.others]
 
     def wake() -> None:
         for courier in couriers:
@@ -52,10 +49,42 @@ def _serve(order: Order, until: IO[bytes], say: IO[bytes]) -> None:
         engine.close()
 
 
+def _opened(order: Order, parting: Parting) -> Engine:
+    path = order.folders[order.here]
+    owner = Owner(path)
+    try:
+        settings = Settings(order.memory, order.limits, order.changes)
+        sock = take_socket(path)
+        return open_partition(order.app.app(), open_lmdb(path), parting, path, owner, settings, sock)
+    except BaseException:
+        owner.close()
+        raise
+
+
+@contextmanager
+def _signs(say: IO[bytes]) -> Iterator[None]:
+    """Signs of life while the store is opened, which may take long."""
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(BEAT):
+            _say(say, {"beat": True})
+
+    beating = threading.Thread(target=beat, name="penstock-opening", daemon=True)
+    _say(say, {"beat": True})
+    beating.start()
+    try:
+        yield
+    finally:
+        done.set()
+        beating.join()
+
+
 def _say(file: IO[bytes], what: object) -> None:
     data = pack(what)
-    file.write(len(data).to_bytes(4, "big") + data)
-    file.flush()
+    with suppress(BrokenPipeError):  # nobody is there any more, and the input ends too
+        file.write(len(data).to_bytes(4, "big") + data)
+        file.flush()
 
 
 def main() -> int:
@@ -64,6 +93,8 @@ def main() -> int:
     os.dup2(2, 1)  # what functions of views print is no answer
     try:
         _serve(read_order(sys.stdin.buffer), sys.stdin.buffer, say)
+    except EOFError:
+        return 1  # who begins it was killed before it said what this is
     except PenstockError as error:
         _say(say, {"failed": error_data(error)})
         return 1

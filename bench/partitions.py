@@ -1,0 +1,277 @@
+"""A store of two partitions: how long a change takes across them, and what two cores give.
+
+The latency is that of one put, from its call, until the change shows in a view whose groups the other partition owns,
+in a view of that view back here, and in a third over there again; beside it, in turn, the smallest synced transaction
+of LMDB, and the round trip of as many bytes between two processes over the same kind of connection.
+
+The rate is that of lines put into two partitions, until all views show them, beside two engines of one partition each,
+in processes of their own, which run at the same time over half as much input each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import penstock as ps
+from bench import child, plot
+from bench.limits import SmallestCommit
+from bench.load import fresh
+from bench.plan import Plan
+from bench.report import Figure, median, percentile
+from bench.workload import TABLE, Workload, app
+from penstock.cache import encode_key
+from penstock.engine import Parted
+from penstock.engine.wire import Wire, connect, listen
+from penstock.mapreduce import Ranges
+
+HOPS = ("document", "view", "view of it", "view of that")
+_COMMITS, _MORE, _SHARE = 3, 0.001, 0.75
+_PATIENCE = 30.0
+_PARTS = 2
+
+
+def partitions(plan: Plan) -> Iterator[Figure]:
+    """Latency a hop, two cores, and snapshots of both kinds."""
+    yield from _latency(plan)
+    yield from _cores(plan)
+    yield from _snapshots(plan)
+
+
+def _opened(shop: ps.App, store: Path) -> Parted:
+    engine = ps.open(shop, store, partitions=_PARTS)
+    assert isinstance(engine, Parted), "it has two"
+    return engine
+
+
+# -- latency
+
+
+def _latency(plan: Plan) -> Iterator[Figure]:
+    got = child.run("bench.partitions:hops", folder=plan.at("partitions"), puts=max(20, plan.puts // 4))
+    shown, commits, trips = got["shown"], got["commits"], got["trips"]
+    limits: dict[str, float | None] = {
+        "smallest LMDB commit, µs": 1e6 * median(commits),
+        "the wire alone, there and back, µs": 1e6 * median(trips),
+    }
+    for n, (name, own) in enumerate(zip(HOPS, shown, strict=True)):
+        tails = {f"p{share}, µs": 1e6 * percentile(own, share / 100) for share in (95, 99)}
+        yield Figure("partitions", f"{n} hops: {name}", 1e6 * median(own), "µs", limits, got["idle"], detail={**tails})
+    hop = (median(shown[-1]) - median(shown[0])) / (len(HOPS) - 1)
+    bound = _COMMITS * median(commits) + _MORE
+    reach = f"≤ {_COMMITS} × smallest commit + {1e3 * _MORE:g} ms"
+    yield Figure(
+        "partitions", "a hop", 1e6 * hop, "µs", limits, got["idle"], reach, hop / bound, plan.met(hop <= bound)
+    )
+    _draw(plan, shown, median(commits))
+
+
+def _draw(plan: Plan, shown: list[list[float]], commit: float) -> None:
+    if plan.plots is None:
+        return
+    plan.plots.mkdir(parents=True, exist_ok=True)
+    places = [10**n for n in range(len(HOPS))]
+    lines: dict[str, Sequence[float]] = {
+        f"p{share}": [percentile(own, share / 100) for own in shown] for share in (50, 95, 99)
+    }
+    lines["LMDB commits"] = [commit * (n + 1) for n in range(len(HOPS))]
+    title = "a put until it shows, by hops between partitions"
+    plot.svg(plan.plots / "partitions.svg", title, places, lines, [f"{n}" for n in range(len(HOPS))])
+
+
+def hops(folder: str, puts: int) -> dict[str, Any]:
+    """Seconds until each put shows in its views, of a smallest commit before each, and of a round trip of its bytes."""
+    root = fresh(folder)
+    commits: list[float] = []
+    trips: list[float] = []
+    shown: list[list[float]] = [[] for _ in HOPS]
+    with (
+        _opened(_hopping(), root / "store") as engine,
+        SmallestCommit(root) as smallest,
+        _Echo(root) as echo,
+    ):
+        ranges = engine._layout.ranges()
+        here, there = 0, 1
+        key = _owned(ranges, here, (f"k{i}" for i in itertools.count()))
+        group = _owned(ranges, there, (f"g{i}" for i in itertools.count()))
+        numbers = (i for i in itertools.count() if ranges.of(encode_key(i)) == here)
+        for number in itertools.islice(numbers, puts):
+            commits.append(smallest.once())
+            trips.append(echo.once(b"x" * 200))
+            began = perf_counter()
+            engine.put(TABLE, {"id": key, "group": group, "number": number})
+            shown[0].append(perf_counter() - began)
+            for n, (view, at, value) in enumerate(_due(group, number), 1):
+                _until(engine, view, at, value)
+                shown[n].append(perf_counter() - began)
+    return {"shown": shown, "commits": commits, "trips": trips}
+
+
+def _hopping() -> ps.App:
+    """A view on a table, a view on that one by its value, and one on that by its value again."""
+    shop = ps.App("hops")
+    users = shop.table(TABLE, key="id")
+    first = users.view("first", key="group", reduce=ps.max("number"))
+    second = first.view("second", key="value", reduce=ps.max("key"))
+    second.view("third", key="value", reduce=ps.max("key"))
+    return shop
+
+
+def _due(group: str, number: int) -> list[tuple[str, Any, Any]]:
+    """What each view must show: its group, and the value there."""
+    return [("first", group, number), ("second", number, group), ("third", group, number)]
+
+
+def _owned(ranges: Ranges, partition: int, keys: Iterator[str]) -> str:
+    return next(key for key in keys if ranges.of(encode_key(key)) == partition)
+
+
+def _until(engine: ps.Engine, view: str, group: Any, value: Any) -> None:
+    end = perf_counter() + _PATIENCE
+    while perf_counter() < end:
+        with engine.snapshot() as snap:
+            if snap.view(view).get(group) == value:
+                return
+    raise AssertionError(f"{view} never showed {value!r}")
+
+
+class _Echo:
+    """Another process that answers what it is sent."""
+
+    def __init__(self, root: Path) -> None:
+        self._folder = root / "echo"
+        self._folder.mkdir()
+        self._child = child.start("bench.partitions:answer", folder=str(self._folder))
+        assert self._child.note() == "listening"
+        self._wire = connect(str(self._folder), _PATIENCE)
+
+    def once(self, data: bytes) -> float:
+        """Seconds there and back."""
+        began = perf_counter()
+        self._wire.send({"data": data})
+        self._wire.receive(_PATIENCE)
+        return perf_counter() - began
+
+    def __enter__(self) -> _Echo:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wire.send(None)
+        self._wire.close()
+        self._child.result()
+
+
+def answer(folder: str) -> None:
+    """Send back what comes, until None does."""
+    sock = listen(folder)
+    print("listening", flush=True)
+    wire = Wire(sock.accept()[0])
+    while (message := wire.receive(None)) is not None:
+        wire.send(message)
+    wire.close()
+    sock.close()
+
+
+# -- two cores
+
+
+def _cores(plan: Plan) -> Iterator[Figure]:
+    docs, keys = max(plan.docs // 2, 1_000), plan.keys // _PARTS
+    rates: dict[str, list[float]] = {"two partitions": [], "two engines": []}
+    idle: list[float] = []
+    for n in range(plan.rounds):
+        own: dict[str, Any] = child.run(
+            "bench.partitions:parted", folder=plan.at(f"parted{n}"), keys=keys * _PARTS, docs=docs
+        )
+        rates["two partitions"].append(docs / own["seconds"])
+        idle.append(own["idle"] or 0.0)
+        rates["two engines"].append(_two_engines(plan, n, keys, docs // _PARTS))
+    mine, two = median(rates["two partitions"]), median(rates["two engines"])
+    yield Figure(
+        "partitions",
+        "lines into 2 partitions",
+        mine,
+        "documents/s",
+        {"two independent engines, together": two},
+        min(idle) or None,
+        f"≥ {_SHARE:g} × two engines",
+        mine / two,
+        plan.met(mine >= _SHARE * two),
+    )
+
+
+def _two_engines(plan: Plan, turn: int, keys: int, docs: int) -> float:
+    """Documents a second of two engines that begin at one time, added up."""
+    both = [
+        child.start("bench.partitions:single", folder=plan.at(f"single{turn}-{n}"), keys=keys, docs=docs, seed=n)
+        for n in range(_PARTS)
+    ]
+    for own in both:
+        assert own.note() == "ready"
+    for own in both:
+        own.stop()
+    taken: list[float] = [own.result()["seconds"] for own in both]
+    return sum(docs / seconds for seconds in taken)
+
+
+def parted(folder: str, keys: int, docs: int) -> dict[str, Any]:
+    """Seconds of lines into two partitions, until every view shows them."""
+    work = Workload(keys)
+    lines = work.upserts(docs)
+    with _opened(app(), fresh(folder) / "store") as engine:
+        return {"seconds": _timed(engine, work, lines, engine.settle)}
+
+
+def single(folder: str, keys: int, docs: int, seed: int) -> dict[str, Any]:
+    """Seconds of lines into one partition, once its input ends."""
+    work = Workload(keys, seed=seed)
+    lines = work.upserts(docs)
+    with ps.open(app(), fresh(folder) / "store") as engine:
+        print("ready", flush=True)
+        sys.stdin.read()
+        return {"seconds": _timed(engine, work, lines, lambda: None)}
+
+
+def _timed(engine: ps.Engine, work: Workload, lines: list[bytes], settle: Callable[[], None]) -> float:
+    began = perf_counter()
+    engine.put_many(TABLE, lines)
+    settle()
+    seconds = perf_counter() - began
+    work.check(engine)
+    return seconds
+
+
+# -- snapshots
+
+
+def _snapshots(plan: Plan) -> Iterator[Figure]:
+    got = child.run("bench.partitions:snapshots", folder=plan.at("snapshots"), puts=max(20, plan.puts // 10))
+    for kind in ("eventual", "position"):
+        own = got[kind]
+        yield Figure(
+            "partitions",
+            f"snapshot, {kind}",
+            1e6 * median(own),
+            "µs",
+            {},
+            got["idle"],
+            detail={"p99, µs": 1e6 * percentile(own, 0.99)},
+        )
+
+
+def snapshots(folder: str, puts: int) -> dict[str, Any]:
+    """Seconds of a snapshot of each kind, right after a put whose change crosses."""
+    out: dict[str, list[float]] = {"eventual": [], "position": []}
+    work = Workload(1_000)
+    with _opened(app(), fresh(folder) / "store") as engine:
+        for line in work.upserts(puts):
+            for kind in ("eventual", "position"):
+                engine.put_many(TABLE, [line])
+                began = perf_counter()
+                with engine.snapshot(kind):
+                    out[kind].append(perf_counter() - began)
+    return dict(out)

@@ -1,0 +1,47 @@
+"""What a store of several partitions asks of each of them, wherever its work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from penstock.engine.catalog import Resume
+from penstock.engine.member import Standing, Tables
+from penstock.views import Counts
+
+__all__ = ["Seat"]
+
+
+class Seat(Protocol):
+    """A partition, here or in another process."""
+
+    def take(
+        self,
+        tables: Tables,
+        sources: Mapping[str, Resume],
+        number: int,
+        kinds: Mapping[str, str],
+        strict: bool = False,
+    ) -> Counts:
+        """One transaction of records that it owns, and the offsets after them; one with this number once only."""
+        ...
+
+    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
+        """How these records would fare."""
+        ...
+
+    def standing(self) -> Standing:
+        """How far it is; what has arrived is deleted first."""
+        ...
+
+    def note(self, source: str) -> bytes:
+        """What the spout of a source noted with its last batch."""
+        ...
+
+    def compact(self) -> dict[str, Any]:
+        """Give back what old versions take."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
