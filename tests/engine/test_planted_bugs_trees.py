@@ -26,6 +26,14 @@ FOUND_BY = {  # what finds a rare one soonest, tried before the others
     "what shares a hash stands as it came": 2,
     "items that share a hash are merged by it": 7,
     "the exact merge forgets where an item was": 2,
+    "a source that has a new ts and the same values is passed over": 8,
+    "a group in which everything comes as it goes is looked for in its tree": 10,
+    "a place among values is one off at a node's end": 1,
+    "a node that was just written is remembered as it was before": 1,
+    "a node that went behind is read from the store": 3,
+    "the greatest value went, and is shown": 6,
+    "a greater value that came is not shown": 1,
+    "what came and is no better counts for what went": 4,
 }
 _STALE = """was = merge(old, new, nodes.items == 0)[1]
     both = [Column.join([a, b]) for a, b in zip(old.columns[1:], new.columns[1:])]
