@@ -104,7 +104,7 @@ def backfill(
             )
         finally:
             spark.stop()
-    _say(ctx, done)
+    _say(ctx, done, refill)
     return NO if done.rejected else DONE
 
 
@@ -133,7 +133,7 @@ def _offsets(texts: Sequence[str]) -> dict[str, int]:
     return out
 
 
-def _say(ctx: Context, done: Backfilled) -> None:
+def _say(ctx: Context, done: Backfilled, refill: bool) -> None:
     for table, n in done.documents.items():
         ctx.say(f"{table}: {n:,} documents")
     for view, n in done.rows.items():
@@ -145,7 +145,7 @@ def _say(ctx: Context, done: Backfilled) -> None:
         ctx.note(f"{done.rejected:,} records were rejected; `penstock quarantine list` shows them")
     for source, offset in done.sources.items():
         back = ": it was further on, begin it again" if source in done.back else ""
-        ctx.detail(f"{source} goes on at {offset:,}{back}")
+        (ctx.note if refill else ctx.detail)(f"{source} goes on at {offset:,}{back}")
     ctx.detail(", ".join(f"{stage}: {seconds:.1f} s" for stage, seconds in done.seconds.items()))
     spent = sum(seconds for stage, seconds in done.seconds.items() if stage != "start")
     if spent:

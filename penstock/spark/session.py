@@ -34,7 +34,12 @@ _OWN = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-_HERE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_HERE = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.shuffle.compress": "false",  # what is shuffled goes to this machine's own memory and back
+    "spark.shuffle.checksum.enabled": "false",
+}
 _BLOBS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
@@ -93,6 +98,10 @@ def session(master: str | None = None, memory: str = "480m", **conf: str) -> Any
         os.environ["JAVA_HOME"] = home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # else each thread of Java's keeps what it gave back
+    asked = conf.get(_JAVA, "")
+    java = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", asked]
+    if "GC" not in asked:
+        java.append("-XX:+UseSerialGC")  # it takes the least memory beside the heap
     where = master or MASTER
     own = {
         **_OWN,
@@ -102,11 +111,9 @@ def session(master: str | None = None, memory: str = "480m", **conf: str) -> Any
     if where.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         own |= _HERE
+        if "Tiered" not in asked:
+            java.append("-XX:TieredStopAtLevel=1")  # it moves bytes, and compiling well takes the cores of the workers
     builder = sql.SparkSession.builder.master(where).appName("penstock")
-    asked = conf.get(_JAVA, "")
-    java = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", asked]
-    if "GC" not in asked:
-        java.append("-XX:+UseSerialGC")  # it takes the least memory beside the heap
     for name, value in {**own, **conf, _JAVA: " ".join(filter(None, java))}.items():
         builder = builder.config(name, value)
     try:

@@ -146,10 +146,10 @@ BUGS = [
     ),
     Bug("what crosses is not counted", "mapreduce.reduce:ReduceNode.fold", "n[at] += delta.n", "pass"),
     Bug(
-        "a strict batch is not tried first",
-        "engine.parted:Parted._give",
-        "if strict and len(routed) > 1:",
-        "if False:",
+        "what was taken of one partition is forgotten with what another one sends",
+        "engine.core:Core._amend",
+        "{**state.taken, **taken}",
+        "taken",
     ),
     Bug(
         "the offset goes to those alone that get records",
