@@ -152,10 +152,10 @@ BUGS = [
         "taken",
     ),
     Bug(
-        "the offset goes to those alone that get records",
-        "engine.parted:Parted._resumed",
-        "sorted({*behind, *routed})",
-        "sorted(routed)",
+        "records of a batch change places on their way",
+        "engine.routing:_part",
+        "lines[lines >= 0].tolist()",
+        "lines[lines >= 0][::-1].tolist()",
     ),
     Bug(
         "what has arrived is not deleted",
@@ -164,10 +164,10 @@ BUGS = [
         "pass",
     ),
     Bug(
-        "ranks of contributions that cross are forgotten",
-        "mapreduce.crossing:side_of",
-        "np.arange(len(items)), items.rank)",
-        "np.arange(len(items)), None)",
+        "what others take back is not gathered",
+        "mapreduce.crossing:Crossing.gather",
+        "into.minus.append(minus)",
+        "into.minus.append(minus.take(minus.code < 0))",
     ),
     Bug(
         "a record that was rejected goes everywhere",
