@@ -19,9 +19,9 @@ from penstock.engine.agreeing import described
 from penstock.engine.schema import TableShown
 from penstock.gateway import Unwrapped, document_of, forgettable, key_value, unwrap
 from penstock.mapreduce import (
-    Emissions,
     FunctionMapper,
     Groups,
+    Pairs,
     TreeReduce,
     ViewNode,
     behind_db,
@@ -91,14 +91,13 @@ def _part_sum(snap: Snapshot, node: TableShown, is_old: Callable[[bytes], bool] 
     views = sorted(snap.schema.views_on(node.table.name), key=lambda view: view.name)
     views = [v for v in views if isinstance(v.mapper, FunctionMapper) and snap.schema.as_of(v.name) is None]
     total = 0
-    told: dict[str, Emissions | None] = {}
-    groups = {view.name: Groups() for view in views}
+    told: dict[str, list[Pairs] | None] = {}
     base = -1
     for segment, at, line in snap.log(node.table.name).places():
         if segment != base:
             base = segment
             for view in views:
-                told[view.name] = _told(snap, view, groups[view.name], base)
+                told[view.name] = _told(snap, view, base)
         if is_old is not None and is_old(line):
             continue
         found = unwrap(line)
@@ -106,7 +105,7 @@ def _part_sum(snap: Snapshot, node: TableShown, is_old: Callable[[bytes], bool] 
         if not found.absent:
             for view in views:
                 own = told[view.name]
-                pairs = [] if own is None else own.pairs(at, groups[view.name])
+                pairs = [] if own is None else own[at]
                 parts.append([[group, value] for group, value in pairs])
         total += _item(parts)
     return total
@@ -127,10 +126,11 @@ def _version(node: TableShown, found: Unwrapped, line: bytes) -> list[Any]:
     return [key, doc, found.ts]
 
 
-def _told(snap: Snapshot, view: ViewNode, groups: Groups, base: int) -> Emissions | None:
-    db, key = told_db(view.number), record_key(base)
+def _told(snap: Snapshot, view: ViewNode, base: int) -> list[Pairs] | None:
+    """What a function yielded for each document of a segment."""
+    db, key, groups = told_db(view.number), record_key(base), Groups()
     row = snap.reader().get_many(db, [key])[0]
-    return None if row is None else read_emissions(key, row, groups, db)
+    return None if row is None else read_emissions(key, row, groups, db).pairs_of_each(groups)
 
 
 def _chained_sum(snap: Snapshot, view: ViewNode) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,12 @@ class Emissions:
     def pairs(self, document: int, groups: Groups) -> Pairs:
         """The contributions of one document."""
         return [(groups.whole(code), value) for code, value in self.yielded(document)]
+
+    def pairs_of_each(self, groups: Groups) -> list[Pairs]:
+        """The contributions of each document, of all at once."""
+        values = [None] * int(self.code.size) if self.values is None else self.values.values()
+        flat = [(groups.whole(code), value) for code, value in zip(self.code.tolist(), values, strict=True)]
+        return [flat[a:b] for a, b in pairwise(self.starts().tolist())]
 
     @staticmethod
     def of_pairs(rows: Sequence[Pairs], groups: Groups) -> Emissions:

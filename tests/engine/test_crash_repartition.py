@@ -15,6 +15,7 @@ import penstock as ps
 from penstock.cache.lmdb_txn import LmdbWriter
 from penstock.engine import repartition
 from penstock.engine.layout import read_layout
+from tests.engine.planting import Bug
 from tests.engine.treeworlds import TREES
 
 EVERY = 9
@@ -74,33 +75,49 @@ def test_a_kill_leaves_the_store_as_it_was_or_as_it_is_to_be(before: int, to: in
     assert {before, to} == set(seen)
 
 
-def test_all_is_on_the_disk_before_the_switch(tmp_path: Path) -> None:
-    path = tmp_path / "store"
+def synced_first(path: Path) -> None:
+    """Each new store is on the disk, after all that was written to it, before the file that says so changes."""
     filled(path)
     for to, switch in ((3, "replace"), (1, "unlink")):
         told: list[tuple[str, str]] = []
-        with mock.patch.multiple(os, **_heard(told, ("fsync", "replace", "rename", "unlink"))):
-            real = LmdbWriter._commit
+        real = LmdbWriter._commit
 
-            def commit(own: LmdbWriter, told: list[tuple[str, str]] = told, real: Any = real) -> None:
-                told.append(("commit", ""))
-                real(own)
+        def commit(own: LmdbWriter, told: list[tuple[str, str]] = told, real: Any = real) -> None:
+            told.append(("commit", f"{own._opening.env.path}/data.mdb"))
+            real(own)
 
-            with mock.patch.object(LmdbWriter, "_commit", commit):
-                repartition(path, to)
-        at = next(
-            i for i, (kind, name) in enumerate(told) if kind == switch and os.path.basename(name)[:10] == "partitions"
-        )
-        before = told[:at]
-        last = max(i for i, (kind, _) in enumerate(before) if kind == "commit")
-        synced = {name for kind, name in before[: last + 99] if kind == "fsync"}
-        turn = 1 if to == 3 else 2
+        calls = _heard(told, ("fsync", "replace", "rename", "unlink"))
+        with mock.patch.multiple(os, **calls), mock.patch.object(LmdbWriter, "_commit", commit):
+            repartition(path, to)
+        names = [(kind, os.path.basename(name).removesuffix(".new")) for kind, name in told]
+        before = told[: names.index((switch, "partitions"))]
         for part in range(to):
-            assert f"{path}/{turn}-{part}/data.mdb" in synced
-            assert f"{path}/{turn}-{part}" in synced
-        assert str(path) in synced
+            file = f"{path}/{1 if to == 3 else 2}-{part}/data.mdb"
+            written = max(i for i, own in enumerate(before) if own == ("commit", file))
+            assert ("fsync", file) in before[written:]
+            assert ("fsync", os.path.dirname(file)) in before[written:]
+        assert ("fsync", str(path)) in before
         gone = [name for kind, name in before if kind == "unlink" and name.endswith("data.mdb")]
         assert not gone, "nothing goes before the switch"
+
+
+def test_all_is_on_the_disk_before_the_switch(tmp_path: Path) -> None:
+    synced_first(tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        Bug("stores are not synced", "engine.filled:Target.finish", "synced(self.folder)", "pass"),
+        Bug("the folder is not synced", "engine.repartition:_Repartition._fill", "sync_folder(self._path)", "pass"),
+    ],
+    ids=lambda bug: bug.name,
+)
+def test_a_planted_bug_is_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for edit in bug.edits:
+        edit.plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        synced_first(tmp_path / "store")
 
 
 def _heard(told: list[tuple[str, str]], names: tuple[str, ...]) -> dict[str, Any]:
