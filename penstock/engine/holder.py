@@ -1,6 +1,7 @@
 """The holder of a store takes work from other processes of its user, on a socket in the store's folder.
 
-A thread waits for connections, and one for each of them does what is asked, in order. Invariants:
+A thread waits for connections, one for each of them does what is asked, in order, and one gives signs of life for all.
+Invariants:
 
 - a result is sent after the commit, never before;
 - while an operation goes on its asker hears a beat each second, so that only a holder that is stopped is silent;
@@ -63,6 +64,8 @@ class Holder:
         self._lock = threading.RLock()  # the cycle collector may end an engine wherever it runs
         self._closed = False
         self._wires: dict[Wire, threading.Thread] = {}
+        self._under_way: set[_Work] = set()
+        self._beating = False
         self._end = weakref.finalize(engine, self._stop)
         _serving.add(self)
         threading.Thread(target=self._accept, name="penstock-holder", daemon=True).start()
@@ -115,6 +118,22 @@ class Holder:
                     return
                 self._wires[wire] = thread
                 thread.start()
+                if not self._beating:
+                    self._beating = True
+                    threading.Thread(target=self._beat, name="penstock-beating", daemon=True).start()
+
+    def _beat(self) -> None:
+        """Signs of life of what is under way, until there are no connections."""
+        pause = threading.Event()
+        while True:
+            pause.wait(BEAT)
+            with self._lock:
+                if not self._wires:
+                    self._beating = False
+                    return
+                under_way = list(self._under_way)
+            for work in under_way:
+                work.beat()
 
     def _serve(self, wire: Wire) -> None:
         try:
@@ -132,12 +151,16 @@ class Holder:
             wire.close()
 
     def _answer(self, wire: Wire, asked: Any) -> None:
-        """Do one thing that was asked; meanwhile give signs of life."""
+        """Do one thing that was asked, and answer."""
         work = _Work(self._engine(), asked, wire, lambda: self._closed)
-        work.start()
-        while not work.done.wait(BEAT):
-            work.beat()
-        wire.send(work.answer)
+        with self._lock:
+            self._under_way.add(work)
+        try:
+            work.run()
+        finally:
+            with self._lock:
+                self._under_way.discard(work)
+        work.finish()
 
 
 _STRANGER = (
@@ -145,35 +168,38 @@ _STRANGER = (
 )
 
 
-class _Work(threading.Thread):
+class _Work:
     """One operation under way."""
 
     def __init__(self, engine: Engine | None, asked: Any, wire: Wire, closing: Callable[[], bool]) -> None:
-        super().__init__(name="penstock-work", daemon=True)
-        self.done = threading.Event()
-        self.answer: dict[str, Any] = {}
+        self._answer: dict[str, Any] = {}
         self._held = engine
         self._asked = asked
         self._wire = wire
         self._closing = closing
         self._turn = threading.Lock()
-        self._unheard = False
+        self._unheard = self._answered = False
 
     def run(self) -> None:
         """Do it, whatever comes of it."""
         engine, self._held = self._held, None
         try:
-            self.answer = {"done": self._do(engine)}
+            self._answer = {"done": self._do(engine)}
         except PenstockError as error:
-            self.answer = {"failed": error_data(error)}
+            self._answer = {"failed": error_data(error)}
         except Gone:
             pass  # nobody waits for the answer
         except BaseException as error:
             _log.exception("what another process asked for failed")
-            self.answer = {"failed": error_data(error)}
+            self._answer = {"failed": error_data(error)}
         finally:
             del engine
-            self.done.set()
+
+    def finish(self) -> None:
+        """Say what came of it."""
+        with self._turn:
+            self._answered = True
+            self._wire.send(self._answer)
 
     def _do(self, engine: Engine | None) -> Any:
         if engine is None:
@@ -195,15 +221,23 @@ class _Work(threading.Thread):
             raise Closed("the engine that holds the store")
 
     def beat(self) -> None:
-        """A sign of life."""
-        self._say({"beat": True})
+        """A sign of life, but where something is being said anyway, or all has been."""
+        if self._turn.acquire(blocking=False):
+            try:
+                if not self._answered:
+                    self._send({"beat": True})
+            finally:
+                self._turn.release()
 
     def _say(self, message: dict[str, Any]) -> None:
         with self._turn:
-            try:
-                self._wire.send(message)
-            except Gone:
-                self._unheard = True
+            self._send(message)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self._wire.send(message)
+        except Gone:
+            self._unheard = True
 
 
 _serving: weakref.WeakSet[Holder] = weakref.WeakSet()
