@@ -95,7 +95,7 @@ def test_a_batch_that_does_not_follow_is_refused(start: int) -> None:
     with ps.open(SHOP.app(), None) as engine:
         loaded(engine, batch(1, 2, start=0))
         digest = engine.digest()
-        with pytest.raises(SourceMoved, match=rf"s stands at 2 in the store and not at {start}: another process"):
+        with pytest.raises(SourceMoved, match=rf"s stands at 2 in the store and not at {start}: it was loaded"):
             loaded(engine, batch(3, 4, start=start))
         assert engine.digest() == digest
 
