@@ -170,10 +170,10 @@ BUGS = [
         "into.minus.append(minus.take(minus.code < 0))",
     ),
     Bug(
-        "a record that was rejected goes everywhere",
+        "the ts beside a record is forgotten on its way",
         "engine.routing:_part",
-        "if rest:",
-        "if True:",
+        "if records.stamps:",
+        "if False:",
     ),
 ]
 
