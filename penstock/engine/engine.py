@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -21,23 +20,22 @@ from penstock.engine.compaction import Compacted, Progress, compact
 from penstock.engine.copies import Copied, copy_of
 from penstock.engine.core import Core
 from penstock.engine.digest import digest_of
-from penstock.engine.documents import Batch, batches_of, delivered
+from penstock.engine.documents import Batch, batches_of
 from penstock.engine.following import follow as followed
 from penstock.engine.group import Committer, Ticket
 from penstock.engine.helper import helped
 from penstock.engine.holder import Holder
-from penstock.engine.quarantined import Quarantining
+from penstock.engine.loading import Loading
 from penstock.engine.repairs import posted_or_not
-from penstock.engine.snapshot import Snapshot
+from penstock.engine.snapshot import Consistency, Snapshot, must_be_known
 from penstock.engine.status import status_of
 from penstock.engine.transaction import Transaction, counts_in, joined_records, rejects_in
 from penstock.engine.turns import Turns
-from penstock.engine.wired import wired
-from penstock.spout import Record, SourceMoved, SpoutBatch
+from penstock.spout import Record
 from penstock.views import Change, Counts, Position
 
 
-class Engine(Quarantining):
+class Engine(Loading):
     """An open store; made by `ps.open`.
 
     >>> import penstock as ps
@@ -177,58 +175,6 @@ class Engine(Quarantining):
                     own.add(record.doc, record.ts)
             return self._write(tables, {source: Resume(resume)}, False) + Counts(late=late, equal=equal)
 
-    def load(
-        self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
-    ) -> Generator[tuple[SpoutBatch, Counts]]:
-        """Take a spout's batches, each with the offset after it in one transaction; gives its counts as it is durable.
-
-        A batch below the offset that is committed already is a redelivery: it changes nothing and counts as late. One
-        that does not begin there raises SourceMoved. Under `envelope` each record goes to the table that it names, and
-        one with ts 0 is a repost, which is done before the rest and counts as equal. `long` says whether there is
-        enough for another core to help, or with None that it will show; `batches` is then read ahead, so it should end
-        where no more is there yet.
-
-        for batch, counts in engine.load("users", batches):
-            spout.committed(batch)
-        """
-        self._writable(table)
-        self.flush()
-        coming: deque[SpoutBatch] = deque()
-
-        def parts() -> Iterator[Batch]:
-            for batch in batches:
-                coming.append(batch)
-                yield delivered(batch, self._core.app.table_of(table))
-
-        with helped(parts(), long, self._core.tables[table]) as ahead:
-            for part in ahead:
-                batch = coming.popleft()
-                yield batch, self._load(table, batch, part)
-                del batch, part  # so that no more is in memory than what is read ahead
-
-    def _load(self, table: str, batch: SpoutBatch, part: Batch) -> Counts:
-        if not batch.envelope:
-            return self._load_tables(batch, {table: [part]}, part.size)
-        found = wired(self._core.app, table, part)
-        if found.values and batch.start == self._core.state.sources.get(batch.source or "", batch.start):
-            self._repost(found.values)
-        size = part.size
-        counts = self._load_tables(batch, found.tables, size)
-        return counts if counts.late == size else counts + Counts(equal=found.reposts)
-
-    def _load_tables(self, batch: SpoutBatch, tables: dict[str, list[Batch]], size: int) -> Counts:
-        if batch.source is None:
-            return self._write(tables, None, False)
-        with self._lock:
-            self._core.ready()
-            done = self._core.state.sources.get(batch.source, 0)
-            if batch.start != done and not batch.again:
-                if batch.resume <= done:
-                    return Counts(late=size)
-                raise SourceMoved(batch.source, batch.start, done)
-            resume = Resume(batch.resume, batch.note, batch.again)
-            return self._write(tables, {batch.source: resume}, False)
-
     def take(self, tables: dict[str, list[Batch]], strict: bool = False) -> Counts:
         """One transaction of batches that another process made; under `strict` a rejection undoes it.
 
@@ -277,15 +223,26 @@ class Engine(Quarantining):
         if self._committer is not None:
             self._committer.flush()
 
+    def settle(self) -> None:
+        """Wait until all that was put before shows in every view: at once, where a store has one partition.
+
+        engine.settle()
+        """
+        self.flush()
+
     # -- reading
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
         """All views and tables at one position; it sees nothing of what comes after.
+
+        Of several partitions each is shown as of a commit of its own, and with consistency="position" with nothing on
+        its way between them; of one partition both are the same.
 
         with engine.snapshot() as snap:
             snap.view("namecount")["Sue"]
         """
         self._open()
+        must_be_known(consistency)
         return Snapshot(self._core)
 
     def changes(

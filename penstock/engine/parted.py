@@ -27,10 +27,11 @@ from penstock.engine.holder import Holder
 from penstock.engine.layout import Layout
 from penstock.engine.member import Member, Standing, Tables
 from penstock.engine.releasing import Releasing
-from penstock.engine.routing import Router, after
+from penstock.engine.routing import Router, after, offsets_of
 from penstock.engine.seat import Seat
-from penstock.engine.snapshot import Snapshot
-from penstock.engine.spannedengine import Consistency, SpannedEngine, unheld
+from penstock.engine.snapshot import Consistency, Snapshot
+from penstock.engine.spannedengine import SpannedEngine
+from penstock.engine.wired import wired
 from penstock.recovery import Checked, Repaired
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
 from penstock.views import App, Counts, Migrated, Progress
@@ -157,17 +158,24 @@ class Parted(SpannedEngine):
 
     def _loaded(self, table: str, batch: SpoutBatch) -> Counts:
         part = delivered(batch, self._app.table_of(table))
-        routed = self._routed({table: [part]})
+        tables = {table: [part]}
+        if batch.envelope:
+            found = wired(self._app, table, part)
+            if found.values:
+                raise unparted("a repost")
+            tables = found.tables
         if batch.source is None:
-            return self._give(routed, {}, False)
+            return self._give(self._routed(tables), {}, False)
         with self._lock:
             standing = [own.get(batch.source, 0) for own in self._sources]
-            if not batch.again:
-                if batch.resume <= min(standing):
-                    return Counts(late=part.size)
-                if batch.start > min(standing) or (batch.start < min(standing) and not part.run):
-                    raise SourceMoved(batch.source, batch.start, min(standing))
-            return self._resumed(routed, batch.source, Resume(batch.resume, batch.note, batch.again))
+            if not batch.again and batch.resume <= min(standing):
+                return Counts(late=part.size)
+            if not batch.again and batch.start > min(standing):
+                raise SourceMoved(batch.source, batch.start, min(standing))
+            if not batch.again and any(batch.start < done < batch.resume for done in standing) and not part.run:
+                part.offsets = offsets_of(batch)
+            resume = Resume(batch.resume, batch.note, batch.again)
+            return self._resumed(self._routed(tables), batch.source, resume)
 
     def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
         """All views and tables, each partition as of a commit of its own; it sees nothing of what comes after.
@@ -178,10 +186,8 @@ class Parted(SpannedEngine):
         with engine.snapshot(consistency="position") as snap:
             snap.view("namecount")["Sue"]
         """
-        if consistency == "eventual":
-            return super().snapshot()
         if consistency != "position":
-            raise unheld(consistency)
+            return super().snapshot(consistency)
         with self._lock:
             self._open()
             self._quiet()
@@ -330,7 +336,7 @@ class Parted(SpannedEngine):
             if resume.again or not done:
                 continue
             for name, parts in tables.items():
-                kept = [after(part, done) for part in parts]
+                kept = [] if resume.offset <= done else [after(part, done) for part in parts]
                 late += sum(part.size for part in parts) - sum(part.size for part in kept)
                 tables[name] = kept
         behind = [i for i, own in enumerate(self._sources) if resume.again or own.get(source, -1) < resume.offset]

@@ -15,7 +15,7 @@ from penstock.recovery import Quarantined, QuarantineKind, Settled, Wanted
 from penstock.views import Progress
 
 if TYPE_CHECKING:
-    from penstock.engine.snapshot import Snapshot
+    from penstock.engine.snapshot import Consistency, Snapshot
 
 __all__ = ["Quarantining"]
 
@@ -24,7 +24,7 @@ class Quarantining(Repairs):
     """An engine that repairs, and has a quarantine."""
 
     @abstractmethod
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
         """All views and tables at one position."""
 
     def quarantine(

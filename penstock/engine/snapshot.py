@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from penstock.cache import Closed, PenstockError, Reader, decode_key, naming
+from penstock.cache import Closed, DefinitionError, PenstockError, Reader, decode_key, naming
 from penstock.engine.catalog import State, read_note, read_state
 from penstock.engine.naming import places_of
 from penstock.engine.schema import Schema
@@ -21,6 +21,14 @@ from penstock.views import Contribution, Position, Progress, ViewReader, shown_p
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
+
+Consistency = Literal["eventual", "position"]
+
+
+def must_be_known(consistency: str) -> None:
+    """Raises where a snapshot is asked for in another way than there is."""
+    if consistency not in ("eventual", "position"):
+        raise DefinitionError(f"consistency= is {consistency!r}; write 'eventual' or 'position'")
 
 
 class Snapshot:

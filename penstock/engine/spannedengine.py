@@ -6,36 +6,30 @@ Invariant: it writes nothing; what others write shows in the next snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from penstock.cache import DefinitionError, PenstockError, StoreMissing, naming, open_lmdb
+from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
 from penstock.engine.catalog import read_catalog
 from penstock.engine.core import Core, Settings
 from penstock.engine.engine import Engine
 from penstock.engine.layout import Layout
 from penstock.engine.naming import places_of
+from penstock.engine.snapshot import must_be_known
 from penstock.engine.spanned import SpannedSnapshot
 from penstock.engine.spannedfeed import follow_all
 from penstock.engine.spannedstatus import status_of_all
 from penstock.views import App, Change, Position
 
 if TYPE_CHECKING:
-    from penstock.engine.snapshot import Snapshot
+    from penstock.engine.snapshot import Consistency, Snapshot
 
 __all__ = ["SpannedEngine", "cores_of", "open_spanned"]
 
 
-Consistency = Literal["eventual", "position"]
-
-
-def unheld(consistency: str) -> PenstockError:
-    """Why a snapshot can't be had so."""
-    if consistency != "position":
-        return DefinitionError(f"consistency= is {consistency!r}; write 'eventual' or 'position'")
-    return PenstockError(
-        "a snapshot with consistency='position' is made by the process that serves the store, which holds its "
-        "partitions meanwhile; ask there, or leave consistency= out"
-    )
+_UNHELD = (
+    "a snapshot with consistency='position' is made by the process that serves the store, which holds its partitions "
+    "meanwhile; ask there, or leave consistency= out"
+)
 
 
 class SpannedEngine(Engine):
@@ -57,8 +51,9 @@ class SpannedEngine(Engine):
             snap.view("namecount")["Sue"]
         """
         self._open()
-        if consistency != "eventual":
-            raise unheld(consistency)
+        must_be_known(consistency)
+        if consistency == "position":
+            raise PenstockError(_UNHELD)
         return SpannedSnapshot(self._cores, self._ranges)
 
     def changes(

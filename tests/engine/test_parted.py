@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.cache import MemoryStore
-from penstock.engine import Parted, open_on
+from penstock.engine import Batch, Parted, Resume, open_on
 from penstock.engine.layout import NAME, WrongPartitions
 from penstock.gateway import TableBatch
 from penstock.spout import SourceMoved, SpoutBatch
@@ -153,6 +153,43 @@ def test_a_source_goes_on_from_the_least_partition(tmp_path: Path) -> None:
         ahead = SpoutBatch(TableBatch([b'{"id": 1, "ts": 2}']), "log", 11, 12)
         with pytest.raises(SourceMoved):
             list(parts.load("users", [ahead]))
+
+
+def _lines(first: int, last: int) -> list[bytes]:
+    return [b'{"id": %d, "name": "a", "ts": 1}' % i for i in range(first, last)]
+
+
+def _file(first: int, last: int) -> SpoutBatch:
+    """Lines of a file as its spout gives them: the offset is that of the next byte."""
+    start = len(b"".join(line + b"\n" for line in _lines(0, first)))
+    lines = _lines(first, last)
+    resume = start + sum(len(line) + 1 for line in lines)
+    return SpoutBatch(TableBatch(lines), "file", start, resume, raw=True, first=first + 1)
+
+
+@pytest.mark.parametrize("until", [10, 25, 40])
+def test_a_file_goes_on_where_each_partition_stands(tmp_path: Path, until: int) -> None:
+    """One partition has a batch, and the other one not: they are given it again, cut where the first one was or not."""
+    with ps.open(shop(), tmp_path / "s", partitions=2, processes=False) as parts:
+        assert isinstance(parts, Parted)
+        list(parts.load("users", [_file(0, 5)]))
+        cut = _file(5, 25)
+        ahead = parts._routed({"users": [Batch(cut.records)]})[1]
+        parts._seats[1].take(ahead, {"file": Resume(cut.resume)}, 99, {"users": "number"})
+        n = sum(part.size for own in ahead.values() for part in own)
+    with ps.open(shop(), tmp_path / "s", processes=False) as parts:
+        assert isinstance(parts, Parted)
+        remembered = parts.remembered("file")
+        assert remembered is not None
+        assert remembered.offset == _file(5, 25).start
+        given = [counts for _, counts in parts.load("users", [_file(5, until), _file(until, 50)])]
+        assert sum(counts.late for counts in given) == n
+        assert sum(counts.applied for counts in given) == 45 - n
+        with parts.snapshot() as snap:
+            assert snap.view("names")["a"]["n"] == 50
+            assert snap.sources == {"file": _file(0, 50).resume}
+        with pytest.raises(SourceMoved):
+            list(parts.load("users", [_file(60, 70)]))
 
 
 def test_a_store_says_how_many_partitions_it_has(tmp_path: Path) -> None:
