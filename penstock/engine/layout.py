@@ -10,7 +10,7 @@ import os
 
 import msgspec
 
-from penstock.cache import DefinitionError, StoreDamaged, StoreFormat
+from penstock.cache import DefinitionError, PenstockError, StoreDamaged, StoreFormat
 from penstock.mapreduce import Ranges
 
 FORMAT = 1
@@ -54,6 +54,11 @@ def read_layout(path: str) -> Layout | None:
             data = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise PenstockError(
+            f"can't read {os.path.join(path, NAME)}: {error.strerror.lower()}; give this user the right to read the "
+            "store's folder"
+        ) from error
     try:
         layout = msgspec.json.decode(data, type=Layout)
     except msgspec.ValidationError as error:

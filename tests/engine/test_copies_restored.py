@@ -161,10 +161,10 @@ def test_a_reader_that_comes_meanwhile_waits(tmp_path: Path) -> None:
 
 
 def test_the_gate_lets_many_open_and_one_replace(tmp_path: Path) -> None:
-    with gate.gate(str(tmp_path)), gate.gate(str(tmp_path)):
+    with gate(str(tmp_path)), gate(str(tmp_path)):
         folder = os.open(tmp_path, os.O_RDONLY)
         with pytest.raises(BlockingIOError):
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.close(folder)
-    with gate.gate(str(tmp_path), alone=True):
+    with gate(str(tmp_path), alone=True):
         pass
