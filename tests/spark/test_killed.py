@@ -1,7 +1,8 @@
 """A backfill that is killed: nothing is there, and the next run begins anew and leaves nothing but the store.
 
-At each stage the folder is copied as it is, which is what a driver leaves that is killed at that moment. The tasks run
-in the test; of a real driver `test_commands.py` kills one.
+At each stage a driver is killed with signal 9; and at each moment that is told of, the folder is copied as it is, which
+is what one leaves that is killed then. Tasks run in the test or the driver; `test_commands.py` kills one with a real
+Spark.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from zlib import crc32
 
@@ -17,6 +21,9 @@ import pytest
 import penstock as ps
 from penstock.spark import backfill
 from tests.spark.inprocess import InProcess
+
+ROOT = Path(__file__).parents[2]
+STAGES = ("looking", "documents", "loading documents", "views", "loading views")
 
 
 def shop() -> ps.App:
@@ -52,13 +59,7 @@ def test_at_each_stage_nothing_is_there_and_the_next_run_is_clean(tmp_path: Path
 
     more = {"staging": staging} if elsewhere else {}
     backfill(shop(), place / "store", spark=InProcess(), progress=tell, users=file, **more)
-    assert {stage.partition(",")[0] for stage in images} == {
-        "looking",
-        "documents",
-        "loading documents",
-        "views",
-        "loading views",
-    }
+    assert {stage.partition(",")[0] for stage in images} == set(STAGES)
     with ps.open(shop(), place / "store", readonly=True) as engine:
         whole = engine.digest()
     for stage, image in images.items():
@@ -75,6 +76,20 @@ def test_at_each_stage_nothing_is_there_and_the_next_run_is_clean(tmp_path: Path
         with ps.open(shop(), place / "store") as engine:
             assert engine.digest() == whole, stage
             assert engine.check().ok
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_driver_that_is_killed_leaves_nothing_that_the_next_one_minds(tmp_path: Path, file: Path, stage: str) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    child = [sys.executable, "-m", "tests.spark.killed_driver", str(place / "store"), str(file), stage]
+    assert subprocess.run(child, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    assert os.listdir(place) == ["store.partial"]
+    backfill(shop(), place / "store", spark=InProcess(), users=file)
+    assert os.listdir(place) == ["store"]
+    with ps.open(shop(), place / "store") as engine, ps.open(shop(), None) as other:
+        other.put_many("users", file.read_bytes())
+        assert engine.digest() == other.digest()
 
 
 def test_what_others_have_in_the_same_staging_stays(tmp_path: Path, file: Path) -> None:
