@@ -149,7 +149,7 @@ def _say(ctx: Context, done: Backfilled, refill: bool) -> None:
     ctx.detail(", ".join(f"{stage}: {seconds:.1f} s" for stage, seconds in done.seconds.items()))
     spent = sum(seconds for stage, seconds in done.seconds.items() if stage != "start")
     if spent:
-        ctx.detail(f"{done.records / spent:,.0f} records/s, the start of Spark apart")
+        ctx.note(f"{done.records / spent:,.0f} records/s, the start of Spark apart")
 
 
 _SHOWN = 20  # documents that are named

@@ -55,9 +55,9 @@ def read_layout(path: str) -> Layout | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
+        why = os.strerror(error.errno or 0).lower()
         raise PenstockError(
-            f"can't read {os.path.join(path, NAME)}: {error.strerror.lower()}; give this user the right to read the "
-            "store's folder"
+            f"can't read {os.path.join(path, NAME)}: {why}; give this user the right to read the store's folder"
         ) from error
     try:
         layout = msgspec.json.decode(data, type=Layout)
