@@ -2,6 +2,7 @@
 
 from penstock.cache.checking import Tell, check_file
 from penstock.cache.copying import (
+    DATA,
     CopyFailed,
     beside,
     built_beside,
@@ -78,6 +79,7 @@ from penstock.cache.values import (
 
 __all__ = [
     "COPY",
+    "DATA",
     "FEW",
     "GONE",
     "LOADED",

@@ -14,7 +14,7 @@ from penstock.cli.frame import command, load_app, table_of
 from penstock.cli.names import table_names, view_names
 from penstock.cli.output import Column, emit, format_option
 from penstock.cli.progress import parts
-from penstock.engine import copy_size
+from penstock.engine import copy_size, is_store
 from penstock.spark import Backfilled, Difference, session
 from penstock.spark import backfill as fill
 from penstock.spark import verify as verified
@@ -80,7 +80,7 @@ def backfill(
     """
     app = load_app(ctx)
     given, known = _given(app, sources), _offsets(offsets)
-    if refill is not os.path.exists(os.path.join(ctx.store, "data.mdb")):
+    if refill is not is_store(ctx.store):
         if refill:
             raise StoreMissing(ctx.store)
         raise Fault(
@@ -198,7 +198,7 @@ def verify(
     for name in views:
         app.view_of(name)
     sources = _given(app, against)
-    if not os.path.exists(os.path.join(ctx.store, "data.mdb")):
+    if not is_store(ctx.store):
         raise StoreMissing(ctx.store)
     if snapshot is None or not os.path.exists(os.path.join(snapshot, "data.mdb")):
         size = copy_size(ctx.store, snapshot or ctx.store)

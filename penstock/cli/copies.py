@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from penstock.cache import StoreInUse, StoreMissing, shown_size
@@ -11,7 +9,7 @@ from penstock.cli.context import WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, folders, load_app, open_writer
 from penstock.cli.progress import parts
-from penstock.engine import Copied, copy_of, shrink
+from penstock.engine import Copied, copy_of, is_store, shrink
 from penstock.engine import restore as restore_copy
 
 
@@ -61,7 +59,7 @@ def compact(ctx: Context) -> None:
     Others may read and write meanwhile. What is given back is used again by what is put later; the file itself becomes
     smaller only while no other process has it open.
     """
-    if not os.path.exists(os.path.join(ctx.store, "data.mdb")):
+    if not is_store(ctx.store):
         raise StoreMissing(ctx.store)
     app = load_app(ctx)
     with open_writer(ctx, app) as writer, parts(ctx) as tell:

@@ -6,7 +6,6 @@ wrong; where there was no row, that result is null. A summary is on standard err
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import click
@@ -19,6 +18,7 @@ from penstock.cli.names import all_names, table_names
 from penstock.cli.output import Column, emit, format_option
 from penstock.cli.progress import parts
 from penstock.cli.values import group_of, object_of
+from penstock.engine import is_store
 from penstock.recovery import Repaired
 from penstock.views import ABSENT, Progress, Table
 
@@ -96,7 +96,7 @@ def check(ctx: Context, fix: bool, format: str | None) -> int:
     views can't take is counted as held; documents that a function would yield something else for now are counted as
     told otherwise: neither is wrong. Exits with 1 if anything is wrong that --fix has not repaired.
     """
-    if not os.path.exists(os.path.join(ctx.store, "data.mdb")):
+    if not is_store(ctx.store):
         raise StoreMissing(ctx.store)
     with open_writer(ctx, load_app(ctx)) as writer, parts(ctx) as tell:
         report = writer.check(fix, _as_progress(tell))

@@ -9,7 +9,7 @@ from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.engine import Engine
 from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
-from penstock.engine.layout import layout_of
+from penstock.engine.layout import is_store, layout_of, must_be_whole
 from penstock.engine.member import Member, Tables
 from penstock.engine.member import Standing as MemberStanding
 from penstock.engine.opening import open_engine
@@ -60,8 +60,10 @@ __all__ = [
     "copy_of",
     "copy_size",
     "delivered",
+    "is_store",
     "layout_of",
     "memory_of_holder",
+    "must_be_whole",
     "open_engine",
     "open_on",
     "open_partition",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Literal
 
-from penstock.cache import Limits, Owner, Store, naming
+from penstock.cache import DefinitionChanged, Limits, Owner, Store, naming
 from penstock.engine.agreeing import begun, compared, created, refused
 from penstock.engine.catalog import read_catalog, read_state, write_built, write_catalog
 from penstock.engine.core import Core, Settings
@@ -48,7 +48,10 @@ def open_partition(
     sock: socket.socket | None = None,
 ) -> Engine:
     """The engine of one partition, on a store that the caller has opened."""
-    core = core_on(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting)
+    try:
+        core = core_on(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting)
+    except DefinitionChanged as error:
+        raise DefinitionChanged(error.name, error.difference, error.built, True) from None
     return Engine(core, path, owner, False, False, sock)
 
 

@@ -7,9 +7,11 @@ that is stopped can be copied too. Invariant: a store that has content is not re
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from penstock.cache import (
+    DATA,
     CopyFailed,
     Owner,
     PenstockError,
@@ -25,7 +27,7 @@ from penstock.cache import (
     shrink_file,
 )
 from penstock.engine.catalog import read_catalog, read_state
-from penstock.engine.layout import read_layout
+from penstock.engine.layout import must_be_whole, read_layout
 
 __all__ = ["Copied", "copy_of", "copy_size", "restore", "shrink"]
 
@@ -42,7 +44,7 @@ class Copied:
 
 def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
     """Copy the store at a path into a new folder, checked; others may write it meanwhile."""
-    _must_be_whole(path, "a copy")
+    must_be_whole(path, "a copy")
     store = open_lmdb(path, readonly=True)
     try:
         with store.read() as snap:
@@ -54,7 +56,7 @@ def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
 
 def copy_size(path: str, target: str) -> int:
     """The bytes that a copy of the store at a path takes; CopyFailed where there is no room for it at `target`."""
-    _must_be_whole(path, "a copy")
+    must_be_whole(path, "a copy")
     store = open_lmdb(path, readonly=True)
     try:
         with store.read() as snap:
@@ -71,8 +73,8 @@ def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None)
         raise StoreMissing(copy)
     if os.path.realpath(copy) == os.path.realpath(path):
         raise CopyFailed(path, "it is the copy itself", "name the folder of the store that it is for")
-    _must_be_whole(copy, "restoring")
-    _must_be_whole(path, "restoring")
+    must_be_whole(copy, "restoring")
+    must_be_whole(path, "restoring")
     with Owner(path):
         if not force and _has_content(path):
             raise CopyFailed(path, "there is a store with content", "name another folder, or replace it with --force")
@@ -90,22 +92,20 @@ def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None)
 
 
 def shrink(path: str, tell: Tell | None = None) -> int | None:
-    """Write the file of a store anew without the space that is free in it; its bytes.
+    """Write the files of a store anew without the space that is free in them; their bytes.
 
-    None where another process has it open, and where there is little to gain.
+    None where other processes have all of them open, and where there is little to gain.
     """
-    with Owner(path):
-        return shrink_file(path, tell or _nobody)
-
-
-def _must_be_whole(path: str, what: str) -> None:
-    """The store at a path is not one of several partitions."""
-    layout = read_layout(path)
-    if layout is not None:
-        raise PenstockError(
-            f"{what} is of stores of one partition, and {path} has {len(layout.parts)}; `penstock repartition --to 1 "
-            f"--store {path}` makes it one"
-        )
+    with ExitStack() as owned:
+        owned.enter_context(Owner(path))
+        layout = read_layout(path)
+        folders = [path] if layout is None else layout.folders(path)
+        for folder in folders if layout is not None else ():
+            owned.enter_context(Owner(folder))
+        sizes = {folder: shrink_file(folder, tell or _nobody) for folder in folders}
+        if all(size is None for size in sizes.values()):
+            return None
+        return sum(os.path.getsize(os.path.join(at, DATA)) if size is None else size for at, size in sizes.items())
 
 
 def _about(reader: Reader, path: str) -> tuple[str, int]:
@@ -118,7 +118,7 @@ def _about(reader: Reader, path: str) -> tuple[str, int]:
 
 def _has_content(path: str) -> bool:
     """Whether there is anything at a path that somebody may miss; what can't be read may be just that."""
-    if not os.path.exists(os.path.join(path, "data.mdb")):
+    if not os.path.exists(os.path.join(path, DATA)):
         return False
     try:
         store = open_lmdb(path, readonly=True)

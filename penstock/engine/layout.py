@@ -10,7 +10,7 @@ import os
 
 import msgspec
 
-from penstock.cache import DefinitionError, PenstockError, StoreDamaged, StoreFormat
+from penstock.cache import DATA, DefinitionError, PenstockError, StoreDamaged, StoreFormat, sync_folder
 from penstock.mapreduce import Ranges
 
 FORMAT = 1
@@ -80,11 +80,22 @@ def write_layout(path: str, layout: Layout) -> None:
         os.fsync(file.fileno())
     os.replace(fresh, os.path.join(path, NAME))
     for folder in (path, os.path.dirname(os.path.abspath(path))):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(folder)
+
+
+def is_store(path: str) -> bool:
+    """Whether there is a store at a path, in one piece or parted."""
+    return any(os.path.exists(os.path.join(path, name)) for name in (DATA, NAME))
+
+
+def must_be_whole(path: str, what: str) -> None:
+    """The store at a path, if there is one, is not one of several partitions."""
+    layout = read_layout(path)
+    if layout is not None:
+        raise PenstockError(
+            f"{what} is of stores of one partition, and {path} has {len(layout.parts)}; `penstock repartition --to 1 "
+            f"--store {path}` makes it one"
+        )
 
 
 class WrongPartitions(DefinitionError):

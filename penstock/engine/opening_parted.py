@@ -19,7 +19,7 @@ from penstock.engine.agreed import open_partition
 from penstock.engine.away import Away, evict
 from penstock.engine.core import Settings
 from penstock.engine.holder import drop_socket, take_socket
-from penstock.engine.layout import Layout, WrongPartitions, layout_of, read_layout, write_layout
+from penstock.engine.layout import Layout, WrongPartitions, is_store, layout_of, read_layout, write_layout
 from penstock.engine.member import Member
 from penstock.engine.order import Order
 from penstock.engine.parted import Parted, carried
@@ -35,7 +35,6 @@ _MOST = 256
 PATIENCE = 5.0
 """Seconds without a sign of life after which who was asked counts as hanging; it gives one each second."""
 _LOOK = 1.0  # seconds between two looks at whether partitions work
-_DATA = "data.mdb"
 
 
 def open_parted(
@@ -76,7 +75,7 @@ def open_parted(
 def _layout(app: App, path: str, partitions: int | None) -> Layout:
     known = read_layout(path)
     if known is None:
-        if os.path.exists(os.path.join(path, _DATA)):
+        if is_store(path):
             raise WrongPartitions(path, 1, partitions or 1)
         known = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
         write_layout(path, known)

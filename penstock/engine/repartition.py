@@ -40,7 +40,7 @@ from penstock.cache import (
 from penstock.engine.catalog import Catalog, catalog_of, catalog_row
 from penstock.engine.core import Core, Settings
 from penstock.engine.filled import Target
-from penstock.engine.layout import NAME, Layout, layout_of, read_layout, write_layout
+from penstock.engine.layout import NAME, Layout, is_store, layout_of, read_layout, write_layout
 from penstock.engine.moving import Moving
 from penstock.engine.naming import places_of
 from penstock.engine.schema import Schema
@@ -81,7 +81,7 @@ def repartition(path: str | os.PathLike[str], to: int, tell: Tell | None = None)
     where = os.fspath(path)
     if isinstance(to, bool) or not isinstance(to, int) or not 1 <= to <= MOST_PARTITIONS:
         raise DefinitionError(f"a store can't have {to!r} partitions; write a number from 1 to {MOST_PARTITIONS}")
-    if read_layout(where) is None and not os.path.exists(os.path.join(where, _FILES[0])):
+    if not is_store(where):
         raise StoreMissing(where)
     with ExitStack() as stack:
         stack.enter_context(Owner(where))

@@ -29,7 +29,7 @@ from zlib import crc32
 import msgspec
 
 from penstock.cache import DefinitionError, PenstockError, StoreMissing, Tell, beside, built_beside, open_lmdb
-from penstock.engine import open_on, read_catalog, shipped, writer
+from penstock.engine import is_store, must_be_whole, open_on, read_catalog, shipped, writer
 from penstock.mapreduce import rows_db
 from penstock.spark.documents import REPORT, Settling
 from penstock.spark.filling import Filling
@@ -112,6 +112,7 @@ def backfill(
     if not given:
         raise DefinitionError("backfill() got no table; write backfill(app, store, users=df)")
     wanted = {app.table_of(name): source for name, source in given.items()}
+    must_be_whole(path, "a backfill")
     began = time.monotonic()
     spark = session(master) if spark is None else spark
     awake(spark)
@@ -131,7 +132,7 @@ def backfill(
 
 def _begun(app: App, path: str, wanted: Mapping[Table, Any]) -> int:
     """What is written to these tables counts from now on as written meanwhile; the seed of what is made beside."""
-    if not os.path.exists(os.path.join(path, "data.mdb")):
+    if not is_store(path):
         raise StoreMissing(path)
     with writer(path, app, migrate="refuse") as writing:
         return writing.begin_refill([table.name for table in wanted], app)

@@ -97,3 +97,21 @@ def test_copies_are_of_stores_of_one_partition(filled: Path, run: Run) -> None:
     run("repartition", "--to", "2")
     for command in (("snapshot", "other"), ("restore", "copy", "--force")):
         assert "penstock repartition --to 1 --store" in run(*command, code=3).stderr
+
+
+def test_what_takes_a_store_in_one_piece_says_so(filled: Path, run: Run) -> None:
+    """Not that there is none: a store of several partitions has no data beside its partitions."""
+    run("repartition", "--to", "2")
+    for args in (("check",), ("restate", "namecount"), ("snapshot", "copy"), ("verify",)):
+        done = run(*args, code=None)
+        assert done.exit_code, args
+        assert "repartition --to 1" in done.stderr, args
+    Path("more.jsonl").write_text('{"id": 5, "ts": 1}\n')
+    assert "is a store already" in run("backfill", "users=more.jsonl", code=2).stderr
+    assert "old versions" in run("compact").stdout
+    app = Path("app.py")
+    app.write_text(app.read_text().replace('"namecount", key="name"', '"namecount", key="id"'))
+    for args in (("put", "users", '{"id": 1, "ts": 99}'), ("migrate",)):
+        done = run(*args, code=None)
+        assert done.exit_code, args
+        assert "run `penstock repartition --to 1`, then `penstock migrate`" in done.stderr, args
