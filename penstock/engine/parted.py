@@ -14,7 +14,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from penstock.cache import BatchRejected, ForkedStore, Owner, PenstockError, Tell
@@ -311,20 +311,13 @@ class Parted(SpannedEngine):
 
     def _ahead(self, table: str, batches: Iterator[Batch]) -> Iterator[Routed]:
         """Batches, each parted while the one before it is written."""
+        routed = (self._routed({table: [part]}) for part in batches)
         if self._pool is None:
-            for part in batches:
-                yield self._routed({table: [part]})
+            yield from routed
             return
-        coming: Future[Routed | None] | None = None
-        turn = self._pool
-
-        def next_one() -> Routed | None:
-            part = next(batches, None)
-            return None if part is None else self._routed({table: [part]})
-
-        ready = next_one()
+        ready = next(routed, None)
         while ready is not None:
-            coming = turn.submit(next_one)
+            coming = self._pool.submit(next, routed, None)
             yield ready
             ready = coming.result()
 

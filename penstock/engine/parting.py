@@ -7,20 +7,29 @@ deleted by a transaction that is there anyway, or by one of its own once nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.cache import PenstockError, Reader, Writer
 from penstock.engine.catalog import State
-from penstock.mapreduce import Crossing, Gathered, Ranges, ViewNode, Writes
-from penstock.recovery import Owed, Production, Sent, Taken, deleted, oldest_owed, parts_of, saved, taken
+from penstock.mapreduce import Crossing, Gathered, Part, Ranges, ViewNode, Writes
+from penstock.recovery import Production, Sent, Taken, deleted, oldest_owed, parts_of, saved, taken
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
 
-_GROUPS, _DELTA = 1, 2  # of a part of a production
+_DELTA = 2  # where a part of a production has its sums
+
+
+@dataclass(slots=True)
+class Fresh:
+    """What one transaction takes of another partition: its parts, and the number up to which it is then taken."""
+
+    number: int
+    parts: list[Part]
 
 
 class Parting:
@@ -83,55 +92,51 @@ class Parting:
         """Whether something that has arrived is still to be deleted."""
         return self.arrived != self._cleared
 
-    def fresh(self, state: State, production: Production) -> list[list[Owed]]:
+    def fresh(self, state: State, production: Production) -> list[Fresh]:
         """What of a production is to be taken, as transactions.
 
         Sums of several productions add up; contributions of one source must come one after the other.
         """
-        out: list[list[Owed]] = []
+        out: list[Fresh] = []
         alone = True
         for owed in taken(Taken(*state.taken.get(production.sender, (0, 0))), production):
-            sums = all(part[_DELTA] is not None for part in parts_of(owed))
+            parts = parts_of(owed)
+            sums = all(part[_DELTA] is not None for part in parts)
             if out and sums and not alone:
-                out[-1].append(owed)
+                out[-1].number = owed.number
+                out[-1].parts += parts
             else:
-                out.append([owed])
+                out.append(Fresh(owed.number, parts))
             alone = not sums
         return out
 
-    def gather(self, views: Sequence[ViewNode], owed: Sequence[Owed], writes: Writes) -> int:
-        """Gather what productions have for views; of how many groups."""
+    def gather(self, views: Iterable[ViewNode], parts: Sequence[Part], writes: Writes) -> None:
+        """Gather what productions have for views."""
         numbered = {view.number: view for view in views}
-        n = 0
-        for one in owed:
-            for part in parts_of(one):
-                view = numbered.get(part[0])
-                if view is None:
-                    raise PenstockError(
-                        f"another partition sent something for view number {part[0]}, which partition {self.here} "
-                        "does not have; close all of them, and open the store anew"
-                    )
-                self.crossing.gather(view, part, writes.gathered.setdefault(view.name, Gathered()))
-                n += len(part[_GROUPS])
-        return n
+        for part in parts:
+            view = numbered.get(part[0])
+            if view is None:
+                raise PenstockError(
+                    f"another partition sent something for view number {part[0]}, which partition {self.here} does not "
+                    "have; close all of them, and open the store anew"
+                )
+            self.crossing.gather(view, part, writes.gathered.setdefault(view.name, Gathered()))
 
 
 def receive(core: Core, production: Production) -> int:
     """Take what another partition sent; the number up to which all of it is durable here."""
     parting = core.parting
     assert parting is not None, "only partitions are sent something"
-    for owed in parting.fresh(core.state, production):
-        _take(core, parting, production, owed)
+    for fresh in parting.fresh(core.state, production):
+        _take(core, parting, production, fresh)
     return Taken(*core.state.taken.get(production.sender, (0, 0))).number
 
 
-def _take(core: Core, parting: Parting, production: Production, owed: Sequence[Owed]) -> None:
-    epoch = production.epoch
-
+def _take(core: Core, parting: Parting, production: Production, fresh: Fresh) -> None:
     def change(writer: Writer, writes: Writes) -> None:
-        parting.gather(list(core.views.values()), owed, writes)
+        parting.gather(core.views.values(), fresh.parts, writes)
 
-    core.amend(change, {production.sender: (epoch, owed[-1].number)})
+    core.amend(change, {production.sender: (production.epoch, fresh.number)})
 
 
 def clear(core: Core) -> None:

@@ -55,8 +55,7 @@ class Router:
             whole.append(_FIRST)
         if len(whole) == 1:
             return {whole[0]: batch}
-        line_of = np.full(records.n, -1, np.int64)
-        line_of[docs] = np.arange(docs.size)
+        line_of = _line_of(records)
         return {owner: _part(batch, np.flatnonzero(owners == owner), line_of, owner == _FIRST) for owner in whole}
 
     def _learn(self, table: Table, records: TableBatch) -> None:
@@ -86,10 +85,7 @@ def after(batch: Batch, offset: int) -> Batch:
     refused = [place for place in batch.refused if (own := batch.offset(place)) is not None and own < offset]
     if not any(late) and not refused:
         return batch
-    line_of = np.full(batch.records.n, -1, np.int64)
-    docs = batch.records.places()
-    line_of[docs] = np.arange(docs.size)
-    out = _part(batch, np.flatnonzero(~np.array(late, bool)), line_of, True)
+    out = _part(batch, np.flatnonzero(~np.array(late, bool)), _line_of(batch.records), True)
     out.refused = {place: why for place, why in batch.refused.items() if place not in refused}
     out.received = {place: own for place, own in batch.received.items() if place not in refused}
     out.records.refused -= len(refused)
@@ -102,6 +98,14 @@ def offsets_of(batch: SpoutBatch) -> dict[int, int]:
     if not batch.raw or starts[-1] != batch.resume:
         raise SourceMoved(batch.source or "", batch.start, batch.resume)
     return dict(enumerate(starts[:-1]))
+
+
+def _line_of(records: TableBatch) -> NDArray[np.int64]:
+    """By record its line; -1 of a deletion."""
+    out = np.full(records.n, -1, np.int64)
+    docs = records.places()
+    out[docs] = np.arange(docs.size)
+    return out
 
 
 def _part(batch: Batch, at: NDArray[np.int64], line_of: NDArray[np.int64], rest: bool) -> Batch:

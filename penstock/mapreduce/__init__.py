@@ -4,7 +4,7 @@ from penstock.mapreduce.behind import parted_log
 from penstock.mapreduce.building import Building
 from penstock.mapreduce.codecs import StoredCodec, codec_from
 from penstock.mapreduce.column import Column, Kind, lane_of, value_of
-from penstock.mapreduce.crossing import Crossing, Gathered, side_data, side_of
+from penstock.mapreduce.crossing import Crossing, Gathered, Part, side_data, side_of
 from penstock.mapreduce.databases import held_db, resting_db, rows_db, told_db, view_dbs
 from penstock.mapreduce.decoder import Columns, Decoder, join_columns
 from penstock.mapreduce.emission import (
@@ -96,6 +96,7 @@ __all__ = [
     "Laid",
     "Node",
     "Pairs",
+    "Part",
     "Plan",
     "Ranges",
     "Reading",
