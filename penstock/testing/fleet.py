@@ -341,7 +341,7 @@ class Fleet:
         for _ in range(_POLLS):
             for i in range(len(self.pubs)):
                 self._poll(i)
-        at_rest = AtRest(self.app, self.engine, self.members, self.pubs, self.downstream, self.oracle)
+        at_rest = AtRest(self.engine, self.members, self.pubs, self.downstream, self.oracle)
         demand(at_rest.findings())
 
 

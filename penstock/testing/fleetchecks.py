@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from dataclasses import dataclass
 
-from penstock.cache import Limits, MemoryStore
-from penstock.engine import Core, Engine, Member, open_on
+from penstock.engine import Core, Engine, Member
 from penstock.mapreduce import rows_db
 from penstock.recovery import OUT
-from penstock.testing.checks import HASH_SEED, Finding, published, stored_group
+from penstock.testing.checks import Finding, as_published, twin_of
 from penstock.testing.oracle import Oracle
 from penstock.testing.pub import Downstream, Pub
-from penstock.views import App
 
 
 @dataclass(frozen=True, slots=True)
 class AtRest:
     """A store that nobody gives anything any more."""
 
-    app: App
     engine: Engine
     members: Sequence[Member]
     pubs: Sequence[Pub]
@@ -30,16 +26,8 @@ class AtRest:
     def findings(self) -> Iterator[Finding]:
         """What does not hold."""
         yield from self._pending()
-        exact, last = True, self.downstream.views()
-        with self.engine.snapshot() as snap:
-            for view in self.app.views():
-                rows = list(snap.view(view.name).items())
-                wanted = {stored_group(r.key): (r.key, r.value) for r in rows}
-                yield from published(last.pop(view.name, {}), view.name, wanted)
-                exact = exact and not any(row.held for row in rows) and not snap.holds(view.name)
-        for name, rest in last.items():
-            yield from published(rest, name, {})
-        if exact:
+        calm = yield from as_published(self.engine, self.oracle, self.downstream)
+        if calm:
             yield from self._content()
 
     def _pending(self) -> Iterator[Finding]:
@@ -55,11 +43,9 @@ class AtRest:
             yield Finding("quarantine", "store", f"has {kept} records, {self.oracle.refused} were refused")
 
     def _content(self) -> Iterator[Finding]:
-        twin, core = open_on(self.app, MemoryStore(), Limits(few=0), HASH_SEED)
-        for waves in zip_longest(*(documents.again() for documents in self.oracle.tables.values()), fillvalue=()):
-            twin.ingest([replace(record, offset=None) for wave in waves for record in wave], "again", 0)
-        if self.engine.digest() != twin.digest():
-            yield from self._rows(core)
+        twin = twin_of(self.oracle)
+        if self.engine.digest() != twin.engine.digest():
+            yield from self._rows(twin.core)
             yield Finding("content", "store", "holds something else than a store in one piece")
 
     def _rows(self, twin: Core) -> Iterator[Finding]:

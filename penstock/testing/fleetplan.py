@@ -67,12 +67,6 @@ class FleetPlan:
     limits: Limits
     small_trees: bool
 
-    @property
-    def size(self) -> int:
-        """How much of it there is, to compare shrunk ones by."""
-        records = sum(map(len, self.sources)) + sum(len(step.records) for step in self.steps)
-        return 16 * records + 8 * len(self.steps) + 4 * sum(step.strike is not None for step in self.steps)
-
     def smaller(self) -> Iterator[FleetPlan]:
         """Plans a little smaller, the largest cuts first."""
         for steps in cuts(self.steps):

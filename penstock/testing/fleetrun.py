@@ -13,10 +13,9 @@ from penstock.testing.checks import Wrong
 from penstock.testing.fleet import Fleet
 from penstock.testing.fleetplan import FleetPlan, fleet_plan
 from penstock.testing.hunt import Totals
+from penstock.testing.shrink import descended
 from penstock.testing.simulate import HEALING, Tally
 from penstock.views import App
-
-_MOST = 600  # runs of a search for the smallest plan
 
 
 class FleetFailure(Exception):
@@ -63,20 +62,7 @@ def fleet_of(seed: int, every: tuple[Trial, ...]) -> tuple[Trial, FleetPlan]:
 
 def smallest_fleet(app: App, failure: FleetFailure) -> FleetFailure:
     """A failure of the same check by the smallest plan that is found."""
-    best, left, smaller = failure, _MOST, True
-    while smaller:
-        smaller = False
-        for plan in best.plan.smaller():
-            if plan.size >= best.plan.size:
-                continue
-            if not left:
-                return best
-            left -= 1
-            found = attempt_fleet(app, plan, Totals())
-            if found is not None and found.wrong.first.check == best.wrong.first.check:
-                best, smaller = found, True
-                break
-    return best
+    return descended(failure, lambda plan: attempt_fleet(app, plan, Totals()), FleetPlan.smaller)
 
 
 def explained_fleet(failure: FleetFailure) -> str:

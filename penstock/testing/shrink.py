@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from penstock.cache import Limits
 from penstock.spout import Record
+from penstock.testing.checks import Wrong
 from penstock.testing.plan import Deliver, Plan, Step, Sweep, Write
 from penstock.testing.simulate import Failure
 
@@ -18,24 +19,44 @@ Fails = Callable[[Plan], Failure | None]
 MOST = 600
 
 
+class Failing(Protocol):
+    """A run that failed: by which plan, and what did not hold."""
+
+    plan: Any
+    wrong: Wrong
+
+
+_F = TypeVar("_F", bound=Failing)
+
+
 def shrunk(failure: Failure, fails: Fails, most: int = MOST) -> Failure:
     """A failure of the same check by a smaller plan, after at most so many runs."""
-    best, left = failure, most
+    return descended(failure, fails, _smaller, most)
+
+
+def descended(
+    failure: _F, fails: Callable[[Any], _F | None], smaller: Callable[[Any], Iterable[Any]], most: int = MOST
+) -> _F:
+    """A failure of the same check by the smallest plan that is come to, after at most so many runs."""
+    best, left, going = failure, most, True
     check = failure.wrong.first.check
-    smaller = True
-    while smaller:
-        smaller = False
-        for candidate in _candidates(best.plan):
-            if candidate.size >= best.plan.size and _settings(candidate) == _settings(best.plan):
-                continue
+    while going:
+        going = False
+        for candidate in smaller(best.plan):
             if not left:
                 return best
             left -= 1
             found = fails(candidate)
             if found is not None and found.wrong.first.check == check:
-                best, smaller = found, True
+                best, going = found, True
                 break
     return best
+
+
+def _smaller(plan: Plan) -> Iterator[Plan]:
+    for candidate in _candidates(plan):
+        if candidate.size < plan.size or _settings(candidate) != _settings(plan):
+            yield candidate
 
 
 def _settings(plan: Plan) -> tuple[Limits, bool]:
