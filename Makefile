@@ -21,8 +21,8 @@ $(READY): requirements/dev.txt pyproject.toml
 demo: $(READY) ## a small real story, to its end, in under a minute
 	$(BIN)/python -m examples.demo $(ARGS)
 
-test: $(READY) ## all tests; one of them: make test ARGS=tests/cache
-	$(BIN)/python -m pytest $(ARGS)
+test: $(READY) ## all tests, two at a time; some of them: make test ARGS=tests/cache
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 lint: $(READY) ## style: ruff check and ruff format --check
 	$(BIN)/ruff check .

@@ -1,14 +1,20 @@
-"""What every test has: Hypothesis profiles and a path for a store.
+"""What every test has: Hypothesis profiles, a path for a store, and the process that it runs in.
 
 The default profile, `ci`, draws the same examples in every run, so that a failure is a property of the tree and not of
 the day. `HYPOTHESIS_PROFILE=search` draws other ones, and more, in every run.
+
+`make test` runs tests in several processes. Those of one file share one, since they may share what is costly to make;
+those with a broker or a session of Spark share it over their folder.
 """
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import closing
 
 # Machines that run tests are shared and slow by turns: time is no criterion of an example.
 _QUIET = [HealthCheck.too_slow]
@@ -26,3 +32,29 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def store_path(tmp_path: Path) -> Path:
     """A path where no store is yet."""
     return tmp_path / "store"
+
+
+_ONE_PROCESS = ("kafka", "spark")  # folders
+_TESTS = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        place = item.path.relative_to(_TESTS)
+        item.add_marker(pytest.mark.xdist_group(place.parts[0] if place.parts[0] in _ONE_PROCESS else str(place)))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    closing.handed_on(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    closing.taken(node.config, getattr(node, "workeroutput", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in closing.lines(config):
+        terminalreporter.write_line(line)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import closing
 from tests.kafka.server import Server, serve
 
 _SAYS = {
@@ -18,14 +19,13 @@ _SAYS = {
     "mock": "KAFKA: ONLY THE MOCK OF confluent-kafka, for there is no Maven here and KAFKA_BOOTSTRAP names no broker; "
     "what it can't show fails",
 }
-_used: list[str] = []
 
 
 @pytest.fixture(scope="package")
-def server() -> Iterator[Server]:
+def server(pytestconfig: pytest.Config) -> Iterator[Server]:
     """The broker."""
     own = serve()
-    _used.append(own.kind)
+    closing.lines(pytestconfig).append(_SAYS[own.kind])
     print(_SAYS[own.kind])
     yield own
     own.close()
@@ -36,9 +36,3 @@ def client(request: pytest.FixtureRequest) -> str:
     """Each of the clients."""
     name: str = request.param
     return name
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Which broker it was."""
-    for kind in _used:
-        terminalreporter.write_line(_SAYS[kind])
