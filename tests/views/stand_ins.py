@@ -1,9 +1,10 @@
 """Reducers that fold nothing: views know reducers only as protocols, and their tests need no more. And how to expect
-a refusal.
+a refusal, and to name a value.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,3 +58,8 @@ def total(field: str | None = None) -> Fold:
 def refused(*parts: str) -> Any:
     """Raises a DefinitionError with all of these in its message."""
     return pytest.raises(DefinitionError, match="(?s)" + "".join(f"(?=.*{part})" for part in parts))
+
+
+def named(value: object) -> str:
+    """The name of a test by a value, the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from penstock.cache import DefinitionError
 from penstock.views.fields import And, Compare, IsTrue, Not, Or, Where, as_where, field, where_from
 from penstock.views.paths import parse_path, reach
+from tests.views.stand_ins import named
 
 A = field("a")
 
@@ -64,8 +65,8 @@ def test_one_family_compares_by_value(found: object, value: object, order: int) 
 SOME: list[object] = [True, 1, "1", b"1", [1], {"x": 1}, (1,)]
 
 
-@pytest.mark.parametrize("found", SOME, ids=repr)
-@pytest.mark.parametrize("value", [True, 1, Decimal(1), "1", b"1"], ids=repr)
+@pytest.mark.parametrize("found", SOME, ids=named)
+@pytest.mark.parametrize("value", [True, 1, Decimal(1), "1", b"1"], ids=named)
 def test_two_families_are_unequal_and_nothing_else(found: object, value: object) -> None:
     kinds = {bool: 0, int: 1, Decimal: 1, str: 2, bytes: 3}
     if kinds.get(type(found)) == kinds[type(value)]:
@@ -163,7 +164,7 @@ def test_something_else_beside_a_sign_is_refused(use: Callable[[], object]) -> N
         use()
 
 
-@pytest.mark.parametrize("value", [[1], (1,), {"a": 1}, {1}, 1j, object()], ids=repr)
+@pytest.mark.parametrize("value", [[1], (1,), {"a": 1}, {1}, 1j, object()], ids=named)
 def test_a_value_of_no_family_is_refused(value: object) -> None:
     with pytest.raises(DefinitionError, match="can't be compared"):
         value == A  # noqa: B015
@@ -176,13 +177,13 @@ def test_a_second_field_is_refused() -> None:
         (field("b") > 1) < A  # noqa: B015
 
 
-@pytest.mark.parametrize("path", ["", ".", "a.", ".a", "a..b", 7, None, ("a",), "\ud800"], ids=repr)
+@pytest.mark.parametrize("path", ["", ".", "a.", ".a", "a..b", 7, None, ("a",), "\ud800"], ids=named)
 def test_a_bad_path_is_refused(path: Any) -> None:
     with pytest.raises(DefinitionError, match=r"ps\.field\(\) is .*write|ps\.field\(\) is .*dots"):
         field(path)
 
 
-@pytest.mark.parametrize("where", [True, 1, lambda doc: True, ["a"], {"a": 1}], ids=repr)
+@pytest.mark.parametrize("where", [True, 1, lambda doc: True, ["a"], {"a": 1}], ids=named)
 def test_what_is_no_condition_is_refused(where: object) -> None:
     with pytest.raises(DefinitionError, match="where= is"):
         as_where(where)

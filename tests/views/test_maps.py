@@ -8,7 +8,7 @@ import pytest
 from penstock.views.definitions import App, Table, View
 from penstock.views.fields import as_where, field
 from penstock.views.maps import FieldMap, FunctionMap, Key, field_map_from
-from tests.views.stand_ins import Fold, count, refused, total
+from tests.views.stand_ins import Fold, count, named, refused, total
 
 # Field views
 
@@ -70,7 +70,7 @@ def test_where_a_reducer_reads() -> None:
         ({"reduce": total()}, ["view 'v'", "not told what to read", "value='amount'"]),
         ({"reduce": {"n": count(), "t": total()}}, ["not told what to read"]),
     ],
-    ids=str,
+    ids=named,
 )
 def test_a_field_view_that_cannot_be_meant(app: App, users: Table, wrong: dict[str, Any], parts: list[str]) -> None:
     with refused(*parts):
@@ -162,14 +162,14 @@ async def _async_yields(user: Any) -> AsyncIterator[Any]:
         (lambda a, b: [], ["one parameter"]),
         (lambda *, a: [], ["one parameter"]),
     ],
-    ids=str,
+    ids=named,
 )
 def test_a_map_that_cannot_be_meant(users: Table, function: Any, parts: list[str]) -> None:
     with refused(*parts):
         users.view("v", reduce=count())(function)
 
 
-@pytest.mark.parametrize("function", [lambda a, b=1: [a], lambda *a: a, iter, str.split], ids=str)
+@pytest.mark.parametrize("function", [lambda a, b=1: [a], lambda *a: a, iter, str.split], ids=named)
 def test_maps_with_more_parameters_that_need_not_be_given(users: Table, function: Any) -> None:
     assert users.view("v", reduce=count())(function).name == "v"
 
@@ -195,7 +195,7 @@ def test_a_field_view_is_no_function(users: Table) -> None:
         {"key": ("a", "b.c"), "value": "v"},
         {"key": "a", "where": ~(field("n") >= 0.5) | field("ok")},
     ],
-    ids=str,
+    ids=named,
 )
 def test_a_field_map_is_made_again_from_its_description(users: Table, written: dict[str, Any]) -> None:
     view = users.view("v", **written, reduce=count())
