@@ -209,6 +209,10 @@ class Away:
         said: dict[str, Any] = self._done("compact")
         return said
 
+    def repair(self, do: str, *what: Any) -> Any:
+        """A step of a repair, in plain data."""
+        return self._done("repair", step=do, what=list(what))
+
     def close(self) -> None:
         """End it. Closing twice is nothing."""
         with self._turn:

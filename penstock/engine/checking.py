@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from itertools import islice, product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,17 +41,14 @@ from penstock.mapreduce import FEED, FunctionMapper, Groups, ViewNode, held_db, 
 from penstock.recovery import QUARANTINE, Checked, Mapping, same_pairs
 from penstock.views import Progress, Row, Table
 
-if TYPE_CHECKING:
-    from penstock.engine.core import Core
-
 _BLOCK = 1 << 10
 
 
 class Check:
     """One check; `repair` repairs, or only compares."""
 
-    def __init__(self, core: Core, repair: Repair, progress: Progress | None) -> None:
-        self._core = core
+    def __init__(self, repair: Repair, progress: Progress | None) -> None:
+        self._site = repair.site
         self._repair = repair
         self._progress = progress
         self._rows = self._documents = 0
@@ -62,10 +59,10 @@ class Check:
 
     def run(self) -> Checked:
         """All of it."""
-        for table in self._core.app.tables():
+        for table in self._site.app.tables():
             self._step(partial(self._table, table))
         self._step(partial(self._rows_of, META, FEED, QUARANTINE))
-        views = [view.name for view in self._core.app.views()]
+        views = [view.name for view in self._site.app.views()]
         if self._repair.fix:  # what one view holds is asked of when another is counted
             for name in views:
                 with suppress(StoreDamaged):  # it is named where the view is compared
@@ -96,15 +93,15 @@ class Check:
         return True
 
     def _named(self, damage: StoreDamaged) -> str:
-        return str(named(damage, places_of(self._core.catalog)))
+        return str(named(damage, places_of(self._site.catalog)))
 
     # -- rows
 
     def _rows_of(self, *dbs: str) -> None:
         """Read rows by their checksums, in their order."""
-        with Snapshot(self._core) as snap:
-            for db in dbs:
-                for _ in self._checked(snap.reader(), db):
+        with self._site.snapshot() as snap:
+            for part, db in product(snap.parts, dbs):
+                for _ in self._checked(part.reader(), db):
                     pass
 
     def _checked(self, reader: Reader, db: str) -> Iterator[tuple[bytes, bytes]]:
@@ -126,20 +123,21 @@ class Check:
 
     def _table(self, table: Table) -> None:
         """Read a table; where its index alone is damaged, and that is to be fixed, it is made anew and read again."""
-        known = self._rows, self._documents, len(self._damaged)
-        readable, indexed = self._read(table)
-        if readable and not indexed and self._repair.fix:
-            self._repair.reindex(table)
-            self._rows, self._documents = known[:2]
-            del self._damaged[known[2] :]
-            self._anew.append(f"table {table.name!r}, its index")
-            self._read(table)
+        for place in range(self._site.places):
+            known = self._rows, self._documents, len(self._damaged)
+            readable, indexed = self._read(table, place)
+            if readable and not indexed and self._repair.fix:
+                self._repair.step(place, "reindex", table.name)
+                self._rows, self._documents = known[:2]
+                del self._damaged[known[2] :]
+                self._anew.append(f"table {table.name!r}, its index")
+                self._read(table, place)
 
-    def _read(self, table: Table) -> tuple[bool, bool]:
+    def _read(self, table: Table, place: int) -> tuple[bool, bool]:
         """Whether the log of a table is whole, and whether its index is that of the log, as far as that can be said."""
-        number = self._core.tables[table.name].number
-        with Snapshot(self._core) as snap:
-            reader, mark = snap.reader(), read_mark(snap.reader(), number)
+        with self._site.snapshot() as snap:
+            shown, reader = snap.schema.tables[table.name], snap.parts[place].reader()
+            number, mark = shown.number, read_mark(reader, shown.number)
             for _ in self._checked(reader, moved_db(number)):
                 pass
             before = len(self._damaged)
@@ -147,7 +145,7 @@ class Check:
                 pass
             indexed, readable = len(self._damaged) == before, True
             # What other snapshots learnt of the log is not believed here.
-            documents = TableReader(table, number, self._core.catalog.seed, snap.reader, Tails(), frozenset)
+            documents = TableReader(table, number, shown.seed, lambda: reader, Tails(), frozenset)
             present = tombstones = 0
             following: int | None = None
             for key, row in reader.scan(log_db(number)):
@@ -205,22 +203,21 @@ class Check:
 
     def _counted(self, name: str) -> None:
         """Count what a view holds, and what its function would yield otherwise now."""
-        view = self._core.views[name]
-        with Snapshot(self._core) as snap:
-            reader = snap.reader()
-            self._rows += reader.count(view.reduce.db)
-            held = sum(1 for _ in self._checked(reader, held_db(view.number)))
-            for _ in self._checked(reader, resting_db(view.number)):
-                pass
-            held += snap.state.held_groups.get(view.name, 0)
+        view = self._site.views[name]
+        with self._site.snapshot() as snap:
+            held, told, unsure = snap.state.held_groups.get(view.name, 0), 0, set[bytes]()
+            for part in snap.parts:
+                reader = part.reader()
+                self._rows += reader.count(view.reduce.db)
+                held += sum(1 for _ in self._checked(reader, held_db(view.number)))
+                for _ in self._checked(reader, resting_db(view.number)):
+                    pass
+                if isinstance(view.mapper, FunctionMapper):
+                    told += (self._told_of_rows if view.chained else self._told_of_table)(part, view, unsure)
             if held:
                 self._held[view.name] = held
-            unsure = set[bytes]()
-            if isinstance(view.mapper, FunctionMapper):
-                tell = self._told_of_rows if view.chained else self._told_of_table
-                told = tell(snap, view, unsure)
-                if told:
-                    self._told[view.name] = told
+            if told:
+                self._told[view.name] = told
             wrong = not self._repair.fix and any(one.view == view.name for one in self._repair.found())
             if not (wrong or view.building):
                 self._judge(snap, view, unsure)
@@ -229,7 +226,7 @@ class Check:
         """Hold results against a recompute that shares no code with what keeps them."""
         source = view.view.source.name
         documents = snap.view(source).items() if view.chained else snap.table(source).items()
-        with self._repair.scratch(view.view) as store:
+        with self._site.scratch(view.view.table) as store:
             self._damaged += judged(snap, view, documents, unsure, store)
 
     def _told_of_table(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
@@ -256,7 +253,7 @@ class Check:
     def _told_of_rows(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
         """The rows of a view whose emissions are others now."""
         db, mapping, n = told_db(view.number), Mapping(view.view), 0
-        source = self._core.views[view.view.source.name].reduce
+        source = self._site.views[view.view.source.name].reduce
         rows = self._checked(snap.reader(), db)
         while block := list(islice(rows, _BLOCK)):
             docs: list[Any] = []

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import BatchRejected
+from penstock.cache import BatchRejected, PenstockError
 from penstock.engine.catalog import Resume, read_note
 from penstock.engine.documents import Batch
+from penstock.engine.handed import repaired_data
 from penstock.engine.parting import Parting, clear, receive
+from penstock.engine.steps import Steps, changes_of, take_step
 from penstock.recovery import Production, Sent, owed_after, pending
 from penstock.views import Counts
 
@@ -30,7 +32,8 @@ class Standing:
     """How far a member is.
 
     By partition the numbers that it gave last, and that it took last; its sources; its epoch; how much
-    is stored that is owed; the number of the last batch that it took; by table the kind of its ts.
+    is stored that is owed; the number of the last batch that it took; by table the kind of its ts; by partition why it
+    does not take what that one owes it.
     """
 
     sent: Sent
@@ -40,6 +43,7 @@ class Standing:
     pending: int
     batch: int
     kinds: dict[str, str]
+    refused: dict[int, str]
 
     def data(self) -> list[Any]:
         """The same as plain data."""
@@ -51,13 +55,24 @@ class Standing:
             self.pending,
             self.batch,
             self.kinds,
+            list(self.refused.items()),
         ]
 
     @classmethod
     def of_data(cls, data: list[Any]) -> Standing:
         """The standing that this is the data of."""
-        sent, taken, *rest = data
-        return cls(dict(map(tuple, sent)), dict(map(tuple, taken)), *rest)
+        sent, taken, *rest, refused = data
+        sources, epoch, stored, batch, kinds = rest
+        return cls(
+            dict(map(tuple, sent)),
+            dict(map(tuple, taken)),
+            sources,
+            epoch,
+            stored,
+            batch,
+            kinds,
+            dict(map(tuple, refused)),
+        )
 
 
 class Member:
@@ -111,8 +126,15 @@ class Member:
 
     def receive(self, production: Production) -> int:
         """Take what another one sent; the number up to which all that it sent is durable here."""
+        refused = self._parting.refused
         with self.engine._lock:
-            return receive(self.core, production)
+            try:
+                number = receive(self.core, production)
+            except PenstockError as error:
+                refused[production.sender] = str(error)
+                raise
+            refused.pop(production.sender, None)
+            return number
 
     def owed(self, other: int) -> Production | None:
         """What another one is owed and has not said to have."""
@@ -142,7 +164,8 @@ class Member:
             with self.core.store.read() as reader:
                 stored = pending(reader)
         sources, kinds = dict(state.sources), dict(state.ts)
-        return Standing(dict(state.sent), taken, sources, state.epoch, stored, state.batch, kinds)
+        refused = dict(self._parting.refused)
+        return Standing(dict(state.sent), taken, sources, state.epoch, stored, state.batch, kinds, refused)
 
     def note(self, source: str) -> bytes:
         """What the spout of a source noted with its last batch."""
@@ -152,6 +175,17 @@ class Member:
     def compact(self) -> dict[str, Any]:
         """Give back what old versions take."""
         return self.engine.compact().data()
+
+    def repair(self, do: str, *what: Any) -> Any:
+        """A step of a repair: between "note" and "noted" what changes here is gathered."""
+        noted = self._parting.noted
+        if do == "noted":
+            self._parting.noted = None
+            return repaired_data(changes_of(self.core, noted or []))
+        if do == "note":
+            self._parting.noted = []
+            return None
+        return take_step(Steps(self.core, self.engine._lock, [] if noted is None else noted), do, *what)
 
     def close(self) -> None:
         """Let go of the partition."""

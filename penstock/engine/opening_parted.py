@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from penstock.cache import DefinitionError, MemoryStore, Owner, open_lmdb
 from penstock.engine.agreed import open_partition
 from penstock.engine.away import Away, evict
+from penstock.engine.carrying import carried
 from penstock.engine.core import Settings
 from penstock.engine.holder import drop_socket, take_socket
 from penstock.engine.layout import Layout, WrongPartitions, is_store, layout_of, read_layout, write_layout
 from penstock.engine.member import Member
 from penstock.engine.order import Order
-from penstock.engine.parted import Parted, carried
+from penstock.engine.parted import Parted
 from penstock.engine.parting import Parting
 from penstock.engine.shipped import shipped
 from penstock.engine.spannedengine import cores_of

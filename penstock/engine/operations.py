@@ -137,6 +137,10 @@ def _noted(engine: Engine, asked: dict[str, Any], tell: Tell) -> bytes:
     return _member(engine).note(asked["source"])
 
 
+def _repair(engine: Engine, asked: dict[str, Any], tell: Tell) -> Any:
+    return _member(engine).repair(asked["step"], *asked["what"])
+
+
 def _alive(engine: Engine, asked: dict[str, Any], tell: Tell) -> bool:
     return True
 
@@ -167,5 +171,6 @@ OPERATIONS: dict[str, Operation] = {
     "receive": _receive,
     "standing": _standing,
     "note": _noted,
+    "repair": _repair,
     "alive": _alive,
 }

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from penstock.cache import BatchRejected, ForkedStore, Owner, PenstockError, Tell
+from penstock.engine.carrying import REFUSED, at_rest
 from penstock.engine.catalog import Resume
 from penstock.engine.compaction import Compacted
 from penstock.engine.copies import Copied
@@ -25,34 +27,21 @@ from penstock.engine.core import Core
 from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.holder import Holder
 from penstock.engine.layout import Layout
-from penstock.engine.member import Member, Standing, Tables
+from penstock.engine.member import Tables
+from penstock.engine.partedsite import PartedSite
 from penstock.engine.releasing import Releasing
+from penstock.engine.repairs import posted_or_not
 from penstock.engine.routing import Router, after, offsets_of
 from penstock.engine.seat import Seat
 from penstock.engine.snapshot import Consistency, Snapshot
 from penstock.engine.spannedengine import SpannedEngine
 from penstock.engine.wired import wired
-from penstock.recovery import Checked, Repaired
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
 from penstock.views import App, Counts, Migrated, Progress
 
-__all__ = ["Parted", "carried"]
+__all__ = ["Parted"]
 
-_AGAIN = 0.001  # seconds between two looks at whether all has arrived
 Routed = dict[int, Tables]  # by partition
-
-
-def carried(members: Sequence[Member]) -> None:
-    """All that members of one process owe each other is taken."""
-    more = True
-    while more:
-        more = False
-        for member in members:
-            for other in member.others:
-                owed = member.owed(other)
-                if owed is not None:
-                    member.arrived(other, members[other].receive(owed))
-                    more = True
 
 
 def _nothing() -> None:
@@ -129,20 +118,26 @@ class Parted(SpannedEngine):
         engine.ingest([ps.Record("users", 7, {"id": 7, "name": "Sue"}, offset=41)], source="file:a", resume=42)
         """
         self._writable(None)
+        records, done = list(records), self._least(source)
+        self._repost_of(records, done)
         tables: Tables = {}
+        late = equal = 0
         for record in records:
             self._app.table_of(record.table)
-            if record.repost:
-                raise unparted("a repost")
             own = tables.setdefault(record.table, [Batch(unit="record", origin=source)])[0]
+            if record.repost and record.offset is not None and record.offset < done:
+                late += 1
+                continue
             if record.offset is not None:
                 own.offsets[own.size] = record.offset
-            if record.doc is None:
+            if record.repost:
+                equal += own.posted(posted_or_not(self._app, record), record)
+            elif record.doc is None:
                 own.delete(record.key, record.ts)
             else:
                 own.add(record.doc, record.ts)
         with self._lock:
-            return self._resumed(self._routed(tables), source, Resume(resume))
+            return self._resumed(self._routed(tables), source, Resume(resume)) + Counts(late=late, equal=equal)
 
     def load(
         self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
@@ -158,14 +153,14 @@ class Parted(SpannedEngine):
 
     def _loaded(self, table: str, batch: SpoutBatch) -> Counts:
         part = delivered(batch, self._app.table_of(table))
-        tables = {table: [part]}
+        tables, reposts = {table: [part]}, 0
         if batch.envelope:
             found = wired(self._app, table, part)
-            if found.values:
-                raise unparted("a repost")
-            tables = found.tables
+            tables, reposts = found.tables, found.reposts
+            if found.values and (batch.source is None or batch.again or batch.resume > self._least(batch.source)):
+                self._repost(found.values)
         if batch.source is None:
-            return self._give(self._routed(tables), {}, False)
+            return self._give(self._routed(tables), {}, False) + Counts(equal=reposts)
         with self._lock:
             standing = [own.get(batch.source, 0) for own in self._sources]
             if not batch.again and batch.resume <= min(standing):
@@ -173,9 +168,14 @@ class Parted(SpannedEngine):
             if not batch.again and batch.start > min(standing):
                 raise SourceMoved(batch.source, batch.start, min(standing))
             if not batch.again and any(batch.start < done < batch.resume for done in standing) and not part.run:
-                part.offsets = offsets_of(batch)
+                for own in chain.from_iterable(tables.values()):
+                    own.offsets = offsets_of(batch)
             resume = Resume(batch.resume, batch.note, batch.again)
-            return self._resumed(self._routed(tables), batch.source, resume)
+            return self._resumed(self._routed(tables), batch.source, resume) + Counts(equal=reposts)
+
+    def _least(self, source: str) -> int:
+        """The offset of a source up to which all partitions have it."""
+        return min(own.get(source, 0) for own in self._sources)
 
     def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
         """All views and tables, each partition as of a commit of its own; it sees nothing of what comes after.
@@ -188,9 +188,7 @@ class Parted(SpannedEngine):
         """
         if consistency != "position":
             return super().snapshot(consistency)
-        with self._lock:
-            self._open()
-            self._quiet()
+        with self.still():
             return super().snapshot()
 
     def settle(self) -> None:
@@ -199,9 +197,21 @@ class Parted(SpannedEngine):
         engine.settle()
         """
         self._open()
+        with self.still():
+            pass
+
+    @contextmanager
+    def still(self, settled: bool = True) -> Iterator[None]:
+        """Hold all partitions: at its beginning nothing is on its way, and within it nobody else writes.
+
+        With `settled` it is an error where one of them can't take what it is owed.
+        """
         with self._lock:
             self._open()
-            self._quiet()
+            refused = self.carry()
+            if settled and refused:
+                raise PenstockError(f"{refused[0]}; run penstock check --fix, which repairs what keeps it from that")
+            yield
 
     # -- reading
 
@@ -230,7 +240,7 @@ class Parted(SpannedEngine):
             if self._closed:
                 return
             try:
-                self._quiet()
+                self.carry()
             finally:
                 self._closed = True
                 if self._pool is not None:
@@ -261,18 +271,6 @@ class Parted(SpannedEngine):
     def copy(self, folder: str | os.PathLike[str], progress: Tell | None = None) -> Copied:
         """A store of several partitions is copied by copying its folder while nobody has it open."""
         raise unparted("a copy")
-
-    def repost_many(self, values: Mapping[str, Sequence[Any]], *, progress: Progress | None = None) -> list[Repaired]:
-        """Not yet: see the message."""
-        raise unparted("a repost")
-
-    def restate(self, name: str, key_or_group: Any = None, *, progress: Progress | None = None) -> list[Repaired]:
-        """Not yet: see the message."""
-        raise unparted("restate")
-
-    def check(self, fix: bool = False, *, progress: Progress | None = None) -> Checked:
-        """Not yet: see the message."""
-        raise unparted("check")
 
     def _releasing(self, progress: Progress | None) -> Releasing:
         raise unparted("a retry or a drop")
@@ -363,16 +361,11 @@ class Parted(SpannedEngine):
             total += counts
         return total
 
-    def _quiet(self) -> None:
-        """Wait until nobody owes anybody anything: two rounds of asking give the same numbers, and nothing stored."""
-        before: list[Standing] | None = None
-        while True:
-            self._carry()
-            now = [seat.standing() for seat in self._seats]
-            if any(own.pending for own in now):
-                before = None
-                time.sleep(_AGAIN)
-            elif before is not None and [own.sent for own in now] == [own.sent for own in before]:
-                return
-            else:
-                before = now
+    def _site(self) -> PartedSite:
+        away = self._pool is not None
+        folders = None if self._path is None else self._layout.folders(self._path)
+        return PartedSite(self._app, self, self._seats, self._ranges, folders, away)
+
+    def carry(self) -> list[str]:
+        """Wait until nobody owes anybody anything, or nobody takes what is owed; by whom, and why."""
+        return at_rest(self._seats, self._carry, 0.0 if self._pool is None else REFUSED)

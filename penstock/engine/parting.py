@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.cache import PenstockError, Reader, Writer
 from penstock.engine.catalog import State
-from penstock.mapreduce import Crossing, Gathered, Part, Ranges, ViewNode, Writes
+from penstock.mapreduce import Crossing, Fed, Gathered, Part, Ranges, ViewNode, Writes
 from penstock.recovery import Production, Sent, Taken, deleted, oldest_owed, parts_of, saved, taken
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Parting:
         self.ranges = ranges
         self.crossing = Crossing(here, ranges)
         self.batch = 0  # the number of the batch that is being taken
+        self.refused: dict[int, str] = {}  # by partition why what it sent last can't be taken
+        self.noted: list[Fed] | None = None  # what is changed by what is taken, while somebody wants to know
         self.arrived: Sent = {}  # by partition the number up to which it has what it was owed
         self._cleared: Sent = {}  # and up to which that is deleted
         self._order: list[ViewNode] = []
@@ -135,6 +137,9 @@ def receive(core: Core, production: Production) -> int:
 def _take(core: Core, parting: Parting, production: Production, fresh: Fresh) -> None:
     def change(writer: Writer, writes: Writes) -> None:
         parting.gather(core.views.values(), fresh.parts, writes)
+        if (noted := parting.noted) is not None:
+            writes.feeding = True
+            writes.after.append(lambda: noted.extend(writes.fed))
 
     core.amend(change, {production.sender: (production.epoch, fresh.number)})
 

@@ -101,4 +101,4 @@ class Quarantining(Repairs):
     def _remake(self, view: str, groups: Sequence[bytes]) -> None:
         """Make these groups of a view from their contributions anew."""
         with self._turn:
-            Repair(self._core, self._lock, self._path, None).view(view, groups)
+            Repair(self._site(), None).view(view, groups)

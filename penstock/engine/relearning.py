@@ -57,7 +57,7 @@ from penstock.views import Row, Table
 if TYPE_CHECKING:
     from penstock.engine.core import Core
 
-__all__ = ["Learnt", "relearn", "remembered_in"]
+__all__ = ["Learnt", "damaged_rows", "relearn", "remembered_in"]
 
 _STEP = 64  # held documents that one step asks for
 Amend = Callable[[Callable[[Writer, Writes], object]], None]
@@ -92,7 +92,7 @@ def relearn(core: Core, name: str, amend: Amend, forget: Callable[[], object]) -
     `amend` makes a transaction; `forget` has memory read again what the store says now.
     """
     with Snapshot(core) as snap:
-        damaged = list(_damaged(snap.reader(), core.views[name]))
+        damaged = list(damaged_rows(snap.reader(), core.views[name]))
         if not damaged:
             return []
         lesson = _Lesson(core, snap, name)
@@ -116,7 +116,7 @@ def relearn(core: Core, name: str, amend: Amend, forget: Callable[[], object]) -
     return lesson.learnt
 
 
-def _damaged(reader: Reader, view: ViewNode) -> Iterator[tuple[str, bytes, bytes]]:
+def damaged_rows(reader: Reader, view: ViewNode) -> Iterator[tuple[str, bytes, bytes]]:
     """The rows that are not what was written, those of what was told first."""
     for db in remembered_in(view):
         for key, row in reader.scan(db):

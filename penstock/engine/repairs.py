@@ -14,6 +14,7 @@ from penstock.engine.checking import Check
 from penstock.engine.refills import Refills
 from penstock.engine.repairing import Repair
 from penstock.engine.reposting import Posted, Reposting, posted
+from penstock.engine.site import OneSite, Site
 from penstock.recovery import Checked, Repaired
 from penstock.spout import Record
 from penstock.views import App, Progress, Table
@@ -65,12 +66,12 @@ class Repairs(Refills):
         self.flush()
         self._settle()
         with self._turn, self._core.naming():
-            repair = Repair(self._core, self._lock, self._path, progress)
+            repair = Repair(self._site(), progress)
             if not isinstance(definition, Table):
                 repair.complete(name)
                 repair.view(name, None if asked is None else [asked])
             elif asked is not None:
-                Reposting(self._core, repair).restate(name, [key_or_group])
+                Reposting(repair).restate(name, [key_or_group])
             else:
                 for view in self._core.app.views():
                     if view.table is definition:
@@ -90,16 +91,19 @@ class Repairs(Refills):
         self.flush()
         self._settle()
         with self._turn, self._core.naming():
-            repair = Repair(self._core, self._lock, self._path, progress, fix)
-            return Check(self._core, repair, progress).run()
+            return Check(Repair(self._site(), progress, fix), progress).run()
+
+    def _site(self) -> Site:
+        """Where repairs work."""
+        return OneSite(self._core, self._lock, self._path)
 
     def _repost(self, values: Mapping[str, Sequence[Posted]], progress: Progress | None = None) -> list[Repaired]:
         self.flush()
         self._settle()
         with self._turn, self._core.naming():
-            repair = Repair(self._core, self._lock, self._path, progress)
+            repair = Repair(self._site(), progress)
             for name, posts in values.items():
-                Reposting(self._core, repair).repost(name, posts)
+                Reposting(repair).repost(name, posts)
             return repair.found()
 
     def _repost_of(self, records: Iterable[Record], done: int) -> None:

@@ -11,24 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping as Mapped
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from penstock.cache import KeyKind, KeyTooLong, PenstockError, RecordError, encode_key, pack, unpack, unpack_document
 from penstock.engine.documents import line_of
 from penstock.engine.repairing import Repair
-from penstock.engine.snapshot import Snapshot
-from penstock.gateway import key_value, retell
-from penstock.mapreduce import FunctionMapper, Pairs, Writes
+from penstock.engine.steps import STEP
+from penstock.gateway import key_value
+from penstock.mapreduce import FunctionMapper, Pairs
 from penstock.recovery import Mapping, same_pairs
 from penstock.views import Merge, Table
-
-if TYPE_CHECKING:
-    from penstock.cache import Writer
-    from penstock.engine.core import Core
-
-_STEP = 64  # documents that one step tells of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +56,8 @@ def posted(table: Table, doc: Any) -> Posted:
 class Reposting:
     """Reposts to tables of one store."""
 
-    def __init__(self, core: Core, repair: Repair) -> None:
-        self._core = core
+    def __init__(self, repair: Repair) -> None:
+        self._site = repair.site
         self._repair = repair
 
     def repost(self, table: str, values: Sequence[Posted]) -> None:
@@ -71,18 +65,17 @@ class Reposting:
         asked, again = self._look(table, values)
         for view, groups in asked.items():
             self._repair.view(view, sorted(groups))
-        for a in range(0, len(again), _STEP):
-            part = again[a : a + _STEP]
-
-            def step(writer: Writer, writes: Writes, keys: Sequence[Any] = part) -> None:
-                retell(self._core.tables[table], writer, keys, writes)
-
-            self._repair.amended(step)
+        where: dict[int, list[bytes]] = {}
+        for key in again:
+            where.setdefault(self._site.owner(key), []).append(key)
+        for place, keys in where.items():
+            for a in range(0, len(keys), STEP):
+                self._repair.step(place, "retell", table, keys[a : a + STEP])
 
     def restate(self, table: str, keys: Sequence[Any]) -> None:
         """Make right what is remembered of the documents with these keys."""
         asked: dict[str, set[bytes]] = {}
-        with Snapshot(self._core) as snap:
+        with self._site.snapshot() as snap:
             for key in keys:
                 stored = snap.stored(table, key)
                 for told in () if stored is None else stored.told:
@@ -90,20 +83,21 @@ class Reposting:
         for view, groups in asked.items():
             self._repair.view(view, sorted(groups))
 
-    def _look(self, table: str, values: Sequence[Posted]) -> tuple[dict[str, set[bytes]], list[Any]]:
+    def _look(self, table: str, values: Sequence[Posted]) -> tuple[dict[str, set[bytes]], list[bytes]]:
         """By view the groups to make right, and the keys of documents that views are to be told of again."""
-        node = self._core.tables[table]
-        asked: dict[str, set[bytes]] = {view.name: set() for view in node.views}
-        mappings = {view.name: Mapping(view.view) for view in node.views}
-        done = {view.name for view in node.views if view.building is None}
-        functions = {view.name for view in node.views if isinstance(view.mapper, FunctionMapper)}
-        again: dict[bytes, Any] = {}
-        with Snapshot(self._core) as snap:
+        patched = self._site.app.table_of(table).merge is Merge.PATCH
+        views = [view for view in self._site.views.values() if view.view.source.name == table]
+        asked: dict[str, set[bytes]] = {view.name: set() for view in views}
+        mappings = {view.name: Mapping(view.view) for view in views}
+        done = {view.name for view in views if view.building is None}
+        functions = {view.name for view in views if isinstance(view.mapper, FunctionMapper)}
+        again: dict[bytes, None] = {}
+        with self._site.snapshot() as snap:
             for value in values:
                 stored = snap.stored(table, value.key)
                 current = None if stored is None else stored.document
                 fields: dict[str, Any] = dict(value.fields)
-                if node.table.merge is Merge.PATCH and current is not None:
+                if patched and current is not None:
                     fields = {**current, **fields}
                 told = {one.view: one for one in (() if stored is None else stored.told)}
                 for name, mapping in mappings.items():
@@ -118,8 +112,8 @@ class Reposting:
                     held = own.held is not None
                     changed = name in functions and mapped is not None and not same_pairs(remembered, mapped)
                     if mapped is not None and (held or changed):
-                        again[encode_key(value.key)] = value.key
-        return asked, list(again.values())
+                        again[encode_key(value.key)] = None
+        return asked, list(again)
 
 
 def _copied(fields: Mapped[str, Any]) -> dict[str, Any]:

@@ -14,18 +14,25 @@ from contextlib import contextmanager
 
 from penstock.cache import Store, open_lmdb
 
-__all__ = ["folder_store"]
+__all__ = ["folder_store", "scratch_folder"]
 
 _NAMED = "repair-"
 
 
 @contextmanager
-def folder_store(path: str) -> Iterator[Store]:
-    """An empty store within this folder, whose repairs go one at a time."""
+def scratch_folder(path: str) -> Iterator[str]:
+    """An empty folder within this one, whose repairs go one at a time."""
     for name in os.listdir(path):
         if name.startswith(_NAMED):
             shutil.rmtree(os.path.join(path, name), ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=_NAMED, dir=path) as folder:
+        yield folder
+
+
+@contextmanager
+def folder_store(path: str) -> Iterator[Store]:
+    """An empty store within this folder."""
+    with scratch_folder(path) as folder:
         store = open_lmdb(folder, sync=False)
         try:
             yield store

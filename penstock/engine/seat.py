@@ -42,6 +42,10 @@ class Seat(Protocol):
         """Give back what old versions take."""
         ...
 
+    def repair(self, do: str, *what: Any) -> Any:
+        """A step of a repair, in plain data; "note" and "noted" go about what it changes here and elsewhere."""
+        ...
+
     def close(self) -> None:
         """Let go of it."""
         ...

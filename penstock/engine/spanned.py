@@ -24,7 +24,7 @@ from penstock.views import Contribution, Position, Progress
 if TYPE_CHECKING:
     from penstock.engine.core import Core
 
-__all__ = ["SpannedSnapshot", "together"]
+__all__ = ["Passed", "SpannedSnapshot", "together"]
 
 
 class SpannedSnapshot(Snapshot):
@@ -126,7 +126,7 @@ class SpannedSnapshot(Snapshot):
         if view.keeps or source is not None:
             return super()._why(view, source, groups, progress)
         out: list[list[Contribution]] = [[] for _ in groups]
-        passed = _Passed(len(self._parts), progress)
+        passed = Passed(len(self._parts), progress)
         for i, part in enumerate(self._parts):
             own = part.view(view.name).why_many(map(decode_key, groups), progress=passed.of(i))
             for found, more in zip(out, own, strict=True):
@@ -136,7 +136,7 @@ class SpannedSnapshot(Snapshot):
         return out
 
 
-class _Passed:
+class Passed:
     """How far scans of several partitions are, as how far one is of all; each is as long as the first that is known."""
 
     def __init__(self, parts: int, progress: Progress | None) -> None:

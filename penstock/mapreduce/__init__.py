@@ -7,6 +7,7 @@ from penstock.mapreduce.column import Column, Kind, lane_of, value_of
 from penstock.mapreduce.crossing import Crossing, Gathered, Part, side_data, side_of
 from penstock.mapreduce.databases import held_db, resting_db, rows_db, told_db, view_dbs
 from penstock.mapreduce.decoder import Columns, Decoder, join_columns
+from penstock.mapreduce.deltas import Delta, negated
 from penstock.mapreduce.emission import (
     Contributions,
     Emissions,
@@ -76,6 +77,7 @@ __all__ = [
     "Crossing",
     "Cut",
     "Decoder",
+    "Delta",
     "DocumentReader",
     "Emissions",
     "Fed",
@@ -154,6 +156,7 @@ __all__ = [
     "mean",
     "min",
     "monoid",
+    "negated",
     "nodes_db",
     "of_yielded",
     "packed",

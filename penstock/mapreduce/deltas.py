@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.views import Accumulator, Totals
+from penstock.mapreduce.exact import LANE_MIN
+from penstock.mapreduce.moments import Layout, Moments
+from penstock.views import Accumulator, State, Totals
 
 Ints = NDArray[np.int64]
 
@@ -25,6 +27,14 @@ class Delta:
     codes: Ints
     n: Ints
     totals: list[Totals]
+
+    def take(self, at: Ints) -> Delta:
+        """That of the groups at these places."""
+        totals = [
+            Totals(t.lanes[:, at], {i: t.spill[g] for i, g in enumerate(at.tolist()) if g in t.spill})
+            for t in self.totals
+        ]
+        return Delta(self.codes[at], self.n[at], totals)
 
     def data(self) -> list[Any]:
         """As plain data, without the codes."""
@@ -60,3 +70,27 @@ def added(cell: Accumulator, totals: Totals, delta: Totals, at: Ints) -> Totals:
         else:
             spill[place] = row
     return Totals(lanes, spill, dict(totals.errors))
+
+
+def negated(cells: Sequence[Accumulator], delta: Delta) -> Delta:
+    """What takes a delta of these cells back."""
+    totals: list[Totals] = []
+    for cell, own in zip(cells, delta.totals, strict=True):
+        lanes, spill = -own.lanes, dict[int, list[Any]]()
+        for i in own.spill.keys() | set(np.flatnonzero((own.lanes == LANE_MIN).any(axis=0)).tolist()):
+            assert isinstance(cell, Moments), "counts are lanes alone"
+            column, row = _negated(cell, own.state(i))
+            lanes[:, i] = column
+            if row is not None:
+                spill[i] = row
+        totals.append(Totals(lanes, spill))
+    return Delta(delta.codes, -delta.n, totals)
+
+
+def _negated(cell: Moments, state: State) -> State:
+    lanes, row = state
+    layout = Layout(cell.degree)
+    exponents = {at + 2 + 2 * d for at in (0, layout.decimals) for d in range(cell.degree)}
+    turned = [x if i in exponents else -x for i, x in enumerate(layout.wide(row))]
+    own, left = layout.merged([-x for x in lanes], turned, None)
+    return tuple(own), left

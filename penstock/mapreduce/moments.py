@@ -128,7 +128,7 @@ class Moments:
                 return (lanes[0] + sign, *sums), None
         else:
             sums = list(lanes[1:])
-        return _Layout(self.degree).moved(lanes[0] + sign, sums, spill, None if type(value) is int else value, sign)
+        return Layout(self.degree).moved(lanes[0] + sign, sums, spill, None if type(value) is int else value, sign)
 
     def _ints(self, at: Locs, lane: Ints, m: int) -> list[IntSums]:
         sums = [int_sums(at, lane, m)]
@@ -166,7 +166,7 @@ class Moments:
         """The totals with one side added and the other taken back."""
         assert isinstance(plus, Side), _FOREIGN
         assert isinstance(minus, Side), _FOREIGN
-        layout = _Layout(self.degree)
+        layout = Layout(self.degree)
         spill = dict(old.spill)
         lanes = np.empty_like(old.lanes)
         lanes[0] = old.lanes[0] + plus.count - minus.count
@@ -181,11 +181,11 @@ class Moments:
     def merge(self, a: State, b: State) -> State:
         """The totals of the numbers of both."""
         (one, left), (two, right) = a, b
-        lanes, spill = _Layout(self.degree).merged([x + y for x, y in zip(one, two, strict=True)], left, right)
+        lanes, spill = Layout(self.degree).merged([x + y for x, y in zip(one, two, strict=True)], left, right)
         return tuple(lanes), spill
 
 
-class _Layout:
+class Layout:
     """Where a spill of one degree has what. It never changes a list: a changed row is a list of its own."""
 
     __slots__ = ("big", "decimals", "degree", "floats", "strays", "zeros")
@@ -368,7 +368,7 @@ class Exact:
         degree = len(lanes) - 1
         if not spill:
             return cls(lanes[0], False, False, None, tuple((x, 1) for x in lanes[1:]), 0)
-        layout = _Layout(degree)
+        layout = Layout(degree)
         row = layout.wide(spill)
         nans, above, below = row[layout.strays :]
         stray: float | None = None

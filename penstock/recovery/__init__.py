@@ -37,6 +37,7 @@ from penstock.recovery.productions import (
     deleted,
     oldest_owed,
     owed_after,
+    owed_back,
     parts_of,
     pending,
     saved,
@@ -55,13 +56,14 @@ from penstock.recovery.quarantine import (
 from penstock.recovery.recompute import RECIPES, Given, result_of
 from penstock.recovery.repaired import Mended, Repaired
 from penstock.recovery.scan import Scan
-from penstock.recovery.shadow import Heard, Shadow, hearing
+from penstock.recovery.shadow import Dictionaries, Heard, Shadow, Shadows, hearing
 
 __all__ = [
     "OUT",
     "QUARANTINE",
     "RECIPES",
     "Checked",
+    "Dictionaries",
     "Given",
     "Heard",
     "Left",
@@ -85,6 +87,7 @@ __all__ = [
     "Sent",
     "Settled",
     "Shadow",
+    "Shadows",
     "Shown",
     "Taken",
     "Wanted",
@@ -103,6 +106,7 @@ __all__ = [
     "moment_of",
     "oldest_owed",
     "owed_after",
+    "owed_back",
     "parts_of",
     "pending",
     "place",

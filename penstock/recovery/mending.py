@@ -39,10 +39,11 @@ _CHUNK = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A group that was replaced, and the key of its row."""
+    """A group that was replaced, the key of its row, and the number of the partition in which it was."""
 
     key: bytes
     repaired: Repaired
+    place: int = 0
 
 
 class Mender:
@@ -119,6 +120,11 @@ class Mender:
         with self._shadow.store.read() as made:
             here, there = self._side(reader), self._side(made)
             return [self._replace(here, there, key, Writes()) for key in keys]
+
+    def wanted(self, key: bytes) -> Any:
+        """The result that the group with this stored key should have; ABSENT if none."""
+        with self._shadow.store.read() as made:
+            return self._result(self._side(made).state(key))
 
     # -- mending
 

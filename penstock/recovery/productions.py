@@ -12,7 +12,7 @@ acknowledged, and deleted. Invariants:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -29,6 +29,7 @@ __all__ = [
     "deleted",
     "oldest_owed",
     "owed_after",
+    "owed_back",
     "parts_of",
     "pending",
     "saved",
@@ -106,6 +107,12 @@ def owed_after(reader: Reader, other: int, number: int, most: int) -> tuple[Owed
         if size >= most:
             break
     return tuple(out)
+
+
+def owed_back(reader: Reader, other: int, number: int) -> Iterator[Owed]:
+    """What a partition is owed after this number, the last one first."""
+    for key, row in reader.scan(OUT, _KEY.pack(other, number + 1), _KEY.pack(other + 1, 0), reverse=True):
+        yield Owed(_KEY.unpack(key)[1], bytes(unseal(key, row, OUT)))
 
 
 def deleted(writer: Writer, arrived: Sent, known: Sent) -> None:

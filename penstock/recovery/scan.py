@@ -69,16 +69,24 @@ class _Documents:
 class Scan:
     """One pass over what a view maps; contributions come in the codes of `node`, which is nobody else's.
 
-    With `asked` only those to the groups of the first so many codes. `spaces` may be exchanged between blocks.
+    With `asked` only those to the groups of the first so many codes. `spaces` may be exchanged between blocks. `reader`
+    has the documents, and what is remembered of them; `trees` has the groups, in whatever partition they lie.
     """
 
     def __init__(
-        self, node: ViewNode, spaces: Callable[[], Spaces], asked: int | None, reader: Reader, progress: Progress | None
+        self,
+        node: ViewNode,
+        spaces: Callable[[], Spaces],
+        asked: int | None,
+        reader: Reader,
+        trees: Reader,
+        progress: Progress | None,
     ) -> None:
         self._node = node
         self._spaces = spaces
         self._asked = asked
         self._reader = reader
+        self._trees = trees
         self._progress = progress
         self.unreadable: list[bytes] = []  # keys of rows of the source
         self._decoding: tuple[Spaces, Decoder] | None = None
@@ -238,7 +246,7 @@ class Scan:
         known: dict[tuple[int, bytes, int], Any] = {}
         for code in codes:
             try:
-                [items] = kept_items(reduce, self._reader, [self._node.groups.whole(code)])
+                [items] = kept_items(reduce, self._trees, [self._node.groups.whole(code)])
             except (StoreDamaged, AssertionError):
                 continue  # the tree doesn't tell it either
             stamps = items.columns[-1].values()

@@ -2,7 +2,8 @@
 
 It is built by the reducers of the engine, from what documents contribute, and stands beside the view until the two have
 been held against each other. `Heard` is what the view was told meanwhile, so that the shadow can follow it: a spool of
-contributions, in memory as long as they are few. Invariants:
+contributions, in memory as long as they are few. Of a store of several partitions there is a shadow for each, of the
+groups that it owns. Invariants:
 
 - the shadow of a view that is right has the same rows and nodes, byte for byte;
 - what memory holds of a shadow is bounded: its dictionaries begin anew once they are large.
@@ -19,7 +20,22 @@ from typing import IO, Any
 import numpy as np
 
 from penstock.cache import Store, pack, unpack
-from penstock.mapreduce import Contributions, Groups, Spaces, TreeReduce, ViewNode, Writes, side_data, side_of
+from penstock.mapreduce import (
+    Contributions,
+    Delta,
+    Groups,
+    Part,
+    Ranges,
+    ReduceNode,
+    Spaces,
+    TreeReduce,
+    ViewNode,
+    Writes,
+    behind_db,
+    negated,
+    side_data,
+    side_of,
+)
 from penstock.views import FieldMap, Path, View
 
 _MOST = 64 << 20  # bytes of dictionaries and rows that are remembered
@@ -27,13 +43,15 @@ _SPOOL = 16 << 20
 Told = tuple[list[bytes], list[Any], list[Any]]  # groups; what came and what went, as (codes, leaf)
 
 
-class Shadow:
-    """One view, or with `asked` those of its groups; `number` names its databases in the store of its own."""
+class Dictionaries:
+    """What contributions to one view are named by while it is built beside itself: its groups, and what they read.
 
-    def __init__(self, view: View, number: int, store: Store, asked: Sequence[bytes] | None) -> None:
+    With `asked` those groups have the first codes. They begin anew once they are large.
+    """
+
+    def __init__(self, view: View, number: int, asked: Sequence[bytes] | None) -> None:
         self.view = view
         self.asked = None if asked is None else list(asked)
-        self.store = store
         self.spaces = Spaces()
         self.node = ViewNode(view, number, self.spaces if isinstance(view.map, FieldMap) else None, True)
         self._ask()
@@ -53,6 +71,22 @@ class Shadow:
         """The columns of its contributions."""
         return self.node.crossing_fields
 
+    def bound(self, most: int) -> None:
+        """Begin anew where they take more than so many bytes."""
+        if self.node.nbytes(spaces=True) > most:
+            self.spaces = Spaces()
+            self.node.forget(self.spaces if isinstance(self.view.map, FieldMap) else None)
+            self._ask()
+
+
+class Shadow(Dictionaries):
+    """One view, or with `asked` those of its groups; `number` names its databases in the store of its own."""
+
+    def __init__(self, view: View, number: int, store: Store, asked: Sequence[bytes] | None, most: int = _MOST) -> None:
+        super().__init__(view, number, asked)
+        self.store = store
+        self._bytes = most
+
     def add(self, plus: Contributions, minus: Contributions | None = None) -> None:
         """Add contributions, and take some back."""
         if not plus.n and (minus is None or not minus.n):
@@ -63,10 +97,14 @@ class Shadow:
             self.node.advance(writer, plus, none if minus is None else minus, writes)
             writes.write(writer)
         writes.committed()
-        if self.node.nbytes(spaces=True) > _MOST:
-            self.spaces = Spaces()
-            self.node.forget(self.spaces if isinstance(self.view.map, FieldMap) else None)
-            self._ask()
+        self.bound(self._bytes)
+
+    def add_of(self, groups: Groups, plus: Contributions) -> None:
+        """Add contributions whose codes are those of other groups."""
+        known = self.node.groups
+        codes, places = np.unique(plus.code, return_inverse=True)
+        own = np.array([known.code_of_encoded(groups.whole(code)) for code in codes.tolist()], np.int32)
+        self.add(Contributions(own[places.ravel()], plus.inputs, plus.sources))
 
     def hear(self, told: Told, wanted: frozenset[bytes] | None) -> None:
         """Take what the view was told, as far as it is of groups that are wanted."""
@@ -79,13 +117,61 @@ class Shadow:
         plus, minus = (side_of(side, codes, self.fields) for side in (came, went))
         self.add(plus, minus)
 
+    def take_off(self, part: Part, wanted: frozenset[bytes] | None) -> None:
+        """Take off what a part of a production brings, of all groups or of those that are wanted: it is on its way."""
+        _, names, delta, came, went = part
+        if delta is None:
+            self.hear((names, went, came), wanted)
+            return
+        assert isinstance(self.node.reduce, ReduceNode), "others are not told sums"
+        at = [i for i, name in enumerate(names) if wanted is None or name in wanted]
+        if not at:
+            return
+        codes = np.array([self.node.groups.code_of_encoded(name) for name in names], np.int64)
+        off = negated(self.node.reduce.cells, Delta.of_data(codes, delta)).take(np.array(at, np.int64))
+        none, writes = self.node.reduce.none(), Writes()
+        with self.store.write() as writer:
+            change = self.node.reduce.folded(writer, self.node.groups, none, none, [off])
+            self.node.take(writer, change, writes)
+            writes.write(writer)
+        writes.committed()
+
     def flush(self) -> None:
-        """Write the nodes that are behind."""
+        """Write the nodes that are behind; where there are none, nothing is written."""
         reduce = self.node.reduce
-        if isinstance(reduce, TreeReduce):
+        if not isinstance(reduce, TreeReduce):
+            return
+        with self.store.read() as reader:
+            behind = reader.count(behind_db(self.node.number))
+        if behind:
             with self.store.write() as writer:
                 reduce.read_behind(writer).write_all(writer, {})
             reduce.forget()
+
+
+class Shadows(Dictionaries):
+    """A view beside itself in several stores, in each the groups that one partition owns.
+
+    Each is asked of all groups that are asked for, so that one which lies where it is not owned is seen to.
+    """
+
+    def __init__(
+        self, view: View, number: int, stores: Sequence[Store], asked: Sequence[bytes] | None, ranges: Ranges
+    ) -> None:
+        super().__init__(view, number, asked)
+        self._ranges = ranges
+        self._bytes = _MOST // (1 + len(stores))
+        self.each = [Shadow(view, number, store, asked, self._bytes) for store in stores]
+
+    def add(self, plus: Contributions) -> None:
+        """Add contributions, each where its group is owned."""
+        if not plus.n:
+            return
+        groups = self.node.groups
+        owners = groups.owners(self._ranges)[plus.code]
+        for owner in np.unique(owners).tolist():
+            self.each[owner].add_of(groups, plus.take(owners == owner))
+        self.bound(self._bytes)
 
 
 class Heard:

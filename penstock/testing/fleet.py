@@ -103,7 +103,7 @@ class Fleet:
         self.pubs = [Pub(disk.open(), self.downstream, self.points) for disk in self.pub_disks]
         cores = [member.core for member in self.members]
         seats = [_Seat(self, i) for i in range(len(self.disks))]
-        self.engine = Parted(self.app, self.layout, cores, seats, _nothing, None, None)
+        self.engine = Parted(self.app, self.layout, cores, seats, lambda: None, None, None)  # the wire carries
 
     def _member(self, i: int) -> Member:
         while True:
@@ -392,9 +392,9 @@ class _Seat:
         """Give back what old versions take."""
         return self._fleet.members[self._i].compact()
 
+    def repair(self, do: str, *what: object) -> object:
+        """A step of a repair."""
+        return self._fleet.members[self._i].repair(do, *what)
+
     def close(self) -> None:
         """The disk stays."""
-
-
-def _nothing() -> None:
-    """The wire carries."""

@@ -215,13 +215,9 @@ def test_a_store_says_how_many_partitions_it_has(tmp_path: Path) -> None:
 def test_what_a_store_in_several_pieces_can_not_do_it_says() -> None:
     with ps.open(shop(), None, partitions=2) as parts:
         for call in (
-            lambda: parts.restate("names"),
-            lambda: parts.repost("users", {"id": 1}),
-            lambda: parts.check(),
             lambda: parts.retry(),
             lambda: parts.copy("there"),
             lambda: parts.migrate(),
-            lambda: parts.ingest([ps.Record("users", 1, {"id": 1}, 0, repost=True)], "log", 1),
         ):
             with pytest.raises(ps.PenstockError, match="repartition --to 1"):
                 call()

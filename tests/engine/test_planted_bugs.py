@@ -72,7 +72,7 @@ BUGS = [
         "if not memory.complete:",
         "if False:",
     ),
-    Bug("ints wrap at 64 bits", "mapreduce.moments:_Layout.add_ints", "if not slow:", "if True:"),
+    Bug("ints wrap at 64 bits", "mapreduce.moments:Layout.add_ints", "if not slow:", "if True:"),
     Bug(
         "sums of floats are rounded at every step",
         "mapreduce.exact:add_binary",

@@ -129,7 +129,7 @@ BUGS = [
         "if own.old != own.new:",
         "if True:",
     ),
-    Bug("a float that is taken back is counted", "mapreduce.moments:_Layout.moved", "row[0] += sign", "row[0] += 1"),
+    Bug("a float that is taken back is counted", "mapreduce.moments:Layout.moved", "row[0] += sign", "row[0] += 1"),
     Bug(
         "a bin has its upper edge",
         "mapreduce.counting:_bin",

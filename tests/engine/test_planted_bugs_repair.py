@@ -156,7 +156,7 @@ BUGS = [
     Planted(
         Bug(
             "what a function was told is not made anew",
-            "engine.relearning:_damaged",
+            "engine.relearning:damaged_rows",
             "for db in remembered_in(view):",
             "for db in remembered_in(view)[1:]:",
         ),

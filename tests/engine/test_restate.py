@@ -13,7 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import StoreDamaged, UnknownName, encode_key
-from penstock.engine import opening, repairing
+from penstock.engine import opening, site
 from penstock.mapreduce import nodes_db, rows_db, told_db
 from penstock.recovery import Mended, Repaired, recomputed
 from penstock.views import ABSENT
@@ -247,7 +247,7 @@ def test_progress_is_told(engine: Any) -> None:
 
 def writing(engine: Any, monkeypatch: pytest.MonkeyPatch, work: Callable[[int], None]) -> None:
     """Work that is done by another thread at the moments when a repair has no lock: at each step of its scan."""
-    real, n = repairing.Shadow.add, iter(range(1_000_000))
+    real, n = site.Shadow.add, iter(range(1_000_000))
 
     def add(self: Any, *sides: Any) -> None:
         real(self, *sides)
@@ -256,7 +256,7 @@ def writing(engine: Any, monkeypatch: pytest.MonkeyPatch, work: Callable[[int], 
             thread.start()
             thread.join()
 
-    monkeypatch.setattr(repairing.Shadow, "add", add)
+    monkeypatch.setattr(site.Shadow, "add", add)
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -348,7 +348,7 @@ def test_a_batch_that_fails_meanwhile_begins_it_again(monkeypatch: pytest.Monkey
 
 
 def test_a_large_table_is_built_in_a_folder_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repairing, "_IN_MEMORY", 10)
+    monkeypatch.setattr(site, "IN_MEMORY", 10)
     path = tmp_path / "state"
     with ps.open(shop(), path) as engine:
         engine.put_many("users", [document(i) for i in range(MANY + 50)])

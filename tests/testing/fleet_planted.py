@@ -115,7 +115,7 @@ BUGS = [
     Bug("sums wrap", "mapreduce.deltas:added", "set(np.flatnonzero(wraps.any(axis=0)).tolist())", "set()"),
     Bug(
         "a difference of floats that are as many as before is none",
-        "mapreduce.moments:_Layout.settle",
+        "mapreduce.moments:Layout.settle",
         " or any(row)",
         "",
     ),
