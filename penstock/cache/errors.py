@@ -289,8 +289,6 @@ class MissingExtra(PenstockError):
 class DefinitionChanged(PenstockError):
     """A definition that differs from the one under which the store was filled; a view that does can be `built` anew.
 
-    One of a store of several partitions, `parted`, once that is made one.
-
     >>> print(DefinitionChanged("users", "its key was 'id' and is 'name'"))
     the store was filled under another definition of 'users': its key was 'id' and is 'name'; \
 take that definition back, give this one another name, or load into a new path
@@ -299,20 +297,14 @@ take that definition back, give this one another name, or load into a new path
 run `penstock migrate`, or open it with migrate="auto", to build it anew, or take that definition back
     """
 
-    def __init__(self, name: str, difference: str, built: bool = False, parted: bool = False) -> None:
-        super().__init__(name, difference, built, parted)
+    def __init__(self, name: str, difference: str, built: bool = False) -> None:
+        super().__init__(name, difference, built)
         self.name = name
         self.difference = difference
         self.built = built
-        self.parted = parted
 
     def __str__(self) -> str:
         what = f"the store was filled under another definition of {self.name!r}: {self.difference}"
-        if self.built and self.parted:
-            return (
-                f"{what}; run `penstock repartition --to 1`, then `penstock migrate`, and part it again, or take that "
-                "definition back"
-            )
         if self.built:
             return (
                 f'{what}; run `penstock migrate`, or open it with migrate="auto", to build it anew, or take that '

@@ -3,6 +3,7 @@
 from penstock.engine.agreed import open_on, open_partition
 from penstock.engine.catalog import Catalog, Resume, State, read_catalog, read_state, write_notes, write_state
 from penstock.engine.compaction import Compacted, Progress
+from penstock.engine.concert import Concert, concerted
 from penstock.engine.copies import Copied, copy_of, copy_size, restore, shrink
 from penstock.engine.core import Core, Settings
 from penstock.engine.documents import Batch, batches_of, delivered
@@ -21,6 +22,7 @@ from penstock.engine.shipped import Shipped, shipped
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.spanned import SpannedSnapshot
 from penstock.engine.spannedengine import SpannedEngine
+from penstock.engine.swept import Swept
 from penstock.engine.told import Stored, Told
 from penstock.engine.transaction import Transaction
 from penstock.engine.weigh import Weight
@@ -30,6 +32,7 @@ __all__ = [
     "Batch",
     "Catalog",
     "Compacted",
+    "Concert",
     "Copied",
     "Core",
     "Engine",
@@ -50,6 +53,7 @@ __all__ = [
     "SpannedSnapshot",
     "State",
     "Stored",
+    "Swept",
     "Tables",
     "Ticket",
     "Told",
@@ -57,6 +61,7 @@ __all__ = [
     "Weight",
     "Writing",
     "batches_of",
+    "concerted",
     "copy_of",
     "copy_size",
     "delivered",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 from typing import Literal
 
-from penstock.cache import DefinitionChanged, Limits, Owner, Store, naming
+from penstock.cache import Limits, Owner, Store, naming
 from penstock.engine.agreeing import begun, compared, created, refused
 from penstock.engine.catalog import read_catalog, read_state, write_built, write_catalog
+from penstock.engine.concert import Concert
 from penstock.engine.core import Core, Settings
 from penstock.engine.engine import Engine
 from penstock.engine.naming import places_of
@@ -46,12 +47,10 @@ def open_partition(
     owner: Owner | None,
     settings: Settings,
     sock: socket.socket | None = None,
+    concert: Concert | None = None,
 ) -> Engine:
-    """The engine of one partition, on a store that the caller has opened."""
-    try:
-        core = core_on(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting)
-    except DefinitionChanged as error:
-        raise DefinitionChanged(error.name, error.difference, error.built, True) from None
+    """The engine of one partition, on a store that the caller has opened; views that changed begin as all agreed."""
+    core = core_on(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting, concert)
     return Engine(core, path, owner, False, False, sock)
 
 
@@ -63,11 +62,12 @@ def core_on(
     seed: int | None,
     migrate: Migrate,
     parting: Parting | None = None,
+    concert: Concert | None = None,
 ) -> Core:
     """The nodes of a store that is now this writer's; where that fails the store is closed."""
     try:
         with naming(lambda: places_of(None)):
-            changed = _agree(app, store, path, seed, migrate)
+            changed = _agree(app, store, path, seed, migrate, concert)
         core = Core(app, store, settings, path, parting=parting)
         core.changed = changed
         core.begin_epoch()
@@ -77,19 +77,21 @@ def core_on(
     return core
 
 
-def _agree(app: App, store: Store, path: str, seed: int | None, migrate: Migrate) -> tuple[Changed, ...]:
+def _agree(
+    app: App, store: Store, path: str, seed: int | None, migrate: Migrate, concert: Concert | None
+) -> tuple[Changed, ...]:
     """Make the store's catalog one that serves this app, or refuse; the views that have to be built for it."""
     with store.write() as writer:
         known = read_catalog(writer, path)
         if known is None:
-            write_catalog(writer, created(app, seed))
+            write_catalog(writer, created(app, seed, None if concert is None else concert.numbers))
             return ()
         cleaned = without_leftover(known)
         if cleaned != known:
             write_catalog(writer, cleaned)
             known = cleaned
-        agreement = compared(known, app)
-        if agreement.changes and migrate == "refuse":
+        agreement = compared(known, app) if concert is None else concert.agreement(known, app)
+        if agreement.changes and migrate == "refuse" and concert is None:
             raise refused(agreement.changes)
         catalog, built = begun(writer, known, agreement, read_state(writer).position)
         if catalog != known:

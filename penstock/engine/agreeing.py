@@ -11,7 +11,7 @@ numbers of its own; those that the app has no more get none. `sweep` builds what
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,12 +30,14 @@ class Agreement:
     """What differs between a store and an app.
 
     `wanted` is every definition of the app, `changes` the views that have to be built or dropped. `goes_on` says that
-    just that is under way in the store.
+    just that is under way in the store. `numbers` are those that names get, where the store is one partition of several
+    and they are the same in all.
     """
 
     wanted: dict[str, Described]
     changes: dict[str, Changed] = field(default_factory=dict)
     goes_on: bool = False
+    numbers: Mapping[str, int] | None = None
 
 
 def compared(known: Catalog, app: App) -> Agreement:
@@ -101,9 +103,10 @@ def refused(changes: dict[str, Changed]) -> DefinitionChanged:
     return DefinitionChanged(first.view, f"{what}{more}", built=True)
 
 
-def created(app: App, seed: int | None) -> Catalog:
+def created(app: App, seed: int | None, numbers: Mapping[str, int] | None = None) -> Catalog:
     """The catalog of an empty store; `seed` is for the hashes of keys, and is drawn if it is left out."""
-    entries = {name: Entry(number, d) for number, (name, d) in enumerate(described(app).items(), 1)}
+    known = numbers or {}
+    entries = {name: Entry(known.get(name, i), d) for i, (name, d) in enumerate(described(app).items(), 1)}
     return Catalog(FORMAT, app.name, secrets.randbits(63) if seed is None else seed, entries)
 
 
@@ -147,7 +150,7 @@ class _Beginning:
             if name in changes:
                 self._changed(entries, name, Entry(0, {}))
             else:
-                entries[name] = Entry(self._number(), definition)
+                entries[name] = Entry(self._number(name), definition)
         since = dict(self._spans(entries)) if any(e.next is not None for e in entries.values()) else None
         if since is not None:
             self.built = Built(documents={name: first for name, (first, _) in since.items()})
@@ -155,23 +158,29 @@ class _Beginning:
             known, entries=entries, last=self._last, since=since, trash=(*known.trash, *self._trash)
         )
 
-    def _number(self) -> int:
-        self._last += 1
-        return self._last
+    def _number(self, name: str) -> int:
+        given = self._agreement.numbers
+        number = self._last + 1 if given is None else given[name]
+        self._last = max(self._last, number)
+        return number
 
     def _throw_away(self, number: int) -> None:
         if number:
             self._trash += view_dbs(number)
 
     def _changed(self, entries: dict[str, Entry], name: str, entry: Entry) -> None:
-        """The entry of a view that is built or dropped; where there are no documents that is done already."""
+        """The entry of a view that is built or dropped; where there are no documents that is done already.
+
+        In a store of several partitions it is done once it is in all of them.
+        """
         definition = self._agreement.wanted.get(name)
-        if not any(self._has_documents(d) for d in (entry.definition, definition) if d):
+        alone = self._agreement.numbers is None
+        if alone and not any(self._has_documents(d) for d in (entry.definition, definition) if d):
             self._throw_away(entry.number)
             if definition is not None:
-                entries[name] = Entry(self._number(), definition)
+                entries[name] = Entry(self._number(name), definition)
         elif definition is not None or entry.number:
-            following = Next(0, {"kind": "view"}) if definition is None else Next(self._number(), definition)
+            following = Next(0, {"kind": "view"}) if definition is None else Next(self._number(name), definition)
             as_of = self._position if entry.as_of is None and entry.number else entry.as_of
             entries[name] = Entry(entry.number, entry.definition, as_of, following)
 

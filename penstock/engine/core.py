@@ -181,7 +181,7 @@ class Core:
     def sweep_step(self, limit: int = 1 << 10) -> bool:
         """One step of building the views that changed, or of emptying what they replace; whether there is another."""
         self._work(lambda: self._sweep_step(limit))
-        return self.sweep is not None or bool(self.catalog.trash)
+        return (self.sweep is not None and not self.sweep.waits) or bool(self.catalog.trash)
 
     @property
     def behind(self) -> int:
@@ -189,7 +189,7 @@ class Core:
         return 0 if self.sweep is None else self.sweep.owed
 
     def _sweep_step(self, limit: int) -> None:
-        if self.sweep is not None:
+        if self.sweep is not None and not self.sweep.waits:
             self.sweep.step(limit)
         elif self.catalog.trash:
             empty_trash(self)
@@ -249,10 +249,13 @@ class Core:
         writes.write(writer)
         if writes.fed and self.feed.on:
             state = self.feed.put(writer, writes.fed, state)
-        if self.parting is not None:
-            state = self.parting.save(writer, writes, state)
+        state = self.owing(writer, writes, state)
         write_state(writer, state)
         return state
+
+    def owing(self, writer: Writer, writes: Writes, state: State) -> State:
+        """Save what a transaction owes other partitions; what the state then says."""
+        return state if self.parting is None else self.parting.save(writer, writes, state)
 
     def retake(self, writer: Writer, table: str, batch: TableBatch, writes: Writes) -> Report:
         """Take records that were rejected once, within `amend`."""

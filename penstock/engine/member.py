@@ -16,6 +16,7 @@ from penstock.engine.documents import Batch
 from penstock.engine.handed import repaired_data
 from penstock.engine.parting import Parting, clear, receive
 from penstock.engine.steps import Steps, changes_of, take_step
+from penstock.engine.swept import Swept, swept_by
 from penstock.recovery import Production, Sent, owed_after, pending
 from penstock.views import Counts
 
@@ -186,6 +187,11 @@ class Member:
             self._parting.noted = []
             return None
         return take_step(Steps(self.core, self.engine._lock, [] if noted is None else noted), do, *what)
+
+    def swept(self, limit: int | None, switch: bool = False) -> Swept:
+        """One step of building views, of about so many documents; with `switch` theirs; with None a look."""
+        with self.engine._lock:
+            return swept_by(self.core, limit, switch)
 
     def close(self) -> None:
         """Let go of the partition."""

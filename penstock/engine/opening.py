@@ -72,7 +72,7 @@ def open_engine(
         if readonly:
             raise DefinitionError("a store in memory has no other process to read it; open it without readonly=True")
         if partitions is not None:
-            return open_parted(app, None, partitions, False, settings)
+            return open_parted(app, None, partitions, False, settings, migrate=migrate)
         return _writer(app, MemoryStore(), None, None, durability, settings, None, migrate)
     where = os.fspath(path)
     layout = read_layout(where)
@@ -81,7 +81,7 @@ def open_engine(
     if layout is not None or (partitions is not None and partitions != 1):
         if durability == "group":
             raise DefinitionError("a store of several partitions has durability='sync'; leave durability= out")
-        return open_parted(app, where, partitions, processes, settings, listen)
+        return open_parted(app, where, partitions, processes, settings, listen, migrate=migrate)
     owner = Owner(where)
     sock: socket.socket | None = None
     try:

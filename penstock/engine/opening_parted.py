@@ -14,21 +14,24 @@ import threading
 import time
 from collections.abc import Sequence
 
-from penstock.cache import DefinitionError, MemoryStore, Owner, open_lmdb
-from penstock.engine.agreed import open_partition
+from penstock.cache import DefinitionError, MemoryStore, Owner, StoreMissing, naming, open_lmdb
+from penstock.engine.agreed import Migrate, open_partition
 from penstock.engine.away import Away, evict
 from penstock.engine.carrying import carried
+from penstock.engine.catalog import Catalog, read_catalog
+from penstock.engine.concert import Concert, concerted
 from penstock.engine.core import Settings
 from penstock.engine.holder import drop_socket, take_socket
 from penstock.engine.layout import Layout, WrongPartitions, is_store, layout_of, read_layout, write_layout
 from penstock.engine.member import Member
+from penstock.engine.naming import places_of
 from penstock.engine.order import Order
 from penstock.engine.parted import Parted
 from penstock.engine.parting import Parting
 from penstock.engine.shipped import shipped
 from penstock.engine.spannedengine import cores_of
 from penstock.mapreduce import even_starts
-from penstock.views import App
+from penstock.views import App, Changed
 
 __all__ = ["open_parted"]
 
@@ -46,6 +49,7 @@ def open_parted(
     settings: Settings,
     listen: bool = False,
     patience: float = PATIENCE,
+    migrate: Migrate = "auto",
 ) -> Parted:
     """Open a store of so many partitions, or of as many as it has; with `listen` others can hand work over.
 
@@ -55,7 +59,7 @@ def open_parted(
         raise DefinitionError(f"partitions= is {partitions!r}; write a number from 1 to {_MOST}")
     if path is None:
         layout = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
-        return _here(app, layout, None, None, settings)
+        return _here(app, layout, None, None, settings, None, migrate)
     owner = Owner(path)
     sock: socket.socket | None = None
     try:
@@ -64,13 +68,20 @@ def open_parted(
         for folder in layout.folders(path):
             evict(folder)
         if processes:
-            return _away(app, layout, path, owner, settings, sock, patience)
-        return _here(app, layout, path, owner, settings, sock)
+            engine = _away(app, layout, path, owner, settings, sock, patience, migrate)
+        else:
+            engine = _here(app, layout, path, owner, settings, sock, migrate)
     except BaseException:
         if sock is not None:
             drop_socket(path, sock)
         owner.close()
         raise
+    try:
+        engine.begin_sweeping()
+    except BaseException:
+        engine.close()
+        raise
+    return engine
 
 
 def _layout(app: App, path: str, partitions: int | None) -> Layout:
@@ -91,23 +102,26 @@ def _here(
     path: str | None,
     owner: Owner | None,
     settings: Settings,
-    sock: socket.socket | None = None,
+    sock: socket.socket | None,
+    migrate: Migrate,
 ) -> Parted:
     """All partitions in this process, one after the other in the thread of who calls."""
     members: list[Member] = []
     own = Settings(max(settings.memory // len(layout.parts), 1), settings.limits, settings.changes)
+    concert, changed = _concerted(app, layout, path, migrate)
     try:
         for here in range(len(layout.parts)):
             folder = None if path is None else layout.folders(path)[here]
             held = None if folder is None else Owner(folder)
             store = MemoryStore() if folder is None else open_lmdb(folder)
-            members.append(Member(open_partition(app, store, Parting(here, layout.ranges()), folder, held, own)))
+            parting = Parting(here, layout.ranges())
+            members.append(Member(open_partition(app, store, parting, folder, held, own, None, concert)))
     except BaseException:
         for member in members:
             member.close()
         raise
     cores = [member.core for member in members]
-    return Parted(app, layout, cores, members, lambda: carried(members), path, owner, sock)
+    return Parted(app, layout, cores, members, lambda: carried(members), path, owner, sock, changed)
 
 
 def _away(
@@ -118,12 +132,18 @@ def _away(
     settings: Settings,
     sock: socket.socket | None,
     patience: float,
+    migrate: Migrate,
 ) -> Parted:
     """A process for each partition."""
+    concert, changed = _concerted(app, layout, path, migrate)
     sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
     starts, memory = layout.ranges().starts, settings.memory // len(folders)
     seats = [
-        Away(Order(sent, folders, here, starts, layout.seed, memory, settings.limits, settings.changes, patience))
+        Away(
+            Order(
+                sent, folders, here, starts, layout.seed, memory, settings.limits, settings.changes, patience, concert
+            )
+        )
         for here in range(len(folders))
     ]
     try:
@@ -131,13 +151,31 @@ def _away(
             seat.begin()
         for seat in seats:
             seat.ready()
-        engine = Parted(app, layout, cores_of(app, path, layout, settings), seats, None, path, owner, sock)
+        engine = Parted(app, layout, cores_of(app, path, layout, settings), seats, None, path, owner, sock, changed)
     except BaseException:
         for seat in seats:
             seat.close()
         raise
     _Watch(seats)
     return engine
+
+
+def _concerted(app: App, layout: Layout, path: str | None, migrate: Migrate) -> tuple[Concert, tuple[Changed, ...]]:
+    """What all partitions begin to build, and all that is built."""
+    folders = [] if path is None else layout.folders(path)
+    return concerted(app, [_catalog(folder) for folder in folders], migrate == "refuse")
+
+
+def _catalog(folder: str) -> Catalog | None:
+    try:
+        store = open_lmdb(folder, readonly=True)
+    except StoreMissing:
+        return None
+    try:
+        with store.read() as reader, naming(lambda: places_of(None)):
+            return read_catalog(reader, folder)
+    finally:
+        store.close()
 
 
 class _Watch(threading.Thread):

@@ -133,6 +133,11 @@ def _standing(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
     return _member(engine).standing().data()
 
 
+def _swept(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    """A step of building views."""
+    return _member(engine).swept(asked["limit"], asked["switch"]).data()
+
+
 def _noted(engine: Engine, asked: dict[str, Any], tell: Tell) -> bytes:
     return _member(engine).note(asked["source"])
 
@@ -170,6 +175,7 @@ OPERATIONS: dict[str, Operation] = {
     "tried": _tried,
     "receive": _receive,
     "standing": _standing,
+    "swept": _swept,
     "note": _noted,
     "repair": _repair,
     "alive": _alive,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from penstock.cache import Limits
+from penstock.engine.concert import Concert
 from penstock.engine.shipped import Shipped
 
 __all__ = ["Order", "read_order", "write_order"]
@@ -25,6 +26,7 @@ class Order:
     limits: Limits
     changes: int
     patience: float  # seconds without a sign of life after which who was asked counts as hanging
+    concert: Concert  # which views all partitions build
 
 
 def write_order(file: IO[bytes], order: Order) -> None:

@@ -28,16 +28,17 @@ from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.holder import Holder
 from penstock.engine.layout import Layout
 from penstock.engine.member import Tables
+from penstock.engine.parted_building import PartedBuilding
 from penstock.engine.partedsite import PartedSite
 from penstock.engine.releasing import Releasing
 from penstock.engine.repairs import posted_or_not
 from penstock.engine.routing import Router, after, offsets_of
 from penstock.engine.seat import Seat
 from penstock.engine.snapshot import Consistency, Snapshot
-from penstock.engine.spannedengine import SpannedEngine
+from penstock.engine.swept import Swept
 from penstock.engine.wired import wired
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
-from penstock.views import App, Counts, Migrated, Progress
+from penstock.views import App, Changed, Counts, Progress
 
 __all__ = ["Parted"]
 
@@ -56,7 +57,7 @@ def unparted(what: str) -> PenstockError:
     )
 
 
-class Parted(SpannedEngine):
+class Parted(PartedBuilding):
     """An open store of several partitions; made by `ps.open(app, path, partitions=N)`."""
 
     def __init__(
@@ -69,8 +70,10 @@ class Parted(SpannedEngine):
         path: str | None,
         owner: Owner | None,
         sock: socket.socket | None = None,
+        changed: Sequence[Changed] = (),
     ) -> None:
         super().__init__(cores, path or "memory", layout)
+        self._changed = changed
         self._readonly = False
         self._pid = os.getpid()
         self._app = app
@@ -234,6 +237,7 @@ class Parted(SpannedEngine):
         if self._forked:
             self._closed = True  # its processes and their ends are the parent's affair
             return
+        self._stop_sweeping()
         if self._holder is not None:
             self._holder.close()  # what is under way for others needs the lock
         with self._lock:
@@ -274,10 +278,6 @@ class Parted(SpannedEngine):
 
     def _releasing(self, progress: Progress | None) -> Releasing:
         raise unparted("a retry or a drop")
-
-    def migrate(self, progress: Progress | None = None) -> Migrated:
-        """Not yet: see the message."""
-        raise unparted("migrate")
 
     def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
         """Not yet: see the message."""
@@ -369,3 +369,9 @@ class Parted(SpannedEngine):
     def carry(self) -> list[str]:
         """Wait until nobody owes anybody anything, or nobody takes what is owed; by whom, and why."""
         return at_rest(self._seats, self._carry, 0.0 if self._pool is None else REFUSED)
+
+    def _swept(self, limit: int | None, switch: bool = False) -> list[Swept]:
+        def one(seat: Seat) -> Swept:
+            return seat.swept(limit, switch)
+
+        return list(map(one, self._seats) if self._pool is None else self._pool.map(one, self._seats))

@@ -112,11 +112,16 @@ class Parting:
             alone = not sums
         return out
 
-    def gather(self, views: Iterable[ViewNode], parts: Sequence[Part], writes: Writes) -> None:
-        """Gather what productions have for views."""
+    def gather(self, views: Iterable[ViewNode], highest: int, parts: Sequence[Part], writes: Writes) -> None:
+        """Gather what productions have for views; what is for a generation that gave way is owed to nobody any more.
+
+        `highest` is the highest number that was given.
+        """
         numbered = {view.number: view for view in views}
         for part in parts:
             view = numbered.get(part[0])
+            if view is None and part[0] <= highest:
+                continue
             if view is None:
                 raise PenstockError(
                     f"another partition sent something for view number {part[0]}, which partition {self.here} does not "
@@ -136,7 +141,7 @@ def receive(core: Core, production: Production) -> int:
 
 def _take(core: Core, parting: Parting, production: Production, fresh: Fresh) -> None:
     def change(writer: Writer, writes: Writes) -> None:
-        parting.gather(core.views.values(), fresh.parts, writes)
+        parting.gather(core.views.values(), core.catalog.highest(), fresh.parts, writes)
         if (noted := parting.noted) is not None:
             writes.feeding = True
             writes.after.append(lambda: noted.extend(writes.fed))

@@ -55,7 +55,7 @@ def _opened(order: Order, parting: Parting) -> Engine:
     try:
         settings = Settings(order.memory, order.limits, order.changes)
         sock = take_socket(path)
-        return open_partition(order.app.app(), open_lmdb(path), parting, path, owner, settings, sock)
+        return open_partition(order.app.app(), open_lmdb(path), parting, path, owner, settings, sock, order.concert)
     except BaseException:
         owner.close()
         raise

@@ -95,10 +95,12 @@ class _Sample:
     @classmethod
     def of(cls, snap: Snapshot, name: str) -> _Sample:
         """Documents from all over the log of a table."""
-        table = snap.log(name)
-        out = cls(len(table) <= _SAMPLE)
-        for line in table.lines() if out.all else _spread(snap, table, snap.schema.tables[name].number):
-            out._add(snap.schema.tables[name].table, line)
+        shown, most = snap.schema.tables[name], _SAMPLE // len(snap.parts)
+        out = cls(len(snap.table(name)) <= _SAMPLE)
+        for part in snap.parts:
+            table = part.log(name)
+            for line in table.lines() if len(table) <= most or out.all else _spread(part, table, shown.number, most):
+                out._add(shown.table, line)
         return out
 
     def _add(self, table: Table, line: bytes) -> None:
@@ -111,9 +113,9 @@ class _Sample:
         self.lines.append(pack_document(document_of(line)) if found.line is None else found.line)
 
 
-def _spread(snap: Snapshot, table: TableReader, number: int) -> Iterator[bytes]:
-    """Living lines from places of a table's log that are the same way apart."""
-    reader, each = snap.reader(), _SAMPLE // _PLACES
+def _spread(snap: Snapshot, table: TableReader, number: int, most: int) -> Iterator[bytes]:
+    """Living lines, about so many, from places of a table's log that are the same way apart."""
+    reader, each = snap.reader(), max(1, most // _PLACES)
     first = next(table.segments()).base
     known: set[int] = set()
     for i in range(_PLACES):

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from penstock.engine.catalog import Resume
 from penstock.engine.member import Standing, Tables
+from penstock.engine.swept import Swept
 from penstock.views import Counts
 
 __all__ = ["Seat"]
@@ -44,6 +45,10 @@ class Seat(Protocol):
 
     def repair(self, do: str, *what: Any) -> Any:
         """A step of a repair, in plain data; "note" and "noted" go about what it changes here and elsewhere."""
+        ...
+
+    def swept(self, limit: int | None, switch: bool = False) -> Swept:
+        """One step of building views, of about so many documents; with `switch` theirs; with None a look."""
         ...
 
     def close(self) -> None:

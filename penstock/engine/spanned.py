@@ -27,6 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["Passed", "SpannedSnapshot", "together"]
 
 
+class Switching(PenstockError):
+    """Some partitions show views as the app has them, and others don't yet."""
+
+    def __init__(self, partition: int, name: str) -> None:
+        super().__init__(partition, name)
+        self.partition, self.name = partition, name
+
+    def __str__(self) -> str:
+        return (
+            f"partition {self.partition} has {self.name!r} as another definition than partition 0: one of them has "
+            "switched to what the app says and the other not yet; where that stays so whoever served the store was "
+            "killed between the two: open it to write, with `penstock run` for one, and it is finished"
+        )
+
+
 class SpannedSnapshot(Snapshot):
     """A snapshot of each partition, by their cores, as one; `ranges` say which of them owns a key."""
 
@@ -187,7 +202,4 @@ def _must_agree(parts: Sequence[Snapshot]) -> None:
         for name in dict.fromkeys([*other, *entries]):
             mine, theirs = entries.get(name), other.get(name)
             if mine is None or theirs is None or (mine.number, mine.definition) != (theirs.number, theirs.definition):
-                raise PenstockError(
-                    f"partition {i} has {name!r} as another definition than partition 0: one of them has switched to "
-                    "what the app says and the other not yet; read again once no view is being built"
-                )
+                raise Switching(i, name)

@@ -5,6 +5,7 @@ Invariant: it writes nothing; what others write shows in the next snapshot.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.layout import Layout
 from penstock.engine.naming import places_of
 from penstock.engine.snapshot import must_be_known
-from penstock.engine.spanned import SpannedSnapshot
+from penstock.engine.spanned import SpannedSnapshot, Switching
 from penstock.engine.spannedfeed import follow_all
 from penstock.engine.spannedstatus import status_of_all
 from penstock.views import App, Change, Position
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SpannedEngine", "cores_of", "open_spanned"]
 
-
+_LOOKS, _AGAIN = 100, 0.01  # how often, and after how many seconds, a snapshot is tried again
 _UNHELD = (
     "a snapshot with consistency='position' is made by the process that serves the store, which holds its partitions "
     "meanwhile; ask there, or leave consistency= out"
@@ -54,6 +55,14 @@ class SpannedEngine(Engine):
         must_be_known(consistency)
         if consistency == "position":
             raise PenstockError(_UNHELD)
+        return self._spanned()
+
+    def _spanned(self) -> SpannedSnapshot:
+        for _ in range(_LOOKS):
+            try:
+                return SpannedSnapshot(self._cores, self._ranges)
+            except Switching:
+                time.sleep(_AGAIN)  # partitions switch one right after the other
         return SpannedSnapshot(self._cores, self._ranges)
 
     def changes(
@@ -82,7 +91,7 @@ class SpannedEngine(Engine):
         engine.status()["partitions"][0]["documents"]
         """
         self._open()
-        with SpannedSnapshot(self._cores, self._ranges) as snap, snap.naming():
+        with self._spanned() as snap, snap.naming():
             return status_of_all(self._cores, snap, self._path, self._readonly, self._layout)
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from penstock.engine.catalog import (
     Entry,
     Former,
     State,
+    added,
     write_built,
     write_catalog,
     write_state,
@@ -72,7 +73,16 @@ class Sweep:
             if self.built.rows.get(name, (b"", 0))[0] is not None:
                 self._rows(name, limit)
                 return
-        self._switch()
+        self.switch()
+
+    @property
+    def waits(self) -> bool:
+        """Whether all is told, and what was built waits for that of other partitions to take its place."""
+        if self._core.parting is None or any(
+            self.built.rows.get(name, (b"", 0))[0] is not None for name in self._sources
+        ):
+            return False
+        return all(node.sweep is None or node.sweep.done for node in self._core.tables.values())
 
     # -- telling
 
@@ -118,14 +128,14 @@ class Sweep:
                 child.building.until, child.building.ahead = until, 0
 
     def _write(self, writer: Writer, writes: Writes, built: Built) -> State:
+        self._core.settle(writer, writes)
         writes.write(writer)
         write_built(writer, built)
-        state = self._core.state
+        before = self._core.state
+        state = self._core.owing(writer, writes, before)
         if any(writes.held_groups.values()):
-            held = dict(state.held_groups)
-            for label, moved in writes.held_groups.items():
-                held[label] = held.get(label, 0) + moved
-            state = msgspec.structs.replace(state, held_groups=held)
+            state = msgspec.structs.replace(state, held_groups=added(state.held_groups, writes.held_groups))
+        if state != before:
             write_state(writer, state)
         return state
 
@@ -136,7 +146,7 @@ class Sweep:
 
     # -- taking their place
 
-    def _switch(self) -> None:
+    def switch(self) -> None:
         """All that was built is what readers see from the next position on."""
         core = self._core
         with core.store.write() as writer:

@@ -21,19 +21,20 @@ from penstock.engine import (
     Parting,
     Resume,
     Settings,
+    Swept,
     Tables,
     layout_of,
     open_partition,
 )
 from penstock.mapreduce import Ranges, even_starts
-from penstock.recovery import OldEpoch, Production
+from penstock.recovery import OldEpoch
 from penstock.spout import Record
 from penstock.testing.checks import HASH_SEED, Finding, Wrong, demand, differences
 from penstock.testing.client import calls_of, is_list, put_by
 from penstock.testing.disk import Disk
 from penstock.testing.faults import Crash, Fault, Points
 from penstock.testing.fleetchecks import AtRest
-from penstock.testing.fleetplan import FleetPlan, FleetStep
+from penstock.testing.fleetplan import FleetPlan, FleetStep, Packet
 from penstock.testing.oracle import Oracle
 from penstock.testing.plan import How
 from penstock.testing.pub import Downstream, Pub
@@ -43,16 +44,6 @@ from penstock.views import App, Counts
 _MEMORY = 256 << 20
 _POLLS = 4
 _ROUNDS = 60  # of carrying all that is owed; views stand on each other in fewer
-
-
-@dataclass(slots=True)
-class Packet:
-    """A message on the wire, from one partition to another: what is owed, or up to which number it has arrived."""
-
-    sender: int
-    to: int
-    owed: Production | None = None
-    number: int = 0
 
 
 class _Ended(Exception):
@@ -387,6 +378,10 @@ class _Seat:
     def note(self, source: str) -> bytes:
         """What the spout of a source noted."""
         return self._fleet.members[self._i].note(source)
+
+    def swept(self, limit: int | None, switch: bool = False) -> Swept:
+        """One step of building views."""
+        return self._fleet.members[self._i].swept(limit, switch)
 
     def compact(self) -> dict[str, object]:
         """Give back what old versions take."""

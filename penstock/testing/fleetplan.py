@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from penstock.cache import Limits
+from penstock.recovery import Production
 from penstock.spout import Record
 from penstock.testing.faults import AFTER, Fault, Strike
 from penstock.testing.plan import GROWING, SMALL, How, Source
@@ -54,6 +55,16 @@ class FleetStep:
         if self.records:
             said += f" {self.how.value}: {', '.join(map(str, self.records))}"
         return said if self.strike is None else f"{said}, while {self.strike}{', and all end' if self.ends else ''}"
+
+
+@dataclass(slots=True)
+class Packet:
+    """A message on the wire, from one partition to another: what is owed, or up to which number it has arrived."""
+
+    sender: int
+    to: int
+    owed: Production | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

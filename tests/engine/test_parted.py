@@ -217,7 +217,6 @@ def test_what_a_store_in_several_pieces_can_not_do_it_says() -> None:
         for call in (
             lambda: parts.retry(),
             lambda: parts.copy("there"),
-            lambda: parts.migrate(),
         ):
             with pytest.raises(ps.PenstockError, match="repartition --to 1"):
                 call()

@@ -1,0 +1,114 @@
+"""Building views that changed in a store of several partitions: each tells what it owns, and all switch together.
+
+Every step is one at each partition, behind the lock of who serves them, so that writers take turns with it as in a
+store of one. Once nothing is left anywhere nothing is given any more, all that partitions owe each other arrives, and
+each of them switches in a transaction of its own. Invariants:
+
+- no partition switches before all of them were told everything, and it has arrived;
+- one that switched has no step left, so that whatever ends between two of them, the next opening switches the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from penstock.engine.differing import differing
+from penstock.engine.seat import Seat
+from penstock.engine.spannedengine import SpannedEngine
+from penstock.engine.sweeper import Sweeper, Turn
+from penstock.engine.swept import STEP, Swept
+from penstock.views import Changed, Migrated, Progress
+
+__all__ = ["PartedBuilding"]
+
+_FEW = 2_000  # documents and rows that opening a store may take the time for
+
+
+class PartedBuilding(SpannedEngine):
+    """The part of a store of several partitions that builds views."""
+
+    _seats: list[Seat]
+    _carry: Callable[[], None]
+    _changed: Sequence[Changed] = ()
+
+    @abstractmethod
+    def still(self, settled: bool = True) -> AbstractContextManager[None]:
+        """Hold all partitions, with nothing on its way."""
+
+    def migrate(self, progress: Progress | None = None) -> Migrated:
+        """Build what is left of views that changed, now; a thread does the same, leaving most of the time to writers.
+
+        When it returns readers see all views as the app defines them. The report says which views were built since the
+        store was opened and why, and in how many groups readers find another result. `progress` is told how many
+        documents and rows views were told of, of how many.
+
+        engine.migrate().groups
+        """
+        self._writable(None)
+        swept = self._all_built(progress)
+        changed = tuple(self._changed)
+        at = [own.switched for own in swept]
+        if all(position is None for position in at):
+            return Migrated(changed, 0, 0)
+        told = sum(own.told for own in swept)
+        if not self._core.feed.on:
+            return Migrated(changed, told, None)
+        with self.snapshot() as snap:
+            names, groups = snap.schema.followed(), 0
+            for part, position in zip(snap.parts, at, strict=True):
+                if position is not None:
+                    groups += sum(1 for _ in differing(part.reader(), part.schema, names, position))
+        return Migrated(changed, told, groups)
+
+    def begin_sweeping(self) -> None:
+        """Build what is left, if there is anything: at once where that is done in a moment, else by a thread."""
+        swept = self._swept(None)
+        if not any(own.more or own.waits for own in swept):
+            return
+        if sum(own.total - own.done for own in swept) <= _FEW:
+            self._finish(None)
+        else:
+            self._sweeper = Sweeper(self)
+
+    def sweep_once(self, limit: int) -> Turn:
+        """One step at each partition."""
+        asked = time.perf_counter()
+        with self._lock.next():
+            self._open()
+            began = time.perf_counter()
+            more, _ = self._build(limit)
+            took = time.perf_counter() - began
+            busy, self._seen = self._lock.taken != self._seen, self._lock.taken
+        return Turn(more, took, began - asked, busy)
+
+    def _settle(self) -> None:
+        self._all_built(None)
+
+    def _finish(self, progress: Progress | None) -> None:
+        self._all_built(progress)
+
+    def _all_built(self, progress: Progress | None) -> list[Swept]:
+        more = True
+        while more:
+            with self._lock.next():
+                self._open()
+                more, swept = self._build(STEP)
+            if progress is not None and any(own.total for own in swept):
+                progress(sum(own.done for own in swept), sum(own.total for own in swept))
+        return swept
+
+    def _build(self, limit: int) -> tuple[bool, list[Swept]]:
+        """A step at each partition; once none has any left all switch. Whether there is more, and how far they are."""
+        swept = self._swept(limit)
+        self._carry()
+        if any(own.waits for own in swept) and not any(own.more for own in swept):
+            with self.still():
+                swept = self._swept(None, switch=True)
+        return any(own.more or own.waits for own in swept), swept
+
+    @abstractmethod
+    def _swept(self, limit: int | None, switch: bool = False) -> list[Swept]:
+        """What `swept_by` does at each partition."""

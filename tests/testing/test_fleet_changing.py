@@ -1,0 +1,126 @@
+"""Views that change in a store of several partitions, under crashes; and bugs planted in that, which are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.engine import agreeing, concert, parted_building, parting, spannedengine, sweep
+from penstock.engine.core import Core
+from penstock.testing.apps import trials
+from penstock.testing.fleetplan import fleet_plan
+from tests.testing.fleet_changing import Changing, run_changing
+
+SEEDS = 40
+MOST = 320  # seeds in which each planted bug is found
+TRIALS = [trial for trial in trials() if trial.others]
+
+
+@pytest.fixture(autouse=True)
+def _no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spannedengine, "_LOOKS", 0)  # nobody switches while a simulated snapshot waits
+
+
+def run(seed: int) -> Changing:
+    trial = TRIALS[seed % len(TRIALS)]
+    return run_changing((trial.app, *trial.others), fleet_plan(seed, trial.stream()))
+
+
+def test_no_seed_finds_anything() -> None:
+    switches = sum(run(seed).switches for seed in range(SEEDS))
+    assert switches > SEEDS / 4, "views must come to be built"
+
+
+def _nothing_is_owed(m: pytest.MonkeyPatch) -> None:
+    plain = Core.owing
+    m.setattr(Core, "owing", lambda self, w, writes, state: state if self.sweep else plain(self, w, writes, state))
+
+
+def _switch_before_all_arrived(m: pytest.MonkeyPatch) -> None:
+    m.setattr(Changing, "_carried", lambda self: None)
+
+
+def _begin_anew_with_each_process(m: pytest.MonkeyPatch) -> None:
+    def agreement(self: concert.Concert, known: Any, app: Any) -> agreeing.Agreement:
+        own = concert.compared(known, app)
+        return agreeing.Agreement(own.wanted, dict(self.changes), False, self.numbers)
+
+    m.setattr(concert.Concert, "agreement", agreement)
+
+
+def _steps_fold_nothing(m: pytest.MonkeyPatch) -> None:
+    plain = sweep.Sweep._write
+
+    def write(self: sweep.Sweep, *args: Any) -> Any:
+        self._core.settle = lambda *_: None
+        try:
+            return plain(self, *args)
+        finally:
+            del self._core.settle
+
+    m.setattr(sweep.Sweep, "_write", write)
+
+
+def _rows_are_not_waited_for(m: pytest.MonkeyPatch) -> None:
+    def waits(self: sweep.Sweep) -> bool:
+        nodes = self._core.tables.values()
+        return self._core.parting is not None and all(node.sweep is None or node.sweep.done for node in nodes)
+
+    m.setattr(sweep.Sweep, "waits", property(waits))
+
+
+def _the_first_partition_speaks_for_all(m: pytest.MonkeyPatch) -> None:
+    plain = concert._begun
+    m.setattr(concert, "_begun", lambda wanted, known, changes, unlike: plain(wanted, known[:1], changes, ()))
+
+
+def _each_switches_by_itself(m: pytest.MonkeyPatch) -> None:
+    def build(self: Any, limit: int) -> tuple[bool, list[Any]]:
+        swept = self._swept(limit)
+        self._carry()
+        if any(own.waits for own in swept):
+            self._quiet()
+            swept = self._swept(None, switch=True)
+        return any(own.more or own.waits for own in swept), swept
+
+    m.setattr(parted_building.PartedBuilding, "_build", build)
+
+
+def _generations_that_gave_way_are_owed_something(m: pytest.MonkeyPatch) -> None:
+    plain = parting.Parting.gather
+    m.setattr(parting.Parting, "gather", lambda self, views, _, parts, writes: plain(self, views, -1, parts, writes))
+
+
+def _each_partition_counts_for_itself(m: pytest.MonkeyPatch) -> None:
+    def number(self: Any, name: str) -> int:
+        self._last += 1
+        return int(self._last)
+
+    m.setattr(agreeing._Beginning, "_number", number)
+
+
+BUGS = (
+    _nothing_is_owed,
+    _switch_before_all_arrived,
+    _begin_anew_with_each_process,
+    _steps_fold_nothing,
+    _rows_are_not_waited_for,
+    _the_first_partition_speaks_for_all,
+    _each_switches_by_itself,
+    _generations_that_gave_way_are_owed_something,
+    _each_partition_counts_for_itself,
+)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__.strip("_"))
+def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    for seed in range(MOST):
+        try:
+            run(seed)
+        except Exception as found:
+            print(f"{bug.__name__}: seed {seed}: {found}")
+            return
+    raise AssertionError("no seed found it")
