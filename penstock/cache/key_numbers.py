@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from math import frexp, inf, ldexp, nan
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.cache.errors import KeyTooLong
 
 _ZERO, _TINY, _NEAR, _FAR, _INF, _NAN = 0x80, 0x81, 0x82, 0xE2, 0xF0, 0xF1
@@ -23,6 +26,7 @@ _PIECE = 56  # bits of a fraction that are spread at once: seven bytes become ei
 _PIECE_MASK = (1 << _PIECE) - 1
 _EXACT = b"\x00"  # a fraction of 0
 _FEW = 16  # bytes of a fraction that are joined one by one
+_FEW_BYTES, _E_WHOLE = 9, 62  # of ints whose fraction and value fit 63 bits
 
 
 def int_bytes(value: int, limit: int) -> bytes:
@@ -85,6 +89,34 @@ def read_number(data: bytes, at: int) -> tuple[int | float, int]:
     mantissa = 1 << (end - at) * 7 | _join(data[at:end].translate(_INVERSE) if flip else data[at:end])
     size = _scaled(mantissa, exponent - (end - at) * 7)
     return (-size if flip else size), end
+
+
+def read_ints(rows: NDArray[np.uint8]) -> NDArray[np.int64] | None:
+    """The numbers that these rows of one width are, if all are ints of few bytes; None where one needs a closer look.
+
+    >>> own = [int_bytes(value, 100) for value in (-5, 7, 96)]
+    >>> read_ints(np.frombuffer(b"".join(own), np.uint8).reshape(3, -1)).tolist()
+    [-5, 7, 96]
+    """
+    n, width = rows.shape
+    if width < 2 or width > _FEW_BYTES:
+        return np.zeros(n, np.int64) if width == 1 and bool((rows == _ZERO).all()) else None
+    negative = rows[:, 0] < _ZERO
+    own = rows ^ (negative * np.uint8(0xFF))[:, None]
+    shift = own[:, 0].astype(np.int64) - (_NEAR - _E_NEAR) - 7 * (width - 1)  # the exponent, but for the bits given
+    fits = (own[:, 0] >= _NEAR) & (own[:, 0] <= _NEAR - _E_NEAR + _E_WHOLE)
+    more = (own[:, 1:] & 1).astype(bool)
+    if not bool(fits.all()) or bool(more[:, -1].any()) or not bool(more[:, :-1].all()):
+        return None
+    mantissa = np.ones(n, np.int64)
+    for i in range(1, width):
+        mantissa = mantissa << 7 | own[:, i] >> 1
+    left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+    if bool((right > 62).any()) or bool((mantissa & ((np.int64(1) << right) - 1)).any()):
+        return None
+    size = mantissa << left >> right
+    out: NDArray[np.int64] = np.where(negative, -size, size)
+    return out
 
 
 def _whole(value: int, limit: int) -> bytes:

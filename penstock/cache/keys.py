@@ -25,10 +25,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeGuard
 
+import numpy as np
+
 from penstock.cache.errors import KeyKind, KeyTooLong, StoreDamaged
-from penstock.cache.key_numbers import float_bytes, int_bytes, read_number
+from penstock.cache.key_numbers import float_bytes, int_bytes, read_ints, read_number
 
 Key: TypeAlias = "bool | int | float | str | bytes | tuple[Key, ...] | None"
 
@@ -48,6 +51,8 @@ _END = b"\x00"
 _ESCAPED = b"\x00\xff"
 _PAST = b"\xff"  # above every byte that can follow a prefix: tags, terminators and the bytes of UTF-8
 
+_MANY = 32  # keys from which columns are quicker
+_tag = itemgetter(0)
 _FEW, _SHORT, _WORD = 16, 1000, 1 << 63  # as many keys, as long, as can't be too long together
 
 
@@ -94,6 +99,39 @@ def decode_key(data: bytes) -> Key:
     if end != len(data):
         raise StoreDamaged(f"a key that begins with {data[:16]!r} and has {len(data) - end} bytes too many")
     return key
+
+
+def decode_keys(keys: Sequence[bytes]) -> list[Any]:
+    """The same of many: of texts and of ints, where all are, at a fraction of the cost.
+
+    >>> decode_keys([encode_key(i) for i in (7, -1, 1 << 40)])
+    [7, -1, 1099511627776]
+    """
+    if len(keys) >= _MANY and all(keys):
+        tags = set(map(_tag, keys))
+        if tags == {_NUMBER[0]} and (ints := _ints(keys)) is not None:
+            return ints
+        if tags == {_TEXT[0]}:
+            try:
+                return [key[1:].decode() for key in keys]
+            except UnicodeDecodeError:
+                pass
+    return list(map(decode_key, keys))
+
+
+def _ints(keys: Sequence[bytes]) -> list[int] | None:
+    """The ints that these keys are; None where not all are such of few bytes."""
+    widths = np.fromiter(map(len, keys), np.int64, len(keys))
+    raw = np.frombuffer(b"".join(keys), np.uint8)
+    starts = np.cumsum(widths) - widths
+    out = np.zeros(widths.size, np.int64)
+    for width in np.unique(widths).tolist():
+        at = (widths == width).nonzero()[0]
+        found = read_ints(raw[starts[at][:, None] + np.arange(1, width)])
+        if found is None:
+            return None
+        out[at] = found
+    return out.tolist()
 
 
 def normal_key(value: object) -> Key:

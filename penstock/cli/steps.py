@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.engine import Engine
-from penstock.views import Change, Position
+from penstock.views import Changes, Position
 
 _PART = 1_000  # changes, about
 
@@ -22,23 +22,23 @@ class Steps:
         self._engine = engine
         self._views = views
 
-    def step(self) -> Iterator[tuple[list[Change], Position | None]]:
+    def step(self) -> Iterator[tuple[Changes, Position | None]]:
         """What is there now, in parts; each with the position up to which all has been given, None inside of one."""
         with self._engine.snapshot() as snap:
             now = snap.position
         if self.position == now:
             return
         initial = self.position is None
-        part: list[Change] = []
-        for change in self._engine.changes(*self._views, since=self.position, initial=initial, until=now):
+        last = Changes()
+        fed = self._engine.feed(*self._views, since=self.position, initial=initial, until=now)
+        for part in (own[a : a + _PART] for own in fed for a in range(0, len(own), _PART)):
             if initial:
-                now = change.position
-            if len(part) >= _PART:
-                whole = not initial and change.position != part[-1].position
+                now = part.positions[-1]
+            if last:
+                whole = not initial and part.positions[0] != last.positions[-1]
                 if whole:
-                    self.position = part[-1].position
-                yield part, self.position if whole else None
-                part = []
-            part.append(change)
+                    self.position = last.positions[-1]
+                yield last, self.position if whole else None
+            last = part
         self.position = now
-        yield part, self.position
+        yield last, self.position

@@ -6,14 +6,15 @@ one snapshot however long that takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from penstock.cache import DefinitionError, decode_key
+from penstock.cache import DefinitionError, decode_keys
 from penstock.engine.differing import differing, next_switch
 from penstock.engine.snapshot import Snapshot
-from penstock.mapreduce import RowReading, feed_key, read_feed, same_result
-from penstock.views import ABSENT, Change, Position, PositionAhead, PositionExpired
+from penstock.mapreduce import RowReading, feed_key, read_told
+from penstock.views import ABSENT, Change, Changes, Position, PositionAhead, PositionExpired
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
@@ -33,9 +34,10 @@ def follow(
     until: Position | None,
     wait: Wait,
     live: Callable[[], bool],
-) -> Iterator[Change]:
+) -> Iterator[Changes]:
     """The changes of these views since a position, or all that the feed has; and what comes if it goes `on`.
 
+    They come in parts, of whole commits but for rows and differences, of which there may be any number at a position.
     With `until` it ends with the changes of that position. What can't be followed is refused here; what there is at
     first is read when the first change is asked for.
     """
@@ -78,7 +80,7 @@ def _follow(
     until: int | None,
     wait: Wait,
     live: Callable[[], bool],
-) -> Iterator[Change]:
+) -> Iterator[Changes]:
     if initial:
         with Snapshot(core) as snap:
             since = snap.position
@@ -92,11 +94,17 @@ def _follow(
             wait(LOOK)
 
 
-def rows_of(snap: Snapshot, views: Sequence[str]) -> Iterator[Change]:
+def rows_of(snap: Snapshot, views: Sequence[str]) -> Iterator[Changes]:
     """The rows of these views, or of all, as changes from ABSENT."""
     for name in list(views) or list(snap.schema.views):
-        for row in snap.view(name):
-            yield Change(name, row.key, ABSENT, row.value, snap.position)
+        yield from _parts(Change(name, row.key, ABSENT, row.value, snap.position) for row in snap.view(name))
+
+
+def _parts(changes: Iterable[Change]) -> Iterator[Changes]:
+    """These, about so many at once as are to be in memory."""
+    left = iter(changes)
+    while part := Changes.of(islice(left, _READ)):
+        yield part
 
 
 class Follower:
@@ -114,22 +122,23 @@ class Follower:
         """Whether it is where it is to end."""
         return self.since is not None and self._until is not None and self.since >= self._until
 
-    def step(self) -> Iterator[Change]:
+    def step(self) -> Iterator[Changes]:
         """The next changes, whole commits, about so many as are to be in memory at once; to be read to the end."""
         more, since, switch = self._read()
         self.since = since
-        yield from more
+        if more:
+            yield more
         self.more = switch or len(more) >= _READ
         if switch:
             with Snapshot(self._core) as snap:
                 reached(snap, since)  # else what was before may be gone by now
                 self.since = since + 1
                 names = list(self._views) or snap.schema.followed()
-                yield from differing(snap.reader(), snap.schema, names, since + 1)
+                yield from _parts(differing(snap.reader(), snap.schema, names, since + 1))
 
-    def _read(self) -> tuple[list[Change], int, bool]:
+    def _read(self) -> tuple[Changes, int, bool]:
         """The next changes; the position up to which these are all; and whether a switch comes then."""
-        out: list[Change] = []
+        out = Changes()
         with Snapshot(self._core) as snap, snap.naming():
             since = snap.state.followed if self.since is None else self.since
             reached(snap, since)
@@ -141,14 +150,12 @@ class Follower:
             if switch is not None and switch > end:
                 switch = None
             stop = feed_key(end + 1 if switch is None else switch)
-            for position, change in read_feed(snap.reader(), since, codecs, stop):
-                if len(out) >= _READ and position != out[-1].position:
-                    return out, out[-1].position, False
-                name, codec = generations[change.view]
-                old = ABSENT if change.old is None else codec.result(change.old)
-                new = ABSENT if change.new is None else codec.result(change.new)
-                if old is ABSENT or new is ABSENT or not same_result(old, new):
-                    out.append(Change(name, decode_key(change.group), old, new, position))
+            for position, commit in read_told(snap.reader(), since, codecs, stop):
+                for told in commit:
+                    own = told.apart()
+                    out.add(generations[own.view][0], decode_keys(own.groups), own.old, own.new, position)
+                if len(out) >= _READ:
+                    return out, position, False
             if switch is not None:
                 return out, switch - 1, True
             return out, max(since, end), False

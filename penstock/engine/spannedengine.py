@@ -19,7 +19,7 @@ from penstock.engine.snapshot import must_be_known
 from penstock.engine.spanned import SpannedSnapshot, Switching
 from penstock.engine.spannedfeed import follow_all
 from penstock.engine.spannedstatus import status_of_all
-from penstock.views import App, Change, Position
+from penstock.views import App, Changes, Position
 
 if TYPE_CHECKING:
     from penstock.engine.snapshot import Consistency, Snapshot
@@ -65,21 +65,21 @@ class SpannedEngine(Engine):
                 time.sleep(_AGAIN)  # partitions switch one right after the other
         return SpannedSnapshot(self._cores, self._ranges)
 
-    def changes(
+    def feed(
         self,
         *views: str,
         since: Position | None = None,
         follow: bool = False,
         initial: bool = False,
         until: Position | None = None,
-    ) -> Iterator[Change]:
-        """What changed in these views, or in all, after the position `since`.
+    ) -> Iterator[Changes]:
+        """What `changes` gives, in parts, each as columns.
 
         The changes of one group come in the order of commits; those of groups in several partitions in none. The
         position of each is that up to which all was given, so that any of them can be gone on from.
 
-        for change in engine.changes("namecount", since=position, follow=True):
-            print(change.group, change.old, change.new, change.position)
+        for part in engine.feed("namecount", since=position):
+            print(part.groups, part.old, part.new, part.positions)
         """
         self._open()
         live = (self._ended.wait, lambda: not self._closed)

@@ -10,12 +10,11 @@ All changes of a group come from the partition that owns it. Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.cache import DefinitionError
 from penstock.engine.following import LOOK, Follower, Wait, followable, reached, rows_of
-from penstock.views import Change, Position, PositionAhead, PositionExpired
+from penstock.views import Changes, Position, PositionAhead, PositionExpired
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
@@ -36,7 +35,7 @@ def follow_all(
     until: Position | None,
     wait: Wait,
     live: Callable[[], bool],
-) -> Iterator[Change]:
+) -> Iterator[Changes]:
     """The changes of these views since a position, or all that the feeds have; and what comes if it goes `on`.
 
     `look` makes a snapshot over the partitions. With `until` it ends with the changes of that position. What can't be
@@ -86,7 +85,7 @@ def _follow(
     until: Vector | None,
     wait: Wait,
     live: Callable[[], bool],
-) -> Iterator[Change]:
+) -> Iterator[Changes]:
     with look() as snap:
         if initial:
             since = snap.position
@@ -102,9 +101,10 @@ def _follow(
         if not left:
             return
         for i, follower in left:
-            for change in follower.step():
-                at[i] = change.position
-                yield replace(change, position=tuple(at))
+            for part in follower.step():
+                vectors = {own: (*at[:i], own, *at[i + 1 :]) for own in dict.fromkeys(part.positions)}
+                part.positions = [vectors[own] for own in part.positions]
+                yield part
             assert follower.since is not None, "a step ends somewhere"
             at[i] = follower.since
         if not any(follower.more for _, follower in left):

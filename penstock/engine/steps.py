@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import Store, Writer, decode_key, open_lmdb, reindex
+from penstock.cache import Store, Writer, decode_key, decode_keys, open_lmdb, reindex
 from penstock.engine.relearning import relearn
 from penstock.engine.remembering import forget, gone_of, remembered
 from penstock.engine.snapshot import Snapshot
 from penstock.gateway import retell
-from penstock.mapreduce import Fed, RowDelta, RowReading, Writes, fed_changes, same_result
+from penstock.mapreduce import Fed, RowDelta, RowReading, Writes, fed_told, same_result
 from penstock.recovery import Mapping, Mended, Mender, Repaired, Shadow, same_pairs
 from penstock.views import ABSENT, Row
 
@@ -168,12 +168,11 @@ def changes_of(core: Core, fed: Sequence[Fed]) -> list[Repaired]:
     for part in fed:
         node = by_number[part.view]
         codec: RowReading = node.reduce.codec
-        for change in fed_changes(part, codec):
-            old = ABSENT if change.old is None else codec.result(change.old)
-            new = ABSENT if change.new is None else codec.result(change.new)
+        told = fed_told(part, codec)
+        for group, old, new in zip(decode_keys(told.groups), told.old, told.new, strict=True):
             same = old is not ABSENT and new is not ABSENT and same_result(old, new)
             what = Mended.CONTENT if same else Mended.RESULT
-            out.append(Repaired(node.name, decode_key(change.group), old, new, what))
+            out.append(Repaired(node.name, group, old, new, what))
     return out
 
 

@@ -18,7 +18,17 @@ from penstock.mapreduce.emission import (
     read_emissions,
 )
 from penstock.mapreduce.extract import key_lane, key_lanes
-from penstock.mapreduce.feed import FEED, Fed, RowReading, fed_changes, feed_counts, feed_key, feed_row, read_feed
+from penstock.mapreduce.feed import (
+    FEED,
+    Fed,
+    RowReading,
+    fed_told,
+    feed_counts,
+    feed_key,
+    feed_row,
+    read_feed,
+    read_told,
+)
 from penstock.mapreduce.few import DocumentReader, FewFields, Reading
 from penstock.mapreduce.fewfold import FewContributions, in_columns, of_yielded
 from penstock.mapreduce.fieldmap import FieldMapper
@@ -133,7 +143,7 @@ __all__ = [
     "emissions_row",
     "entries_of",
     "even_starts",
-    "fed_changes",
+    "fed_told",
     "feed_counts",
     "feed_key",
     "feed_row",
@@ -167,6 +177,7 @@ __all__ = [
     "read_feed",
     "read_held",
     "read_leaves",
+    "read_told",
     "reducer_from",
     "rest_rows",
     "resting_db",

@@ -47,6 +47,12 @@ class BaseReducer(ABC):
     def result(self, n: int, states: Sequence[State]) -> Any:
         """The result of a group of n contributions, given one state a cell."""
 
+    def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
+        """The results of many groups whose lanes say all, given for each cell a row a group."""
+        size = len(n)
+        cells = [list(map(tuple, cell.tolist())) if cell.shape[1] else [()] * size for cell in lanes]
+        return [self.result(count, [(cell[i], None) for cell in cells]) for i, count in enumerate(n.tolist())]
+
     def describe(self) -> dict[str, object]:
         """The reducer as plain data, for `reducer_from`."""
         return {"reducer": self.name, "field": None if self.field is None else list(self.field)}

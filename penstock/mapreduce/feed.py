@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import ne
 from typing import Any, Protocol
 
 import msgspec
@@ -19,9 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import Reader, seal, unpack, unseal
-from penstock.mapreduce.rowcodec import RowState
+from penstock.mapreduce.rowcodec import RowState, same_result
+from penstock.views import ABSENT, Absent
 
 FEED = "feed"
+_PLAIN = frozenset((int, str, type(None), Absent))  # of these what is equal is the same
 Odd = list[list[Any]]
 _encode = msgspec.msgpack.Encoder().encode  # all of it is ints and bytes
 
@@ -35,6 +39,10 @@ class RowReading(Protocol):
 
     def result(self, state: RowState) -> Any:
         """The result that it makes."""
+        ...
+
+    def results(self, rows: NDArray[np.int64]) -> list[Any]:
+        """Those of rows that are all in lanes, of which each has its n, above 0, and its lanes."""
         ...
 
 
@@ -90,10 +98,70 @@ def read_feed(
                     yield position, change
 
 
-def fed_changes(part: Fed, codec: RowReading) -> Iterator[FedChange]:
-    """The changes of one view in a batch that may not be committed yet."""
+@dataclass(slots=True)
+class Told:
+    """The changes of one view in a batch as readers see them: results, ABSENT where there is no row."""
+
+    view: int
+    groups: list[bytes]
+    old: list[Any]
+    new: list[Any]
+
+    def apart(self) -> Told:
+        """Those whose result does not stay."""
+        if _PLAIN.issuperset(map(type, self.old)) and _PLAIN.issuperset(map(type, self.new)):
+            apart = list(map(ne, self.old, self.new))
+        else:
+            apart = list(map(_are_apart, self.old, self.new))
+        if all(apart):
+            return self
+        return Told(self.view, *(list(compress(own, apart)) for own in (self.groups, self.old, self.new)))
+
+
+def _are_apart(old: Any, new: Any) -> bool:
+    return old is not new if old is ABSENT or new is ABSENT else not same_result(old, new)
+
+
+def read_told(
+    reader: Reader, since: int, views: dict[int, RowReading], stop: bytes | None = None
+) -> Iterator[tuple[int, list[Told]]]:
+    """What commits after a position told of these views, by their positions."""
+    for key, row in reader.scan(FEED, feed_key(since + 1), stop):
+        _, _, parts = unpack(unseal(key, row, FEED))
+        told = [_told(part[0], views[part[0]], *part[1:]) for part in parts if part[0] in views]
+        yield int.from_bytes(key, "big"), told
+
+
+def fed_told(part: Fed, codec: RowReading) -> Told:
+    """What a batch tells of one view, that may not be committed yet."""
     raw = b"" if part.lanes is None else part.lanes.astype("<i8").tobytes()
-    return _changes(part.view, codec, part.groups, raw, part.odd)
+    return _told(part.view, codec, part.groups, raw, part.odd)
+
+
+def _told(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Odd) -> Told:
+    m = len(groups)
+    lanes = np.frombuffer(raw, "<i8").reshape(m, -1) if raw else np.zeros((m, 2), np.int64)
+    half = lanes.shape[1] // 2
+    strange = [place for place, *_ in odd]
+    old, new = (_shown(codec, side, strange) for side in (lanes[:, :half], lanes[:, half:]))
+    for place, *payloads in odd:
+        own = (ABSENT if payload is None else codec.result(codec.state_of(payload)) for payload in payloads)
+        old[place], new[place] = own
+    return Told(view, groups, old, new)
+
+
+def _shown(codec: RowReading, rows: NDArray[np.int64], strange: list[int]) -> list[Any]:
+    """The results of rows, but for the strange ones, that lanes don't tell."""
+    there = rows[:, 0] != 0
+    there[strange] = False
+    at = there.nonzero()[0]
+    if 0 < at.size == len(rows):
+        return codec.results(rows)
+    out: list[Any] = [ABSENT] * len(rows)
+    if at.size:
+        for place, result in zip(at.tolist(), codec.results(rows[at]), strict=True):
+            out[place] = result
+    return out
 
 
 def _changes(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Odd) -> Iterator[FedChange]:

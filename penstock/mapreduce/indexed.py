@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.cache import DefinitionError, Reader, Writer, decode_key, encode_entry, stored_key
 from penstock.mapreduce.column import Column
@@ -51,6 +52,10 @@ class IndexCodec:
         assert state.spills is not None, "each row has its value"
         spill = state.spills[0]
         return None if spill is None else spill[0]
+
+    def results(self, rows: NDArray[np.int64]) -> list[Any]:
+        """No row's lanes say all: each has its value."""
+        raise AssertionError("an index has no lanes")
 
     def merged(self, states: Sequence[RowState]) -> RowState:
         """An index has nothing to fold."""

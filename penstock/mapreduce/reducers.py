@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from penstock.cache import DefinitionError, ValueKind, normalise
 from penstock.mapreduce.basereducer import BaseReducer, field_of
+from penstock.mapreduce.column import Ints
 from penstock.mapreduce.counting import Bins, Number, Present
 from penstock.mapreduce.moments import Exact, Moments
 from penstock.mapreduce.ratio import decimal_of, root_decimal, root_float, to_decimal, to_float
@@ -38,6 +39,11 @@ class Count(BaseReducer):
     def result(self, n: int, states: Sequence[State]) -> int:
         """The count."""
         return n if self.field is None else states[0][0][0]
+
+    def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
+        """The counts."""
+        counts: list[Any] = (n if self.field is None else lanes[0][:, 0]).tolist()
+        return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,14 @@ class Sum(BaseReducer):
             return to_float(*exact.totals[0])
         numerator, _ = exact.totals[0]
         return decimal_of(numerator, -exact.places) if exact.decimals else numerator
+
+    def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
+        """The totals, which are ints where lanes say all."""
+        totals: list[Any] = lanes[0][:, 1].tolist()
+        counted = lanes[0][:, 0]
+        if counted.all():
+            return totals
+        return [own if some else None for own, some in zip(totals, counted.tolist(), strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

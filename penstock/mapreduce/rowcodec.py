@@ -205,6 +205,14 @@ class RowCodec:
             for name, (reducer, places) in zip(self._fields, self._reads, strict=True)
         }
 
+    def results(self, rows: NDArray[np.int64]) -> list[Any]:
+        """The results of rows of form A, of which each has its n and its lanes."""
+        n, cells = rows[:, 0], [rows[:, 1 + a : 1 + b] for a, b in self.spans]
+        columns = [reducer.results(n, [cells[i] for i in places]) for reducer, places in self._reads]
+        if self._fields is None:
+            return columns[0]
+        return [dict(zip(self._fields, row, strict=True)) for row in zip(*columns, strict=True)]
+
 
 def _fixed(head: int, ints: int) -> np.dtype[Any]:
     """A row of form A as a record: the bytes of its head, and of each int its type and itself."""

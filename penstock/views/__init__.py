@@ -1,6 +1,15 @@
 """Views: their definitions, and what readers of them get."""
 
-from penstock.views.changes import ABSENT, Absent, Change, Position, PositionAhead, PositionExpired, shown_position
+from penstock.views.changes import (
+    ABSENT,
+    Absent,
+    Change,
+    Changes,
+    Position,
+    PositionAhead,
+    PositionExpired,
+    shown_position,
+)
 from penstock.views.definitions import BROKER, App, Merge, Source, Table, View
 from penstock.views.fields import (
     COMPARE,
@@ -71,6 +80,7 @@ __all__ = [
     "Cell",
     "Change",
     "Changed",
+    "Changes",
     "Coded",
     "Compare",
     "Contribution",

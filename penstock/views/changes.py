@@ -9,8 +9,11 @@ Invariants:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, overload
+
+import msgspec
 
 from penstock.cache import PenstockError
 
@@ -42,8 +45,7 @@ To users it is opaque: what a snapshot or a change has goes into JSON and back, 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One group of one view that changed: its result before and after, and the position of the commit.
 
     >>> change = Change("namecount", "Joe", ABSENT, 1, 7)
@@ -61,6 +63,56 @@ class Change:
         """The change as a map; what is absent is left out."""
         out = {"view": self.view, "group": self.group, "old": self.old, "new": self.new, "position": self.position}
         return {name: value for name, value in out.items() if value is not ABSENT}
+
+
+@dataclass(slots=True, eq=False)
+class Changes(Sequence[Change]):
+    """Changes, one after the other, as columns.
+
+    >>> own = Changes()
+    >>> own.add("namecount", ["Joe", "Sue"], [ABSENT, 1], [1, 2], 7)
+    >>> len(own), own[1].new, [change.group for change in own], own.groups
+    (2, 2, ['Joe', 'Sue'], ['Joe', 'Sue'])
+    """
+
+    views: list[str] = field(default_factory=list)
+    groups: list[Any] = field(default_factory=list)
+    old: list[Any] = field(default_factory=list)
+    new: list[Any] = field(default_factory=list)
+    positions: list[Position] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, changes: Iterable[Change]) -> Changes:
+        """These."""
+        out = cls()
+        for one in changes:
+            out.add(one.view, (one.group,), (one.old,), (one.new,), one.position)
+        return out
+
+    def add(self, view: str, groups: Sequence[Any], old: Sequence[Any], new: Sequence[Any], position: Position) -> None:
+        """More, of one view and one position."""
+        self.views += [view] * len(groups)
+        self.groups += groups
+        self.old += old
+        self.new += new
+        self.positions += [position] * len(groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __iter__(self) -> Iterator[Change]:
+        return map(Change, self.views, self.groups, self.old, self.new, self.positions)
+
+    @overload
+    def __getitem__(self, place: int) -> Change: ...
+    @overload
+    def __getitem__(self, place: slice) -> Changes: ...
+
+    def __getitem__(self, place: int | slice) -> Change | Changes:
+        if isinstance(place, slice):
+            columns = (self.views, self.groups, self.old, self.new, self.positions)
+            return Changes(*(column[place] for column in columns))
+        return Change(self.views[place], self.groups[place], self.old[place], self.new[place], self.positions[place])
 
 
 def shown_position(position: Position) -> str:

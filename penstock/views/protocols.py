@@ -264,6 +264,10 @@ class Reducer(Protocol):
         """The result of a group of n contributions, given one state a cell."""
         ...
 
+    def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
+        """The same of many groups whose states are all in lanes, given for each cell a row a group."""
+        ...
+
     def describe(self) -> dict[str, object]:
         """Enough, as plain data, for a reader that has the store and not the app."""
         ...

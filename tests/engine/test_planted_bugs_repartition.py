@@ -168,8 +168,8 @@ BUGS = [
         Bug(
             "each partition's position is given alone",
             "engine.spannedfeed:_follow",
-            "at[i] = change.position",
-            "at = [0] * len(at); at[i] = change.position",
+            "(*at[:i], own, *at[i + 1 :])",
+            "(*[0] * i, own, *[0] * (len(at) - i - 1))",
         ),
     ),
     (
