@@ -47,6 +47,8 @@ class Pump(threading.Thread):
         self._table = table
         self._spout = spout
         self._source = spout.inner if isinstance(spout, Enveloped) else spout
+        if isinstance(spout, KafkaSpout):
+            spout.timed = table.broker_ts
         self._stopped = stopped
         self._paused = paused
         self._claim = claim

@@ -13,13 +13,14 @@ from typing import Any, Self
 
 from penstock.kafka.address import Address
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocols import Broker, Chunk, Fields, Producer, Reader, Topic
+from penstock.kafka.protocols import Broker, Chunk, Fields, Producer, Reader, Topic, are_plain
 
 ck: Any = importlib.import_module("confluent_kafka")
 admin: Any = importlib.import_module("confluent_kafka.admin")
 _PATIENCE = 10.0  # seconds until a broker is away
 _NO_GROUP = "penstock"  # it insists on a name; nothing is committed under this one
 _QUEUED = 100_000
+_ATONCE = 1_000
 _FLUSHING = 120.0
 _LOST = (ck.KafkaError._AUTO_OFFSET_RESET, ck.KafkaError.OFFSET_OUT_OF_RANGE)
 _AWAY = (
@@ -101,9 +102,9 @@ class ConfluentClient:
         """Its brokers."""
         return ConfluentBroker(address)
 
-    def reader(self, address: Address) -> Reader:
+    def reader(self, address: Address, lean: bool = False) -> Reader:
         """A reader."""
-        return ConfluentReader(address)
+        return ConfluentReader(address, lean)
 
     def producer(self, address: Address) -> Producer:
         """A producer."""
@@ -186,8 +187,10 @@ class ConfluentBroker:
 class ConfluentReader:
     """A reader on a Consumer that is assigned partitions, and so is no member of its group."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, lean: bool) -> None:
         self._address = address
+        self._lean = lean
+        self._fields = _FIELDS.timeless() if lean else _FIELDS
         config = _config(
             address,
             {
@@ -215,22 +218,26 @@ class ConfluentReader:
         self._errors.clear()
 
     def take(self, most: int, wait: float) -> list[Chunk]:
-        """What is there, or comes."""
+        """What is there, or comes: few at once, so that they are in the core's cache still when they are looked at."""
         if self._errors:
             raise self._errors.popleft()
-        found = _called(self._address, lambda: self._consumer.consume(most, wait))
-        if any(map(ck.Message.error, found)):
+        found = _called(self._address, lambda: self._consumer.consume(min(most, _ATONCE), wait))
+        values = list(map(_FIELDS.value, found))
+        plain = are_plain(values)  # and no error is among them, whose value is a sentence of the client's
+        if not plain and any(map(ck.Message.error, found)):
             found = self._sound(found)
             if self._errors and not found:
                 raise self._errors.popleft()
+            values = list(map(_FIELDS.value, found))
+            plain = are_plain(values)
         if not found:
             return []
-        if len(self._partitions) == 1:
-            return [Chunk.of(self._partitions[0], found, _FIELDS)]
+        if len(set(map(ck.Message.partition, found))) == 1:
+            return [Chunk.made(found[0].partition(), found, self._fields, values, plain, self._lean)]
         parts: dict[int, list[Any]] = {}
         for partition, run in groupby(found, ck.Message.partition):
             parts.setdefault(partition, []).extend(run)
-        return [Chunk.of(partition, records, _FIELDS) for partition, records in parts.items()]
+        return [Chunk.of(partition, records, self._fields, self._lean) for partition, records in parts.items()]
 
     def _sound(self, found: list[Any]) -> list[Any]:
         """The records among these; errors are raised when those before them were given."""
@@ -294,20 +301,25 @@ class ConfluentProducer:
         if error is not None:
             self._failed.append(error)
 
-    def send(self, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()) -> None:
+    def send(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
         """Into its queue."""
-        topic, produce = self._address.topic, self._producer.produce
+        topic, produce, own = self._address.topic, self._producer.produce, list(headers) or None
+        try:
+            for key, value in zip(keys, values, strict=True):
+                try:
+                    produce(topic, value, key, -1, None, None, 0, own)
+                except BufferError:
+                    self._once_there_is_room(value, key, own)
+        except ck.KafkaException as error:
+            raise _fault(self._address, error.args[0]) from error
+
+    def _once_there_is_room(self, value: bytes | None, key: bytes | None, headers: Any) -> None:
         while True:
-            try:
-                if headers:
-                    produce(topic, value, key, headers=list(headers))
-                else:
-                    produce(topic, value, key)
-            except BufferError:
-                self._producer.poll(0.1)
-            except ck.KafkaException as error:
-                raise _fault(self._address, error.args[0]) from error
-            else:
+            self._producer.poll(0.1)
+            with suppress(BufferError):
+                self._producer.produce(self._address.topic, value, key, headers=headers)
                 return
 
     def flush(self) -> None:

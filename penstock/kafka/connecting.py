@@ -23,8 +23,8 @@ class Client(Protocol):
         """Its brokers, asked about the topic."""
         ...
 
-    def reader(self, address: Address) -> Reader:
-        """A reader of the topic."""
+    def reader(self, address: Address, lean: bool = False) -> Reader:
+        """A reader of the topic; a `lean` one keeps no times, and of records that are JSON objects values alone."""
         ...
 
     def producer(self, address: Address) -> Producer:

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol, Self
 
+_OBJECT = ord("{")
+_first = itemgetter(0)
 MARK = b"{}"
 """The key of a null that deletes nothing: a sink writes it for the header that it has."""
 
@@ -28,25 +31,48 @@ class Fields(NamedTuple):
     time: Callable[[Any], int | None]  # milliseconds
     headers: Callable[[Any], Sequence[tuple[str, bytes | None]]]
 
+    def timeless(self) -> Fields:
+        """The same, of records whose time is of no interest."""
+        return self._replace(time=_no_time)
+
+
+def _no_time(record: Any) -> None:
+    """None."""
+
 
 @dataclass(slots=True)
 class Chunk:
-    """Records of one partition, one after the other, as columns; what is seldom asked for is asked of a record."""
+    """Records of one partition, one after the other, as columns; what is seldom asked for is asked of a record.
+
+    Plain ones are JSON objects by their first byte. Of a lean reader's plain ones nothing but the values was kept:
+    nobody asks for their keys and headers, and they have no time.
+    """
 
     partition: int
-    records: Sequence[Any]
+    records: Sequence[Any]  # none where only values were kept, and None for each such one among others
     fields: Fields
     values: list[Any]
     offsets: Sequence[int]
+    plain: bool
+    size: int  # bytes of the values
 
     @classmethod
-    def of(cls, partition: int, records: Sequence[Any], fields: Fields) -> Chunk:
-        """The chunk of these records of a client."""
+    def of(cls, partition: int, records: Sequence[Any], fields: Fields, lean: bool = False) -> Chunk:
+        """The chunk of these records of a client, a `lean` one if it can be."""
+        values = list(map(fields.value, records))
+        return cls.made(partition, records, fields, values, are_plain(values), lean)
+
+    @classmethod
+    def made(
+        cls, partition: int, records: Sequence[Any], fields: Fields, values: list[Any], plain: bool, lean: bool
+    ) -> Chunk:
+        """The same, of records that were looked at."""
         first, last = fields.offset(records[0]), fields.offset(records[-1])
         offsets: Sequence[int] = range(first, last + 1)
         if len(offsets) != len(records):
             offsets = list(map(fields.offset, records))
-        return cls(partition, records, fields, list(map(fields.value, records)), offsets)
+        size = sum(map(len, values if plain else filter(None, values)))
+        return cls(partition, () if lean and plain else records, fields, values, offsets, plain, size)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -57,19 +83,24 @@ class Chunk:
         return self._part(first), self._part(rest)
 
     def _part(self, own: slice) -> Chunk:
-        return Chunk(self.partition, self.records[own], self.fields, self.values[own], self.offsets[own])
+        values = self.values[own]
+        size = sum(map(len, filter(None, values)))
+        return Chunk(self.partition, self.records[own], self.fields, values, self.offsets[own], self.plain, size)
 
     @staticmethod
     def join(parts: Sequence[Chunk]) -> Chunk:
         """Chunks of one partition that follow each other, as one."""
         if len(parts) == 1:
             return parts[0]
-        records = [record for part in parts for record in part.records]
+        records: Sequence[Any] = ()
+        if any(part.records for part in parts):
+            records = [record for part in parts for record in part.records or [None] * len(part)]
         values = [value for part in parts for value in part.values]
         offsets: Sequence[int] = range(parts[0].offsets[0], parts[-1].offsets[-1] + 1)
-        if len(offsets) != len(records):
+        if len(offsets) != len(values):
             offsets = [offset for part in parts for offset in part.offsets]
-        return Chunk(parts[0].partition, records, parts[0].fields, values, offsets)
+        plain, size = all(part.plain for part in parts), sum(part.size for part in parts)
+        return Chunk(parts[0].partition, records, parts[0].fields, values, offsets, plain, size)
 
     def key(self, at: int) -> bytes | None:
         """The key of one."""
@@ -80,8 +111,17 @@ class Chunk:
         return dict(self.fields.headers(self.records[at]))
 
     def time(self, at: int) -> int | None:
-        """The broker's timestamp of one, in milliseconds."""
-        return self.fields.time(self.records[at])
+        """The broker's timestamp of one, in milliseconds, if it has one that was kept."""
+        record = self.records[at] if self.records else None
+        return None if record is None else self.fields.time(record)
+
+
+def are_plain(values: list[Any]) -> bool:
+    """Whether all begin as a JSON object does."""
+    try:
+        return set(map(_first, values)) == {_OBJECT}
+    except (TypeError, IndexError):  # a null, or nothing at all
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +163,10 @@ class Producer(Protocol):
     idempotent: str
     """Which client gives that, in words."""
 
-    def send(self, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()) -> None:
-        """One more; it may be under way for a while."""
+    def send(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
+        """More, a key and a value each, with these headers; they may be under way for a while."""
         ...
 
     def flush(self) -> None:

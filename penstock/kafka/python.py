@@ -108,9 +108,9 @@ class PythonClient:
         """Its brokers."""
         return PythonBroker(address)
 
-    def reader(self, address: Address) -> Reader:
+    def reader(self, address: Address, lean: bool = False) -> Reader:
         """A reader."""
-        return PythonReader(address)
+        return PythonReader(address, lean)
 
     def producer(self, address: Address) -> Producer:
         """A producer."""
@@ -187,8 +187,10 @@ class PythonBroker:
 class PythonReader:
     """A reader on a KafkaConsumer that is assigned partitions, and so is no member of its group."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, lean: bool) -> None:
         self._address = address
+        self._lean = lean
+        self._fields = _FIELDS.timeless() if lean else _FIELDS
         config = _config(
             address,
             kafka.KafkaConsumer,
@@ -228,7 +230,8 @@ class PythonReader:
             return []
         except (errors.KafkaError, ValueError, AssertionError) as error:
             raise _fault(self._address, error) from error
-        return [Chunk.of(partition.partition, records, _FIELDS) for partition, records in found.items() if records]
+        given = ((partition.partition, records) for partition, records in found.items() if records)
+        return [Chunk.of(partition, records, self._fields, self._lean) for partition, records in given]
 
     def ends(self) -> dict[int, int]:
         """The high watermarks that came with records."""
@@ -275,13 +278,16 @@ class PythonProducer:
         self._producer = _called(address, lambda: kafka.KafkaProducer(**config))
         self._failed: list[Exception] = []
 
-    def send(self, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()) -> None:
+    def send(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
         """Into its buffer."""
+        topic, send, own, failed = self._address.topic, self._producer.send, list(headers), self._failed.append
         try:
-            sent = self._producer.send(self._address.topic, value, key=key, headers=list(headers))
+            for key, value in zip(keys, values, strict=True):
+                send(topic, value, key=key, headers=own).add_errback(failed)
         except errors.KafkaError as error:
             raise _fault(self._address, error) from error
-        sent.add_errback(self._failed.append)
 
     def flush(self) -> None:
         """Wait for all."""

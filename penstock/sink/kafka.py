@@ -26,13 +26,14 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import compress, groupby
 from typing import Any
 
 import msgspec
 
 from penstock.kafka import MARK, Address, Chunk, KafkaFault, Reader, address_of, connect
 from penstock.sink.errors import SinkTaken
-from penstock.views import ABSENT, Change
+from penstock.views import ABSENT, Change, Changes
 
 _HEADER = "penstock"
 _PENDING = 10_000  # changes that are under way at most before a header says that they are held
@@ -40,7 +41,7 @@ _SOON = 0.05  # seconds after which it says so for fewer
 _WAIT = 1.0  # seconds for a last record, which is there
 _PATIENCE = 30.0
 _PLAIN = frozenset((str, int, bool, type(None)))
-_encode = msgspec.json.Encoder().encode
+_encode, _lines = msgspec.json.Encoder().encode, msgspec.json.Encoder().encode_lines
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -159,16 +160,20 @@ class KafkaSink:
         """A record for each, and a null behind a group that is gone."""
         if self._sent >= 0 and self._held >= 0:
             changes = self._later(changes)
-        send, position, header = self._producer.send, -1, self._header(-1)
-        sent = 0
-        for at, key, value in self._records(changes):
-            if at != position:
-                position, header = at, self._header(at)
-            send(key, value, header)
-            sent += 1
-            if self._stale:
-                self._stale.discard(key)
-        self._pending += sent
+        own = changes if isinstance(changes, Changes) else Changes.of(changes)
+        keys = self._texts(own.groups)
+        if self._change:
+            positions, keys, values = self._whole(own, keys)
+        else:
+            positions, values = own.positions, self._latest(own, keys)
+        start = 0
+        for position, run in groupby(positions):
+            end = start + sum(1 for _ in run)
+            self._producer.send(keys[start:end], values[start:end], self._header(position))
+            start = end
+        self._pending += len(keys)
+        if self._stale:
+            self._stale.difference_update(keys)
 
     def _later(self, changes: Sequence[Change]) -> list[Change]:
         """What can be sent: of changes that may have been sent already the last of each group, behind all of them."""
@@ -184,18 +189,38 @@ class KafkaSink:
         out, self._again, self._sent = list(self._again.values()), {}, -1
         return out
 
-    def _records(self, changes: Sequence[Change]) -> Iterator[tuple[int, bytes, bytes | None]]:
-        json = self._json
-        for change in changes:
-            key, at = json(change.group), change.position
-            if self._change:
-                data = change.data()
-                del data["view"]
-                yield at, key, self._dumps(data).encode()
-            elif change.new is not ABSENT:
-                yield at, key, b'{"group":%b,"value":%b}' % (key, json(change.new))
+    def _latest(self, own: Changes, keys: list[bytes]) -> list[bytes | None]:
+        """By change its group and value, None where the group is gone."""
+        there = [new is not ABSENT for new in own.new]
+        texts = self._texts(list(compress(own.new, there)))
+        values = [b'{"group":%b,"value":%b}' % pair for pair in zip(compress(keys, there), texts, strict=True)]
+        if len(values) == len(keys):
+            return [*values]
+        left = iter(values)
+        return [next(left) if here else None for here in there]
+
+    def _whole(self, own: Changes, keys: list[bytes]) -> tuple[list[int], list[bytes], list[bytes | None]]:
+        """Positions, keys and values: of each change the whole of it, and a null behind a group that is gone."""
+        at, out, values = list[int](), list[bytes](), list[bytes | None]()
+        for key, change in zip(keys, own, strict=True):
+            data = change.data()
+            del data["view"]
+            told: list[bytes | None] = [self._dumps(data).encode()]
             if change.new is ABSENT:
-                yield at, key, None
+                told.append(None)
+            values += told
+            at += [change.position] * len(told)
+            out += [key] * len(told)
+        return at, out, values
+
+    def _texts(self, values: list[Any]) -> list[bytes]:
+        """The JSON of each."""
+        if _PLAIN.issuperset(map(type, values)):
+            try:
+                return _lines(values).split(b"\n")[:-1]  # no JSON has a line's end in it
+            except (OverflowError, UnicodeEncodeError):
+                pass
+        return list(map(self._json, values))
 
     def _json(self, value: Any) -> bytes:
         kind = type(value)
@@ -214,8 +239,8 @@ class KafkaSink:
         if self._again:
             self.write(self._repeated())
         self._position = position
-        for key in self._stale:
-            self._producer.send(key, None, self._header(position))
+        if self._stale:
+            self._producer.send([*self._stale], [None] * len(self._stale), self._header(position))
         if begins or self._pending >= _PENDING or self._clock() - self._flushed >= _SOON:
             self._flush()
             self._hold(position)
@@ -224,7 +249,7 @@ class KafkaSink:
             self._mark()
 
     def _mark(self) -> None:
-        self._producer.send(MARK, None, self._header(self._held))
+        self._producer.send([MARK], [None], self._header(self._held))
         self._flush()
 
     def _flush(self) -> None:

@@ -24,12 +24,12 @@ import msgspec
 from penstock.gateway import TableBatch
 from penstock.kafka import Address, Broker, BrokerAway, Chunk, OffsetLost, Reader, Topic
 from penstock.spout.errors import SourceMissing, SourceUnreadable
+from penstock.spout.kafkaheld import Held
 from penstock.spout.kafkashape import Shape
 from penstock.spout.protocols import Contract, Recall, Remembered, SpoutBatch
 
 EARLIEST, LATEST = "earliest", "latest"
 _ATONCE = 10_000  # records of one look
-_MOST_HELD = 8 << 20  # bytes of a batch, about
 _GRACE = 0.005  # seconds that records which came wait for others
 _LOOK = 0.5  # seconds between two looks at the topic
 _COMMIT = 1.0  # seconds between two commits to the group
@@ -84,8 +84,8 @@ class Client(Protocol):
         """Its brokers."""
         ...
 
-    def reader(self, address: Address) -> Reader:
-        """A reader of it."""
+    def reader(self, address: Address, lean: bool = False) -> Reader:
+        """A reader of it; a `lean` one keeps no times, and of records that are JSON objects values alone."""
         ...
 
 
@@ -104,6 +104,7 @@ class KafkaSpout:
         self.contract = _UNREAD
         self.ended = False
         self.trouble: str | None = None
+        self.timed = True  # whether the times of records are asked for: a table may take its ts from them
         self._address = address
         self.source = f"{table}=kafka:{reading.name or address.topic}"
         self._client = client
@@ -116,7 +117,7 @@ class KafkaSpout:
         self._given: dict[int, int] = {}  # by partition: the next to give
         self._fetched: dict[int, int] = {}  # the next to fetch
         self._durable: dict[int, int] = {}
-        self._held: dict[int, list[Chunk]] = {}  # what was fetched, by partitions as they came
+        self._held = Held()
         self._lost: OffsetLost | None = None
         self._standing: deque[SpoutBatch] = deque()
         self._stop: int | None = None  # where the range of the one partition ends that is read
@@ -128,9 +129,12 @@ class KafkaSpout:
         topic = self._connected()
         known = {partition: recall(self._named(partition)) for partition in range(topic.partitions)}
         places = self._decided(topic, known)
-        self._reader = self._client.reader(self._address)
+        self._reader = self._opened()
         self._read_from(places)
         self._looked = self._clock()
+
+    def _opened(self) -> Reader:
+        return self._client.reader(self._address, lean=not self.timed and self._reading.shape.by_value)
 
     def _connected(self) -> Topic:
         """The topic as it is."""
@@ -171,7 +175,7 @@ class KafkaSpout:
         topic = self._connected()
         known = {own.partition: Remembered(own.start, own.note)}
         self._stop = own.stop
-        self._reader = self._client.reader(self._address)
+        self._reader = self._opened()
         self._read_from(self._decided(topic, known))
         self._standing.clear()
         self._looked = self._clock()
@@ -204,7 +208,7 @@ class KafkaSpout:
         """Read these partitions from there; the store is told so before any record, where it doesn't know."""
         for place in places:
             self._given[place.partition] = self._fetched[place.partition] = place.offset
-            self._held.pop(place.partition, None)
+            self._held.drop(place.partition)
             if place.stands:
                 batch = self._batch(place.partition, place.before, place.offset, TableBatch([]))
                 batch.again = True
@@ -246,14 +250,9 @@ class KafkaSpout:
             self._look()
         if self._standing:
             return self._standing.popleft()
-        if not self._held:
+        chunk = self._held.take(limit)
+        if chunk is None:
             return None
-        partition, parts = next(iter(self._held.items()))
-        del self._held[partition]
-        chunk = Chunk.join(parts)
-        if len(chunk) > limit:
-            chunk, rest = chunk.cut(limit)
-            self._held[partition] = [rest]
         if self._stop is not None and chunk.offsets[-1] >= self._stop - 1:
             self.ended = True
             chunk, _ = chunk.cut(bisect_left(chunk.offsets, self._stop))
@@ -289,21 +288,17 @@ class KafkaSpout:
     def _gather(self, limit: int, wait: float) -> None:
         """Fetch what is there, up to a batch."""
         assert self._reader is not None, "it has begun"
-        held = sum(len(part) for parts in self._held.values() for part in parts)
-        size = 0
-        while self._lost is None and held < limit and size < _MOST_HELD:
+        while self._lost is None and (room := self._held.room(limit)):
             try:
-                chunks = self._reader.take(min(_ATONCE, limit - held), min(wait, _GRACE) if held else wait)
+                chunks = self._reader.take(min(_ATONCE, room), min(wait, _GRACE) if self._held else wait)
             except OffsetLost as error:
                 self._lost = error  # what came before it is given first
                 break
             if not chunks:
                 break
             for chunk in chunks:
-                self._held.setdefault(chunk.partition, []).append(chunk)
+                self._held.add(chunk)
                 self._fetched[chunk.partition] = chunk.offsets[-1] + 1
-                held += len(chunk)
-                size += sum(map(len, filter(None, chunk.values)))
 
     # -- what becomes of the topic
 
@@ -340,7 +335,7 @@ class KafkaSpout:
         old = _encode(Note(self._topic.id))
         known = {p: Remembered(self._given[p], old) if p in self._given else None for p in range(topic.partitions)}
         places = self._decided(topic, known)
-        self._held, self._given, self._fetched, self._lost = {}, {}, {}, None
+        self._held, self._given, self._fetched, self._lost = Held(), {}, {}, None
         self._topic = topic
         self._read_from(places)
 

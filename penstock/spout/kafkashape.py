@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -18,11 +17,9 @@ from penstock.cache import PenstockError, RecordError, normalise, pack_document,
 from penstock.gateway import Deletion, Form, Received, TableBatch
 from penstock.kafka import MARK, Chunk
 
-_OBJECT = ord("{")
 _SPACE = b" \t\r\n"
 _MAPS = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))  # how a map begins in MessagePack
 _ERRORS = (PenstockError, msgspec.MsgspecError, ValueError, RecursionError)
-_first = itemgetter(0)
 
 
 @dataclass(slots=True)
@@ -87,10 +84,15 @@ class Shape:
     fields: tuple[str, ...] = ()
     debezium: bool = False
 
+    @property
+    def by_value(self) -> bool:
+        """Whether a JSON object is a document as it stands, whatever its key is."""
+        return not self.fields and not self.debezium
+
     def take(self, chunk: Chunk) -> Taken:
         """The records of a chunk."""
-        if not self.fields and not self.debezium and _are_objects(chunk.values):
-            return Taken(TableBatch(chunk.values, beside=chunk.time))
+        if chunk.plain and self.by_value:
+            return Taken(TableBatch(chunk.values, beside=chunk.time if chunk.records else None))
         return self._one_by_one(chunk)
 
     def _one_by_one(self, chunk: Chunk) -> Taken:
@@ -160,14 +162,6 @@ class Shape:
             return Received.made(Form.TEXT, chunk.key(place) or b"", chunk.time(place))
         form = Form.TEXT if self.debezium or self.fields else Form.JSON
         return Received.made(form, value, chunk.time(place))
-
-
-def _are_objects(values: list[Any]) -> bool:
-    """Whether all begin as a JSON object does."""
-    try:
-        return set(map(_first, values)) == {_OBJECT}
-    except (TypeError, IndexError):  # a null, or nothing at all
-        return False
 
 
 def _line(value: bytes | None) -> bytes | None:

@@ -30,13 +30,19 @@ def stamped() -> ps.App:
 
 
 @contextmanager
-def spout(server: Server, engine: ps.Engine, topic: str, client: str, options: str = "") -> Iterator[Any]:
-    """The spout of a topic, begun where the store stands; it looks at the topic whenever it is asked for a batch."""
+def spout(
+    server: Server, engine: ps.Engine, topic: str, client: str, options: str = "", timed: bool | None = None
+) -> Iterator[Any]:
+    """The spout of a topic, begun where the store stands; it looks at the topic whenever it is asked for a batch.
+
+    It keeps the times of records where the table takes them, unless `timed` says otherwise.
+    """
     uri = f"kafka://{server.servers}/{topic}?client={client}{options}"
     own: Spout = SPOUTS.open(uri, "users")
     inner: Any = getattr(own, "_spout", own)
     ticks = itertools.count()
     inner._clock = lambda: float(next(ticks))
+    inner.timed = engine._core.app.table_of("users").broker_ts if timed is None else timed
     try:
         with engine.snapshot() as snap:
             own.begin(snap.remembered)
