@@ -33,6 +33,12 @@ def hash_lanes(encoded: Iterable[bytes], seed: int) -> tuple[Lane, Lane]:
     return pair[:, 1].astype(np.uint64), pair[:, 0].astype(np.uint64) | _ODD
 
 
+def hash_lane(encoded: bytes, seed: int) -> tuple[int, int]:
+    """The same of one key."""
+    digest = xxhash.xxh3_128_intdigest(encoded, seed)
+    return digest & _LANE, digest >> 64 | 1
+
+
 def text_lanes(values: Iterable[str], seed: int) -> tuple[Lane, Lane]:
     """The lanes of text keys; KeyTooLong where one is."""
     encoded = [_TEXT_TAG + v.encode() for v in values]
@@ -88,10 +94,9 @@ def key_lane(value: Any, seed: int) -> tuple[int, int] | None:
     if value is None:
         return None
     try:
-        digest = xxhash.xxh3_128_intdigest(encode_key(value), seed)
+        return hash_lane(encode_key(value), seed)
     except (KeyKind, KeyTooLong):
         return None
-    return digest & _LANE, digest >> 64 | 1
 
 
 def group_codes(values: Iterable[Any], n: int, groups: Groups, plain: bool) -> Codes:

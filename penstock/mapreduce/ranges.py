@@ -6,18 +6,21 @@ calls. It is mixed once more than the hash by which an index orders keys: within
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Lane, decode_key, key_hash, mix
-from penstock.mapreduce.extract import hash_lanes
+from penstock.cache import Lane, decode_key, key_hash, mix, mix_one
+from penstock.mapreduce.extract import hash_lane, hash_lanes
 
 _NUMBER = 0x04
-_TURN = np.uint64(0x9E3779B97F4A7C15)
+_TURN_ONE = 0x9E3779B97F4A7C15
+_TURN = np.uint64(_TURN_ONE)
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _SPAN = 1 << 64
+_FEW = 16  # keys up to which Python is quicker than NumPy's fixed cost
 
 
 def even_starts(n: int) -> tuple[int, ...]:
@@ -44,22 +47,37 @@ class Ranges:
 
     def of_lanes(self, lane0: Lane, lane1: Lane | None) -> NDArray[np.int64]:
         """The owners of keys with these lanes."""
+        if lane0.size <= _FEW:
+            second = [0] * lane0.size if lane1 is None else lane1.tolist()
+            return np.array(list(map(self._of_lane, lane0.tolist(), second)), np.int64)
         return np.searchsorted(self._bounds, mix(key_hash(lane0, lane1) + _TURN), side="right")
 
     def of_encoded(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
         """The owners of keys encoded so."""
+        if len(keys) <= _FEW:
+            return np.array(list(map(self.of, keys)), np.int64)
         lane0, lane1 = np.zeros(len(keys), np.uint64), np.zeros(len(keys), np.uint64)
         hashed: list[int] = []
         for i, key in enumerate(keys):
-            own = decode_key(key) if key[0] == _NUMBER else None
-            if type(own) is int and _INT_MIN <= own <= _INT_MAX:
-                lane0[i] = own & (_SPAN - 1)
-            else:
+            own = _lane_of(key)
+            if own is None:
                 hashed.append(i)
+            else:
+                lane0[i] = own
         if hashed:
             lane0[hashed], lane1[hashed] = hash_lanes([keys[i] for i in hashed], self.seed)
         return self.of_lanes(lane0, lane1)
 
     def of(self, key: bytes) -> int:
         """The owner of one key encoded so."""
-        return int(self.of_encoded([key])[0])
+        own = _lane_of(key)
+        return self._of_lane(*hash_lane(key, self.seed)) if own is None else self._of_lane(own, 0)
+
+    def _of_lane(self, lane0: int, lane1: int) -> int:
+        return bisect_right(self.starts, mix_one((mix_one(lane0 ^ lane1) + _TURN_ONE) % _SPAN)) - 1
+
+
+def _lane_of(key: bytes) -> int | None:
+    """The first lane of a key that is a 64-bit int; None of any other."""
+    own = decode_key(key) if key[0] == _NUMBER else None
+    return own & (_SPAN - 1) if type(own) is int and _INT_MIN <= own <= _INT_MAX else None
