@@ -12,7 +12,7 @@ from penstock.testing.apps import Trial
 from penstock.testing.checks import Wrong
 from penstock.testing.fleet import Fleet
 from penstock.testing.fleetplan import FleetPlan, fleet_plan
-from penstock.testing.hunt import Totals
+from penstock.testing.hunt import Totals, collected_after
 from penstock.testing.shrink import descended
 from penstock.testing.simulate import HEALING, Tally
 from penstock.views import App
@@ -47,7 +47,8 @@ def run_fleet(app: App, plan: FleetPlan) -> Tally:
 def attempt_fleet(app: App, plan: FleetPlan, totals: Totals) -> FleetFailure | None:
     """Run a plan; its failure, if it fails."""
     try:
-        totals.add(run_fleet(app, plan))
+        with collected_after():
+            totals.add(run_fleet(app, plan))
     except FleetFailure as failure:
         totals.seeds += 1
         return failure

@@ -22,7 +22,6 @@ from penstock.views import App
 
 Clock = Callable[[], float]
 _HEAD = "# Seeds that once failed; they come first. Keep this file with the app.\n"
-_COLLECTED_EVERY = 20_000
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -99,7 +98,7 @@ class Remembered:
 def attempt(app: App, plan: Plan, totals: Totals, exempt: Collection[str] = ()) -> Failure | None:
     """Run a plan; its failure, if it fails."""
     try:
-        with _seldom_collected():
+        with collected_after():
             totals.add(run(app, plan, exempt))
     except Failure as failure:
         totals.seeds += 1
@@ -108,14 +107,19 @@ def attempt(app: App, plan: Plan, totals: Totals, exempt: Collection[str] = ()) 
 
 
 @contextmanager
-def _seldom_collected() -> Iterator[None]:
-    """Within this cycles are looked for less often: a run makes many objects that live as long as it, few cycles."""
-    before = gc.get_threshold()
-    gc.set_threshold(max(before[0], _COLLECTED_EVERY), before[1], before[2])
+def collected_after() -> Iterator[None]:
+    """Within this no cycles are looked for, and at its end only among what was made in it.
+
+    A run makes many objects that live as long as it, and few cycles: to look for them meanwhile is to look in vain.
+    """
+    before = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        gc.collect(0)
+        if before:
+            gc.enable()
 
 
 def smallest(app: App, failure: Failure, exempt: Collection[str] = (), most: int | None = None) -> Failure:
