@@ -20,7 +20,7 @@ import msgspec
 from penstock.cache import DefinitionChanged, Reader, read_mark, segments_from
 from penstock.engine.catalog import FORMAT, Built, Catalog, Entry, Next
 from penstock.mapreduce import view_dbs
-from penstock.views import App, Changed, Kind, difference, stored_definition
+from penstock.views import App, Changed, Kind, View, difference, stored_definition
 
 Described = dict[str, Any]
 
@@ -68,8 +68,18 @@ def described(app: App) -> dict[str, Described]:
     """All definitions of an app, as they are read from a store."""
     out: dict[str, Described] = {table.name: table.describe() for table in app.tables()}
     out |= {view.name: stored_definition(view) for view in app.views()}
-    read: dict[str, Described] = msgspec.msgpack.decode(msgspec.msgpack.encode(out))  # as it will be read
+    read = _as_read(out)
     return {name: read[name] for name in app.names()}
+
+
+def described_view(view: View) -> Described:
+    """The definition of one view, as it is read from a store."""
+    return _as_read(stored_definition(view))
+
+
+def _as_read(definition: Described) -> Described:
+    out: Described = msgspec.msgpack.decode(msgspec.msgpack.encode(definition))
+    return out
 
 
 def _change(known: Catalog, before: dict[str, Changed], name: str, definition: Described) -> Changed | None:

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import canonical, encode_key, record_key, unseal
-from penstock.engine.agreeing import described
+from penstock.engine.agreeing import described_view
 from penstock.engine.schema import TableShown
 from penstock.gateway import Unwrapped, document_of, forgettable, key_value, unwrap
 from penstock.mapreduce import (
@@ -68,7 +68,7 @@ def _folding(snap: Snapshot, view: ViewNode, reduce: TreeReduce, app: App) -> Tr
     wanted = {own.name: own for own in app.views()}.get(view.name)
     if wanted is None or not snap.reader().count(behind_db(view.number)):
         return reduce
-    if described(app)[view.name] != snap.schema.catalog.entries[view.name].definition:
+    if described_view(wanted) != snap.schema.catalog.entries[view.name].definition:
         return reduce
     own = ViewNode(wanted, view.number, None, complete=False).reduce
     assert isinstance(own, TreeReduce), "equal definitions have equal reducers"

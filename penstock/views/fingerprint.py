@@ -33,6 +33,8 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from penstock.views.definitions import View
 from penstock.views.maps import FunctionMap
 from penstock.views.source import Dotted, Sources, Tree, imports_in, names_in
@@ -56,7 +58,8 @@ _PLACES = tuple(
     )
 )
 _ABSENT = object()
-_compact = json.JSONEncoder(separators=(",", ":")).encode
+_DELETE = b"\x7f"
+_ascii = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def fingerprint(view: View) -> Parts:
@@ -103,7 +106,7 @@ class _Walk:
     # -- parts
 
     def _put(self, name: str, tree: Tree) -> None:
-        self.parts[name] = blake2b(_compact(tree).encode(), digest_size=8).hexdigest()
+        self.parts[name] = blake2b(_compact(tree), digest_size=8).hexdigest()
 
     def _unique(self, name: str, module: str, *what: Any) -> str:
         """The name of a part that describes this, and nothing else."""
@@ -296,6 +299,15 @@ def _module(code: Any) -> str:
     if isinstance(code, FunctionType):
         return str(code.__globals__.get("__name__"))
     return str(getattr(code, "__module__", None) or type(code).__module__)
+
+
+def _compact(tree: Tree) -> bytes:
+    """A tree as JSON, with nothing in it but printed ASCII, which msgspec writes as `json` does, and sooner."""
+    try:
+        out = msgspec.json.encode(tree)
+    except UnicodeEncodeError:  # half a pair of surrogates
+        out = _DELETE
+    return out if out.isascii() and _DELETE not in out else _ascii(tree).encode()
 
 
 def _file(module: str) -> str | None:
