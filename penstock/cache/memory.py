@@ -9,12 +9,12 @@ A database is a dict of rows and the sorted list of its keys. Invariants:
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import lt
+from threading import Lock, RLock, get_ident
 from typing import Self
 
 from penstock.cache.errors import Closed, PenstockError
@@ -112,9 +112,9 @@ class MemoryStore:
         self.closed = False
         self.databases: dict[str, _Database] = {}
         self.commits = 0
-        self.turn = threading.RLock()
+        self.turn = RLock()
         self.open: dict[int, int] = {}
-        self.write_lock = threading.Lock()
+        self.write_lock = Lock()
         self.writing = 0
 
     def read(self) -> MemoryReader:
@@ -251,7 +251,7 @@ class MemoryWriter:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._open = False
         if store.writing == self._thread:
             raise PenstockError(
@@ -328,7 +328,7 @@ class MemoryWriter:
         if not items:
             return
         keys = [key for key, _ in items]
-        fit = all(0 < len(key) <= MAX_KEY for key in keys)
+        fit = min(map(len, keys)) > 0 and max(map(len, keys)) <= MAX_KEY
         if fit and (not append or self._ascends(db, keys)):
             self._change(db, dict(items))
             return
@@ -373,7 +373,7 @@ class MemoryWriter:
         self._store.check()
         if not self._open:
             raise Closed("the transaction")
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             raise PenstockError("a transaction is used by the thread that began it; begin another one here")
 
     def close(self) -> None:

@@ -179,7 +179,7 @@ class _Transaction:
 
     def put_many(self, db: str, items: Sequence[_Row], append: bool = False) -> None:
         """Put rows."""
-        for part, name in self._parts(db, items, [key for key, _ in items]):
+        for part, name in self._parts(db, items, [key for key, _ in items] if self._disk.named else ()):
             self._change("put", db, name, partial(_put, db, part, append))
 
     def delete_many(self, db: str, keys: Sequence[bytes]) -> None:
