@@ -37,6 +37,7 @@ from penstock.gateway.stamps import number_of, pair_of, plain_ts
 from penstock.gateway.telling import key_value
 from penstock.gateway.versions import Outcome
 from penstock.mapreduce import (
+    Columns,
     DocumentReader,
     FunctionMapper,
     Writes,
@@ -71,8 +72,11 @@ class FewForm:
         self._most = min(node.log.limits.few, FEW)
         self._has_ts = node.table.has_ts
 
-    def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> Report | None:
-        """Take a batch; None where it is one for the columnar form."""
+    def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> Report | Columns | None:
+        """Take a batch; what is one for the columnar form goes on as columns, where its functions have run already.
+
+        Columns name groups as this node's memory does, so they are never left with the batch, which may be taken again.
+        """
         if not 0 < batch.n <= self._most or batch.decoded is not None:
             return None
         node, outcome = self._node, bytearray(batch.n)
@@ -91,7 +95,7 @@ class FewForm:
             if told:
                 columns = node.decoder.columns(batch.lines)
                 columns.told = told
-                batch.decoded = lambda _: columns
+                return columns
             return None
         node.ts_kind = kind
         if new:

@@ -152,9 +152,10 @@ def _narrowed(stamps: Stamps) -> Stamps:
     return stamps
 
 
-def take_in(node: Intake, batch: TableBatch) -> tuple[Records, dict[int, str]]:
-    """The records that can be taken, and by their places why the others can't."""
-    columns = batch.decoded(node.spaces) if batch.decoded is not None else None
+def take_in(node: Intake, batch: TableBatch, columns: Columns | None = None) -> tuple[Records, dict[int, str]]:
+    """The records that can be taken, and by their places why the others can't; `columns` where they are known."""
+    if columns is None and batch.decoded is not None:
+        columns = batch.decoded(node.spaces)
     if columns is None:
         columns = node.decoder.columns(batch.lines, tell=node.table.merge is Merge.REPLACE)
     places = batch.places() if batch.deletes else None

@@ -84,10 +84,10 @@ class TableNode:
 
     def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> Report:
         """Take a batch."""
-        report = self._few.process(reader, batch, writes)
-        if report is not None:
-            return report
-        records, rejected = take_in(self, batch)
+        few = self._few.process(reader, batch, writes)
+        if isinstance(few, Report):
+            return few
+        records, rejected = take_in(self, batch, few)
         report = Report(np.full(batch.n, REJECTED, np.uint8), rejected)
         if not records.n:
             return report
