@@ -15,7 +15,7 @@ from penstock.engine.member import Member, Tables
 from penstock.engine.member import Standing as MemberStanding
 from penstock.engine.opening import open_engine
 from penstock.engine.parted import Parted
-from penstock.engine.parting import Parting
+from penstock.engine.parting import Parting, guard_of
 from penstock.engine.refilling import Refilled
 from penstock.engine.repartition import Repartitioned, repartition
 from penstock.engine.shipped import Shipped, shipped
@@ -65,6 +65,7 @@ __all__ = [
     "copy_of",
     "copy_size",
     "delivered",
+    "guard_of",
     "is_store",
     "layout_of",
     "memory_of_holder",

@@ -126,20 +126,27 @@ class Away:
         return There.reach(self.folder, f"process {process.pid}, {self.name}", self._order.patience)
 
     def look(self) -> None:
-        """See whether it works; one that doesn't is followed by another."""
-        with self._turn:
-            if self.closed:
+        """See whether it works; one that doesn't is followed by another. One that is asked something shows it there."""
+        if not self._turn.acquire(blocking=False):
+            return  # and what it is asked may wait for another one, which is to be looked at too
+        try:
+            self._look()
+        finally:
+            self._turn.release()
+
+    def _look(self) -> None:
+        if self.closed:
+            return
+        try:
+            if self._process is not None and self._process.poll() is None:
+                self._ask("alive")
                 return
-            try:
-                if self._process is not None and self._process.poll() is None:
-                    self._ask("alive")
-                    return
-            except (HolderLost, HolderSilent):
-                pass
-            try:
-                self.follow()
-            except PenstockError as error:
-                _log.error("%s can't be opened: %s", self.name, error)
+        except (HolderLost, HolderSilent):
+            pass
+        try:
+            self.follow()
+        except PenstockError as error:
+            _log.error("%s can't be opened: %s", self.name, error)
 
     def follow(self) -> None:
         """Kill the owner, await its end, and begin the next one."""

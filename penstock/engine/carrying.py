@@ -1,20 +1,45 @@
-"""Waiting until partitions owe each other nothing, or until it is known that one of them can't take what it is owed."""
+"""What partitions of one process owe and tell each other, carried at once; and waiting until nobody owes anything, or
+until it is known that one of them can't take what it is owed.
+
+Invariant: what one is told early comes after all that it was owed before.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.cache import PenstockError
 from penstock.engine.member import Member, Standing
 from penstock.engine.seat import Seat
+from penstock.recovery import Early
 
-__all__ = ["REFUSED", "at_rest", "carried"]
+__all__ = ["REFUSED", "at_rest", "carried", "join"]
 
 REFUSED = 0.2
 """Seconds in which what was refused has been sent again."""
 _AGAIN = 0.001  # seconds between two looks at whether all has arrived
+
+
+def join(members: Sequence[Member]) -> None:
+    """From now on what a member tells others early is heard by them."""
+    for member in members:
+        member.tells(_telling(member, members))
+
+
+def _telling(member: Member, members: Sequence[Member]) -> Callable[[Mapping[int, Early]], Collection[int]]:
+    def tell(early: Mapping[int, Early]) -> Collection[int]:
+        there: list[int] = []
+        for other, one in early.items():
+            with suppress(PenstockError):  # who can't take it is owed it
+                while (owed := member.owed(other)) is not None:
+                    member.arrived(other, members[other].receive(owed))
+                members[other].hear(one)
+                there.append(other)
+        return there
+
+    return tell
 
 
 def carried(members: Sequence[Member]) -> None:
@@ -24,15 +49,26 @@ def carried(members: Sequence[Member]) -> None:
     while more:
         more = False
         for sender, other in ways:
-            owed = None if (sender.here, other) in failed else sender.owed(other)
-            if owed is not None:
-                try:
-                    sender.arrived(other, members[other].receive(owed))
-                except PenstockError as error:
-                    failed[sender.here, other] = error
-                more = True
+            if (sender.here, other) in failed:
+                continue
+            try:
+                more = _carried(sender, other, members) or more
+            except PenstockError as error:
+                failed[sender.here, other] = error
     for why in failed.values():
         raise why
+
+
+def _carried(sender: Member, other: int, members: Sequence[Member]) -> bool:
+    """Carry the first of what another one is to hear and to be given; whether there was anything."""
+    news = sender.news(other)
+    if news is not None:
+        members[other].hear(news)
+        sender.knows(other, news)
+    owed = sender.owed(other)
+    if owed is not None:
+        sender.arrived(other, members[other].receive(owed))
+    return news is not None or owed is not None
 
 
 def at_rest(seats: Sequence[Seat], carry: Callable[[], None], patience: float) -> list[str]:

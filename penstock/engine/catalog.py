@@ -120,6 +120,8 @@ class State(msgspec.Struct, frozen=True):
     sent: dict[int, int] = {}  # by partition the number of the last production that it is owed
     taken: dict[int, tuple[int, int]] = {}  # by partition its epoch, and the number of its last one that was taken
     batch: int = 0  # the number of the last batch that whoever serves the store gave this partition
+    guard: dict[int, tuple[int, int, int]] = {}  # by partition how new the last sets are that were taken of it
+    early: bool = False  # some view was ever to be told early
 
 
 class _Format(msgspec.Struct):

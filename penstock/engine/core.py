@@ -154,9 +154,12 @@ class Core:
 
     def begin_epoch(self) -> None:
         """A writer opened the store: what an older one might still say no longer counts."""
-        self.state = msgspec.structs.replace(self.state, epoch=self.state.epoch + 1)
+        early = self.state.early or any(view.early for view in self.views.values())
+        self.state = msgspec.structs.replace(self.state, epoch=self.state.epoch + 1, early=early)
         with self.store.write() as writer:
             write_state(writer, self.state)
+        if self.parting is not None:
+            self.parting.begin(self.state)
 
     # -- a batch
 
@@ -166,11 +169,11 @@ class Core:
         sources: Mapping[str, Resume] | None = None,
         strict: bool = False,
         rejects: Callable[[Mapping[str, Report]], Iterable[Reject]] | None = None,
-        dry: bool = False,
+        dry: Writes | None = None,
     ) -> dict[str, Report]:
         """One transaction: these records, and these offsets with them; under `strict` a rejection undoes it.
 
-        `rejects` says of those that were rejected what quarantine keeps. With `dry` it is undone whatever comes of it.
+        `rejects` says of those that were rejected what quarantine keeps. With `dry`, where it leaves all, it is undone.
         """
         return self._work(lambda: self._commit(batches, sources, strict, rejects, dry))
 
@@ -217,22 +220,18 @@ class Core:
         """Memory is read again before it is next used."""
         self._sure = False
 
-    def amend(self, change: Callable[[Writer, Writes], _T], taken: Mapping[int, tuple[int, int]] | None = None) -> _T:
-        """One transaction without records: `change` leaves what it writes, as a batch does.
+    def amend(self, change: Callable[[Writer, Writes], _T], then: Callable[[State], State] | None = None) -> _T:
+        """One transaction without records: `change` leaves what it writes, `then` says what its state says besides."""
+        return self._work(lambda: self._amend(change, then))
 
-        `taken` says what of other partitions it has.
-        """
-        return self._work(lambda: self._amend(change, taken or {}))
-
-    def _amend(self, change: Callable[[Writer, Writes], _T], taken: Mapping[int, tuple[int, int]]) -> _T:
+    def _amend(self, change: Callable[[Writer, Writes], _T], then: Callable[[State], State] | None) -> _T:
         self._tend_all()
         writes = Writes(feeding=self.feed.on)
         with self.store.write() as writer:
             out = change(writer, writes)
             self.settle(writer, writes)
             state = self._state({}, writes, self.state.sources)
-            if taken:
-                state = msgspec.structs.replace(state, taken={**state.taken, **taken})
+            state = state if then is None else then(state)
             state = self._write(writer, writes, state)
         self._took(state, writes)
         return out
@@ -284,7 +283,7 @@ class Core:
         sources: Mapping[str, Resume] | None,
         strict: bool,
         rejects: Callable[[Mapping[str, Report]], Iterable[Reject]] | None,
-        dry: bool,
+        dry: Writes | None,
     ) -> dict[str, Report]:
         self._tend_all()
         out: dict[str, Report] = {}
@@ -292,14 +291,14 @@ class Core:
         offsets = dict(self.state.sources)
         for source, resume in (sources or {}).items():
             offsets[source] = resume.offset if resume.again else max(resume.offset, offsets.get(source, 0))
-        writes = Writes(feeding=self.feed.on)
+        writes = Writes(feeding=self.feed.on) if dry is None else dry
         try:
             with no_collector(sum([batch.n for batch in batches.values()])), self.store.write() as writer:
                 for name, batch in batches.items():
                     self.make_room(self.tables[name], batch.n)
                     out[name] = self.tables[name].process(writer, batch, writes)
                 refused = {name: len(out[name].rejected) + batch.refused for name, batch in batches.items()}
-                if dry or (strict and any(refused.values())):
+                if dry is not None or (strict and any(refused.values())):
                     raise _Undone
                 if rejects is not None and any(refused.values()):
                     tails = {name: node.log.mark.tail for name, node in self.tables.items()}

@@ -31,6 +31,7 @@ from penstock.engine.snapshot import Consistency, Snapshot, must_be_known
 from penstock.engine.status import status_of
 from penstock.engine.transaction import Transaction, counts_in, joined_records, rejects_in
 from penstock.engine.turns import Turns
+from penstock.mapreduce import Writes
 from penstock.spout import Record
 from penstock.views import Change, Changes, Counts, Position
 
@@ -344,7 +345,7 @@ class Engine(Loading):
         return self._write_each(tables, sources, strict)[0]
 
     def _write_each(
-        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, dry: bool = False
+        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, dry: Writes | None = None
     ) -> tuple[Counts, dict[int, Counts]]:
         """One transaction of these batches; the counts of all, and of each by its identity."""
         joined = {name: joined_records(parts) for name, parts in tables.items()}

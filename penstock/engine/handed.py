@@ -12,7 +12,7 @@ from typing import Any
 from penstock.cache import BatchRejected, PenstockError, ValueKind, decode_key, encode_key, normalise
 from penstock.engine.documents import Batch
 from penstock.gateway import Deletion, Form, Received, TableBatch
-from penstock.recovery import Checked, Mended, Owed, Production, Repaired
+from penstock.recovery import Checked, Early, Mended, Owed, Production, Repaired
 from penstock.spout import Record, SpoutBatch
 from penstock.views import ABSENT, Counts, Rejection
 
@@ -23,6 +23,8 @@ __all__ = [
     "checked_of_data",
     "counts_data",
     "counts_of_data",
+    "early_data",
+    "early_of",
     "error_data",
     "error_of",
     "production_data",
@@ -73,6 +75,16 @@ def production_of(data: list[Any]) -> Production:
     """The productions that this is the data of."""
     sender, epoch, owed = data
     return Production(sender, epoch, tuple(Owed(*one) for one in owed))
+
+
+def early_data(early: Early) -> list[Any]:
+    """What a partition tells another one early, as plain data."""
+    return [early.sender, early.epoch, early.batch, early.saved, early.parts]
+
+
+def early_of(data: list[Any]) -> Early:
+    """What is told early that this is the data of."""
+    return Early(*data)
 
 
 def spout_batch_data(batch: SpoutBatch) -> dict[str, Any]:

@@ -6,26 +6,30 @@ not said here. Invariant: all that a member says it has is durable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.cache import BatchRejected, PenstockError
 from penstock.engine.catalog import Resume, read_note
 from penstock.engine.documents import Batch
 from penstock.engine.handed import repaired_data
-from penstock.engine.parting import Parting, clear, receive
+from penstock.engine.parting import Parting, clear, hear, receive
 from penstock.engine.steps import Steps, changes_of, take_step
 from penstock.engine.swept import Swept, swept_by
-from penstock.recovery import Production, Sent, owed_after, pending
+from penstock.mapreduce import Writes
+from penstock.recovery import Early, Production, Sent, owed_after, pending
 from penstock.views import Counts
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
 
+_T = TypeVar("_T")
 Tables = dict[str, list[Batch]]
 MOST = 4 << 20
 """Bytes of productions that are sent at once, about."""
+MOST_EARLY = 1000
+"""Records up to which a batch is told early: in a larger one each has waited longer than its save takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +108,90 @@ class Member:
 
         What is in already counts as equal. `kinds` are those of the ts of tables, which are the same everywhere.
         """
-        with self.engine._lock:
-            self._learn(kinds)
-            if number <= self.core.state.batch:
-                return Counts(equal=sum(part.size for parts in tables.values() for part in parts))
-            self._parting.batch = number
-            counts, _ = self.engine._write_each(tables, dict(sources) or None, strict)
+        parting = self._parting
+        with parting.turn:
+            self._agree()
+            early = {} if strict else self._early(tables, number, kinds)
+            try:
+                by = parting.tell(early) if early else ()
+                with self.engine._lock:
+                    self._learn(kinds)
+                    if number <= self.core.state.batch:
+                        return Counts(equal=sum(part.size for parts in tables.values() for part in parts))
+                    with parting.taking(number, early, by):
+                        counts, _ = self.engine._write_each(tables, dict(sources) or None, strict)
+            finally:
+                parting.heard.update(dict.fromkeys(early, number))
+                parting.failed = bool(early) and self.core.state.batch < number
         if strict and counts.rejected:
             raise BatchRejected(0, counts.rejections)
         return counts
+
+    def _agree(self) -> None:
+        """Others know which batches are in, before the next one is: after an opening, and after one that failed."""
+        parting = self._parting
+        unsure = parting.heard if parting.failed else ()
+        asked = [other for other in self.others if other not in parting.met or other in unsure]
+        news = {other: early for other in asked if (early := self.news(other)) is not None}
+        if not news:
+            return
+        by = parting.tell(news)
+        for other, early in news.items():
+            if other not in by:
+                raise PenstockError(
+                    f"partition {other} can't be told what partition {self.here} has, which takes nothing before that; "
+                    "put it again once both work"
+                )
+            self.knows(other, early)
+        parting.failed = False
+
+    def _early(self, tables: Tables, number: int, kinds: Mapping[str, str]) -> dict[int, Early]:
+        """What others are told of a batch before it is saved: of one that is small, and not in yet."""
+        if not self.core.state.early or sum(part.size for parts in tables.values() for part in parts) > MOST_EARLY:
+            return {}
+        with self.engine._lock:
+            self._learn(kinds)
+            if number <= self.core.state.batch or not any(view.early for view in self.core.views.values()):
+                return {}
+            asked = Writes(planning=True)
+            self.engine._write_each(tables, None, False, dry=asked)
+            early = self._parting.early(asked.leaving, self.core.state, number)
+        for other in early:
+            self._parting.heard.pop(other, None)  # what it is told now says what became of that
+        return early
+
+    def tells(self, tell: Callable[[Mapping[int, Early]], Collection[int]]) -> None:
+        """This carries what others are told early."""
+        self._parting.tell = tell
+
+    def urgent(self, other: int) -> bool:
+        """Whether another one is to hear the news now: before anything else, or since somebody waits for that."""
+        return other not in self._parting.met or other in self._parting.asked
+
+    def news(self, other: int) -> Early | None:
+        """What another one is to hear before anything else: which batch is in, of those that it was told early."""
+        parting, state = self._parting, self.core.state
+        if other not in parting.met:
+            return Early(self.here, state.epoch, parting.begun, parting.begun, [])
+        batch = parting.heard.get(other)
+        return None if batch is None else Early(self.here, state.epoch, max(batch, state.batch), state.batch, [])
+
+    def knows(self, other: int, early: Early) -> None:
+        """Another one has heard that."""
+        self._parting.met.add(other)
+        self._parting.asked.discard(other)
+        if self._parting.heard.get(other, early.batch + 1) <= early.batch:
+            del self._parting.heard[other]
+
+    def hear(self, early: Early) -> None:
+        """Take what another one tells early."""
+        self._unless_refused(early.sender, lambda: hear(self.core, early))
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
         """How these records would fare."""
         with self.engine._lock:
             self._learn(kinds)
-            return self.engine._write_each(tables, None, True, dry=True)[0]
+            return self.engine._write_each(tables, None, True, dry=Writes())[0]
 
     def _learn(self, kinds: Mapping[str, str]) -> None:
         self.core.ready()
@@ -127,19 +200,25 @@ class Member:
 
     def receive(self, production: Production) -> int:
         """Take what another one sent; the number up to which all that it sent is durable here."""
+        return self._unless_refused(production.sender, lambda: receive(self.core, production))
+
+    def _unless_refused(self, sender: int, take: Callable[[], _T]) -> _T:
+        """Take what another one said; where that can't be, it is remembered why."""
         refused = self._parting.refused
         with self.engine._lock:
             try:
-                number = receive(self.core, production)
+                out = take()
             except PenstockError as error:
-                refused[production.sender] = str(error)
+                refused[sender] = str(error)
                 raise
-            refused.pop(production.sender, None)
-            return number
+            refused.pop(sender, None)
+            return out
 
     def owed(self, other: int) -> Production | None:
         """What another one is owed and has not said to have."""
         number = self._parting.arrived.get(other, 0)
+        if other not in self._parting.met:
+            return None
         if self.core.state.sent.get(other, 0) <= number:
             return None
         with self.core.store.read() as reader:
@@ -158,12 +237,14 @@ class Member:
 
     def standing(self) -> Standing:
         """How far it is; what has arrived is deleted first."""
+        self._parting.asked = set(self.others)
+        self._parting.wake()
         with self.engine._lock:
             clear(self.core)
             state = self.core.state
             taken = {other: number for other, (_, number) in state.taken.items()}
             with self.core.store.read() as reader:
-                stored = pending(reader)
+                stored = pending(reader) + sum(self.news(other) is not None for other in self.others)
         sources, kinds = dict(state.sources), dict(state.ts)
         refused = dict(self._parting.refused)
         return Standing(dict(state.sent), taken, sources, state.epoch, stored, state.batch, kinds, refused)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from penstock.cache import DefinitionError, MemoryStore, Owner, StoreMissing, naming, open_lmdb
 from penstock.engine.agreed import Migrate, open_partition
 from penstock.engine.away import Away, evict
-from penstock.engine.carrying import carried
+from penstock.engine.carrying import carried, join
 from penstock.engine.catalog import Catalog, read_catalog
 from penstock.engine.concert import Concert, concerted
 from penstock.engine.core import Settings
@@ -38,6 +38,8 @@ __all__ = ["open_parted"]
 _MOST = 256
 PATIENCE = 5.0
 """Seconds without a sign of life after which who was asked counts as hanging; it gives one each second."""
+DEADLINE = 1.0
+"""Seconds after which a view with production="auto" is no longer told before what it is told is saved."""
 _LOOK = 1.0  # seconds between two looks at whether partitions work
 
 
@@ -120,6 +122,7 @@ def _here(
         for member in members:
             member.close()
         raise
+    join(members)
     cores = [member.core for member in members]
     return Parted(app, layout, cores, members, lambda: carried(members), path, owner, sock, changed)
 
@@ -138,14 +141,8 @@ def _away(
     concert, changed = _concerted(app, layout, path, migrate)
     sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
     starts, memory = layout.ranges().starts, settings.memory // len(folders)
-    seats = [
-        Away(
-            Order(
-                sent, folders, here, starts, layout.seed, memory, settings.limits, settings.changes, patience, concert
-            )
-        )
-        for here in range(len(folders))
-    ]
+    rest = (starts, layout.seed, memory, settings.limits, settings.changes, DEADLINE, patience, concert)
+    seats = [Away(Order(sent, folders, here, *rest)) for here in range(len(folders))]
     try:
         for seat in seats:
             seat.begin()

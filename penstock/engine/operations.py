@@ -15,6 +15,7 @@ from penstock.engine.handed import (
     batch_of,
     checked_data,
     counts_data,
+    early_of,
     production_of,
     record_of,
     repaired_data,
@@ -129,6 +130,11 @@ def _receive(engine: Engine, asked: dict[str, Any], tell: Tell) -> int:
     return _member(engine).receive(production_of(asked["production"]))
 
 
+def _hear(engine: Engine, asked: dict[str, Any], tell: Tell) -> None:
+    """What another partition tells early."""
+    _member(engine).hear(early_of(asked["early"]))
+
+
 def _standing(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
     return _member(engine).standing().data()
 
@@ -174,6 +180,7 @@ OPERATIONS: dict[str, Operation] = {
     "own": _own,
     "tried": _tried,
     "receive": _receive,
+    "hear": _hear,
     "standing": _standing,
     "swept": _swept,
     "note": _noted,

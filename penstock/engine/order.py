@@ -25,6 +25,7 @@ class Order:
     memory: int
     limits: Limits
     changes: int
+    deadline: float  # seconds after which what is told early, and is not there, is saved
     patience: float  # seconds without a sign of life after which who was asked counts as hanging
     concert: Concert  # which views all partitions build
 

@@ -85,6 +85,7 @@ class Parted(PartedBuilding):
         self._pool = None if carry is not None else ThreadPoolExecutor(len(self._seats) + 1, "penstock-parted")
         standing = [seat.standing() for seat in self._seats]
         self._sources = [own.sources for own in standing]  # by partition where each source stands
+        self._sure = True  # that they stand there
         for own in standing:
             self._router.kinds |= own.kinds
         self._number = max(own.batch for own in standing)  # of the last batch
@@ -165,7 +166,7 @@ class Parted(PartedBuilding):
         if batch.source is None:
             return self._give(self._routed(tables), {}, False) + Counts(equal=reposts)
         with self._lock:
-            standing = [own.get(batch.source, 0) for own in self._sources]
+            standing = [own.get(batch.source, 0) for own in self._stand()]
             if not batch.again and batch.resume <= min(standing):
                 return Counts(late=part.size)
             if not batch.again and batch.start > min(standing):
@@ -178,7 +179,7 @@ class Parted(PartedBuilding):
 
     def _least(self, source: str) -> int:
         """The offset of a source up to which all partitions have it."""
-        return min(own.get(source, 0) for own in self._sources)
+        return min(own.get(source, 0) for own in self._stand())
 
     def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
         """All views and tables, each partition as of a commit of its own; it sees nothing of what comes after.
@@ -222,7 +223,7 @@ class Parted(PartedBuilding):
         """Where the store stands in a source: at the least of its partitions' offsets."""
         self._open()
         with self._lock:
-            known = [own.get(source) for own in self._sources]
+            known = [own.get(source) for own in self._stand()]
             offsets = [0 if offset is None else offset for offset in known]
             if all(offset is None for offset in known):
                 return None
@@ -321,20 +322,27 @@ class Parted(PartedBuilding):
 
     def _resumed(self, routed: Routed, source: str, resume: Resume) -> Counts:
         """Records of a source, as far as their partitions don't have them, and the offset after them everywhere."""
-        late = 0
+        late, standing = 0, self._stand()
         for owner, tables in list(routed.items()):
-            done = self._sources[owner].get(source, 0)
+            done = standing[owner].get(source, 0)
             if resume.again or not done:
                 continue
             for name, parts in tables.items():
                 kept = [] if resume.offset <= done else [after(part, done) for part in parts]
                 late += sum(part.size for part in parts) - sum(part.size for part in kept)
                 tables[name] = kept
-        behind = [i for i, own in enumerate(self._sources) if resume.again or own.get(source, -1) < resume.offset]
+        behind = [i for i, own in enumerate(standing) if resume.again or own.get(source, -1) < resume.offset]
         counts = self._give({i: routed.get(i, {}) for i in sorted({*behind, *routed})}, {source: resume}, False)
-        for own in self._sources:
+        for own in standing:
             own[source] = resume.offset if resume.again else max(resume.offset, own.get(source, 0))
         return counts + Counts(late=late)
+
+    def _stand(self) -> list[dict[str, int]]:
+        """By partition where each source stands; asked, where a batch failed at some of them."""
+        if not self._sure:
+            self._sources = [dict(seat.standing().sources) for seat in self._seats]
+            self._sure = True
+        return self._sources
 
     def _give(self, routed: Routed, sources: Mapping[str, Resume], strict: bool) -> Counts:
         """A transaction a partition; the counts of all."""
@@ -347,9 +355,11 @@ class Parted(PartedBuilding):
                     raise BatchRejected(0, tried.rejections)
             self._number += 1
             number = self._number
+            self._sure = False
             counts = self._of_each(
                 routed, lambda owner: self._seats[owner].take(routed[owner], sources, number, kinds, strict)
             )
+            self._sure = True
             self._carry()
             return counts
 

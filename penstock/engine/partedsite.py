@@ -27,7 +27,7 @@ from penstock.engine.seat import Seat
 from penstock.engine.site import IN_MEMORY, Compared, scanned
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.steps import STEP
-from penstock.mapreduce import Ranges, ViewNode, same_result
+from penstock.mapreduce import Ranges, ViewNode, is_sets, same_result
 from penstock.recovery import Mended, Mender, Repaired, Replaced, Shadows, owed_back, parts_of
 from penstock.views import ABSENT, App, Progress, Table, View
 
@@ -234,5 +234,5 @@ def _take_off(snap: Snapshot, view: ViewNode, shadows: Shadows) -> None:
     for sender, to, _, taken in _numbers(snap.parts):
         for owed in owed_back(sender.reader(), to, taken):
             for part in reversed(parts_of(owed)):
-                if part[0] == view.number:
+                if part[0] == view.number and not is_sets(part):  # what sets say they may say again
                     shadows.each[to].take_off(part, wanted)

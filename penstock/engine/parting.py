@@ -7,16 +7,45 @@ deleted by a transaction that is there anyway, or by one of its own once nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.cache import PenstockError, Reader, Writer
+from penstock.cache import PenstockError, Reader, Writer, pack
 from penstock.engine.catalog import State
-from penstock.mapreduce import Crossing, Fed, Gathered, Part, Ranges, ViewNode, Writes
-from penstock.recovery import Production, Sent, Taken, deleted, oldest_owed, parts_of, saved, taken
+from penstock.mapreduce import (
+    Crossing,
+    Fed,
+    Gathered,
+    Part,
+    Ranges,
+    ViewNode,
+    Writes,
+    is_sets,
+    number_of,
+    numbered,
+)
+from penstock.recovery import (
+    Early,
+    Guard,
+    Kept,
+    Production,
+    Sent,
+    Taken,
+    deleted,
+    keep_before,
+    kept_before,
+    newer,
+    oldest_owed,
+    parts_of,
+    saved,
+    taken,
+)
+from penstock.views import Production as How
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
@@ -31,6 +60,11 @@ class Fresh:
     number: int
     parts: list[Part]
 
+    @property
+    def batch(self) -> int | None:
+        """The batch that its sets are of, or were saved after."""
+        return max((number_of(part) for part in self.parts if is_sets(part)), default=None)
+
 
 class Parting:
     """A core's view of the other partitions."""
@@ -39,13 +73,21 @@ class Parting:
         self.here = here
         self.ranges = ranges
         self.crossing = Crossing(here, ranges)
-        self.batch = 0  # the number of the batch that is being taken
+        self.batch = 0  # the number of the batch that is being taken, while one is
         self.refused: dict[int, str] = {}  # by partition why what it sent last can't be taken
         self.noted: list[Fed] | None = None  # what is changed by what is taken, while somebody wants to know
         self.arrived: Sent = {}  # by partition the number up to which it has what it was owed
         self._cleared: Sent = {}  # and up to which that is deleted
         self._order: list[ViewNode] = []
         self.wake: Callable[[], None] = lambda: None  # told after each commit that others are owed something by
+        self.turn = threading.Lock()  # of batches that are given: one is told, and saved, before the next one
+        self.tell: Callable[[Mapping[int, Early]], Collection[int]] = _nobody  # who has it when it returns
+        self.begun = 0  # the last batch that was in when this partition was opened
+        self.met: set[int] = set()  # who was told that
+        self.heard: dict[int, int] = {}  # by partition the batch that it was told early, and not yet what became of
+        self.failed = False  # that batch is not in, and will not be
+        self.asked: set[int] = set()  # who is to hear what became of it now, and not only once nothing else is sent
+        self._told: dict[int, bytes] = {}  # by partition what it has of the batch that is being taken
 
     @property
     def others(self) -> list[int]:
@@ -65,6 +107,30 @@ class Parting:
             self._order += roots
             roots = [child for view in roots for child in view.children]
 
+    def begin(self, state: State) -> None:
+        """A writer opened the partition: others are told which batch it has, if any of them was ever told early."""
+        self.begun = state.batch
+        self.met = set() if state.early else set(self.others)
+
+    def early(self, leaving: Mapping[int, list[Part]], state: State, number: int) -> dict[int, Early]:
+        """What others are told of a batch before it is saved."""
+        waits = {view.number for view in self._order if view.view.production is How.WEAK}
+        out: dict[int, Early] = {}
+        for other, parts in leaving.items():
+            sets = [numbered(part, number) for part in parts]
+            slow = any(part[0] in waits for part in parts)
+            out[other] = Early(self.here, state.epoch, number, state.batch, sets, slow)
+        return out
+
+    @contextmanager
+    def taking(self, number: int, early: Mapping[int, Early], by: Collection[int]) -> Iterator[None]:
+        """The batch with this number is saved within, of which these have what they were told early."""
+        self.batch, self._told = number, {other: pack(early[other].parts) for other in by}
+        try:
+            yield
+        finally:
+            self.batch, self._told = 0, {}  # one that failed is not in by what else is saved
+
     def fold(self, reader: Reader, writes: Writes) -> None:
         """Fold what was gathered for views, those first that others stand on."""
         for view in self._order:
@@ -74,10 +140,23 @@ class Parting:
         """Save what others are owed, and which batch it is, and delete what has arrived; what the state then says."""
         self.delete(writer, writes)
         state = msgspec.structs.replace(state, batch=max(state.batch, self.batch))
-        if not writes.leaving:
+        leaving = self._unsaid(writes.leaving, state.batch)
+        if not leaving:
             return state
         writes.after.append(self._wake)
-        return msgspec.structs.replace(state, sent=saved(writer, writes.leaving, state.sent))
+        return msgspec.structs.replace(state, sent=saved(writer, leaving, state.sent))
+
+    def _unsaid(self, leaving: Mapping[int, list[Part]], batch: int) -> dict[int, list[Part]]:
+        """What others are owed without the very sets that they have."""
+        out: dict[int, list[Part]] = {}
+        for other, parts in leaving.items():
+            sets = [numbered(part, batch) for part in parts if is_sets(part)]
+            rest = [part for part in parts if not is_sets(part)]
+            if sets and self._told.get(other) != pack(sets):
+                rest += sets
+            if rest:
+                out[other] = rest
+        return out
 
     def delete(self, writer: Writer, writes: Writes) -> None:
         """Delete what has arrived."""
@@ -101,7 +180,8 @@ class Parting:
         """
         out: list[Fresh] = []
         alone = True
-        for owed in taken(Taken(*state.taken.get(production.sender, (0, 0))), production):
+        _, number = state.taken.get(production.sender, (0, 0))
+        for owed in taken(Taken(guard_of(state, production.sender)[0], number), production):
             parts = parts_of(owed)
             sums = all(part[_DELTA] is not None for part in parts)
             if out and sums and not alone:
@@ -130,6 +210,11 @@ class Parting:
             self.crossing.gather(view, part, writes.gathered.setdefault(view.name, Gathered()))
 
 
+def _nobody(early: Mapping[int, Early]) -> Collection[int]:
+    """Nobody carries what is told early."""
+    return ()
+
+
 def receive(core: Core, production: Production) -> int:
     """Take what another partition sent; the number up to which all of it is durable here."""
     parting = core.parting
@@ -140,13 +225,60 @@ def receive(core: Core, production: Production) -> int:
 
 
 def _take(core: Core, parting: Parting, production: Production, fresh: Fresh) -> None:
+    sender, epoch, batch = production.sender, production.epoch, fresh.batch
+
     def change(writer: Writer, writes: Writes) -> None:
         parting.gather(core.views.values(), core.catalog.highest(), fresh.parts, writes)
         if (noted := parting.noted) is not None:
             writes.feeding = True
             writes.after.append(lambda: noted.extend(writes.fed))
 
-    core.amend(change, {production.sender: (production.epoch, fresh.number)})
+    def then(state: State) -> State:
+        state = msgspec.structs.replace(state, taken={**state.taken, sender: (epoch, fresh.number)})
+        return state if batch is None else _guarded(state, sender, (epoch, batch, 1))
+
+    core.amend(change, then)
+
+
+def hear(core: Core, early: Early) -> None:
+    """Take what another partition tells early, and put back what it told of a batch that it does not have."""
+    parting = core.parting
+    assert parting is not None, "only partitions are told something"
+    core.ready()
+    if not newer(guard_of(core.state, early.sender), early):
+        return
+    with core.store.read() as reader:
+        kept = kept_before(reader, early.sender)
+    if kept is not None and kept.batch > early.saved:
+        _put_back(core, parting, early.sender, kept)
+
+    def change(writer: Writer, writes: Writes) -> None:
+        if early.parts:
+            before: list[Part] = []
+            writes.before = before
+            parting.gather(core.views.values(), core.catalog.highest(), early.parts, writes)
+            writes.during.append(lambda writer: keep_before(writer, early.sender, Kept(early.batch, before)))
+        else:
+            writes.during.append(lambda writer: keep_before(writer, early.sender, None))
+
+    core.amend(change, lambda state: _guarded(state, early.sender, early.order))
+
+
+def _put_back(core: Core, parting: Parting, sender: int, kept: Kept) -> None:
+    def change(writer: Writer, writes: Writes) -> None:
+        parting.gather(core.views.values(), core.catalog.highest(), kept.parts, writes)
+        writes.during.append(lambda writer: keep_before(writer, sender, None))
+
+    core.amend(change)
+
+
+def guard_of(state: State, sender: int) -> Guard:
+    """How new what was last heard of a partition is."""
+    return max(state.guard.get(sender, (0, 0, 0)), (state.taken.get(sender, (0, 0))[0], 0, 0))
+
+
+def _guarded(state: State, sender: int, order: Guard) -> State:
+    return msgspec.structs.replace(state, guard={**state.guard, sender: max(order, state.guard.get(sender, order))})
 
 
 def clear(core: Core) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO
 
@@ -24,6 +25,7 @@ from penstock.engine.member import Member
 from penstock.engine.order import Order, read_order
 from penstock.engine.parting import Parting
 from penstock.mapreduce import Ranges
+from penstock.recovery import Early
 
 
 def _serve(order: Order, until: IO[bytes], say: IO[bytes]) -> None:
@@ -39,6 +41,7 @@ def _serve(order: Order, until: IO[bytes], say: IO[bytes]) -> None:
             courier.wake()
 
     parting.wake = wake
+    member.tells(_Telling({courier.other: courier for courier in couriers}, order.deadline))
     try:
         _say(say, {"ready": os.getpid()})
         while until.read(1):
@@ -47,6 +50,25 @@ def _serve(order: Order, until: IO[bytes], say: IO[bytes]) -> None:
         for courier in couriers:
             courier.end()
         engine.close()
+
+
+class _Telling:
+    """Tells others early, and waits for them; for those that need not be waited for so many seconds at most."""
+
+    def __init__(self, couriers: Mapping[int, Courier], deadline: float) -> None:
+        self._couriers = couriers
+        self._deadline = deadline
+
+    def __call__(self, early: Mapping[int, Early]) -> set[int]:
+        """Who has it."""
+        told = {other: self._couriers[other].tell(one) for other, one in early.items()}
+        until = time.monotonic() + self._deadline
+        for one in told.values():
+            one.over.wait(None if one.early.waits else max(0.0, until - time.monotonic()))
+        there = {other for other, one in told.items() if one.there}
+        for one in told.values():
+            one.over.set()
+        return there
 
 
 def _opened(order: Order, parting: Parting) -> Engine:

@@ -47,7 +47,7 @@ from penstock.engine.schema import Schema
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.spanned import SpannedSnapshot
 from penstock.mapreduce import Ranges, even_starts
-from penstock.recovery import pending
+from penstock.recovery import pending, untold
 
 __all__ = ["MOST_PARTITIONS", "Repartitioned", "repartition"]
 
@@ -220,6 +220,13 @@ def _must_be_settled(snap: Snapshot) -> None:
             raise PenstockError(
                 f"partition {i} has {owed:,} productions that others did not take yet; open the store, which sends "
                 "them, close it, and repartition after that"
+            )
+        told = untold(part.reader())
+        early = next((sender for sender, batch in told.items() if batch > snap.parts[sender].state.batch), None)
+        if early is not None:
+            raise PenstockError(
+                f"partition {i} was told of something that partition {early} does not have; open the store, which "
+                "takes that back, close it, and repartition after that"
             )
 
 

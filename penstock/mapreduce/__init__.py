@@ -4,7 +4,16 @@ from penstock.mapreduce.behind import parted_log
 from penstock.mapreduce.building import Building
 from penstock.mapreduce.codecs import StoredCodec, codec_from
 from penstock.mapreduce.column import Column, Kind, lane_of, value_of
-from penstock.mapreduce.crossing import Crossing, Gathered, Part, side_data, side_of
+from penstock.mapreduce.crossing import (
+    Crossing,
+    Gathered,
+    Part,
+    is_sets,
+    number_of,
+    numbered,
+    side_data,
+    side_of,
+)
 from penstock.mapreduce.databases import held_db, resting_db, rows_db, told_db, view_dbs
 from penstock.mapreduce.decoder import Columns, Decoder, join_columns
 from penstock.mapreduce.deltas import Delta, negated
@@ -34,6 +43,7 @@ from penstock.mapreduce.fewfold import FewContributions, in_columns, of_yielded
 from penstock.mapreduce.fieldmap import FieldMapper
 from penstock.mapreduce.funcmap import FunctionMapper, Hold, copies
 from penstock.mapreduce.groups import BAD, MANY, NONE, Codes, Groups
+from penstock.mapreduce.heldrows import held_row, read_held
 from penstock.mapreduce.indexed import IndexReduce, entries_of
 from penstock.mapreduce.items import Items, SourceKeys
 from penstock.mapreduce.kept import Found, kept_contributions, kept_items
@@ -66,7 +76,7 @@ from penstock.mapreduce.treereducers import (
     top,
 )
 from penstock.mapreduce.usergroup import UserGroup
-from penstock.mapreduce.viewnode import ViewNode, Watch, Who, held_row, read_held
+from penstock.mapreduce.viewnode import ViewNode, Watch, Who
 from penstock.mapreduce.worker import ANSWER, REQUEST, Answer, Laid, serve, write_lines
 from penstock.mapreduce.writes import RowDelta, Writes
 
@@ -154,6 +164,7 @@ __all__ = [
     "held_row",
     "histogram",
     "in_columns",
+    "is_sets",
     "join_columns",
     "kept_contributions",
     "kept_items",
@@ -168,6 +179,8 @@ __all__ = [
     "monoid",
     "negated",
     "nodes_db",
+    "number_of",
+    "numbered",
     "of_yielded",
     "packed",
     "parted_log",

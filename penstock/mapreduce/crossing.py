@@ -1,11 +1,13 @@
 """What a view owes groups that other partitions own, and what such a partition makes of it.
 
 A batch's contributions are parted by who owns their groups. Those of a view whose cells are all exact totals cross as
-totals, one for each group and batch; of any other view they cross one by one, with their sources. On the other side
-both are folded with what else that transaction has for the view, once. Invariants:
+totals, one for each group and batch; of any other view they cross one by one, with their sources, and of one that may
+be told early as sets. On the other side all are folded with what else that transaction has for the view, once.
+Invariants:
 
 - within one transaction a view folds once: what comes to it is gathered until the views that it stands on are done;
-- what crosses is a difference: it is right only if it is taken once, and in order, which `recovery` sees to;
+- what crosses is a difference, right only if it is taken once and in order, which `recovery` sees to; or sets, right
+  whenever nothing newer was taken;
 - a part names groups by their encodings, and a view by its number: codes and nodes are each partition's own.
 """
 
@@ -21,17 +23,20 @@ from numpy.typing import NDArray
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.deltas import Delta
 from penstock.mapreduce.emission import Contributions, Sources
-from penstock.mapreduce.groups import Groups
 from penstock.mapreduce.items import Items, SourceKeys
 from penstock.mapreduce.noderow import Cut, read_leaves
 from penstock.mapreduce.ranges import Ranges
+from penstock.mapreduce.sets import Said, named_by, of_others
 from penstock.views import TS, Path
 
 if TYPE_CHECKING:
     from penstock.mapreduce.viewnode import ViewNode
 
+Places = NDArray[np.int64]
 Side = list[Any]  # codes as u32s into a list of groups, and the contributions as a leaf
-Part = list[Any]  # [number of the view, groups, delta or nil, what came, what went]
+Part = list[Any]  # [number of the view, groups, delta or nil, what came, what went], or of sets
+# [number of the view, groups, nil, what is contributed, of whom besides, the number of the batch]
+_SETS = 6  # how many there are of sets
 
 
 def side_data(side: Contributions, codes: NDArray[np.int64], fields: Sequence[Path | None]) -> Side:
@@ -57,6 +62,29 @@ def side_of(side: Side, codes: NDArray[Any], fields: Sequence[Path | None]) -> C
     return out if not own.size or int(own.min()) >= 0 else out.take(np.flatnonzero(own >= 0))
 
 
+def is_sets(part: Part) -> bool:
+    """Whether what a part says may be said again."""
+    return len(part) == _SETS
+
+
+def numbered(part: Part, batch: int) -> Part:
+    """Sets, said to be of the batch with this number."""
+    return [*part[:-1], batch]
+
+
+def number_of(part: Part) -> int:
+    """The number of the batch that sets are of."""
+    number: int = part[-1]
+    return number
+
+
+def _sides(view: ViewNode, plus: Contributions, minus: Contributions) -> tuple[list[bytes], Places, Places]:
+    """The groups of both sides, and by contribution which of them."""
+    codes, places = np.unique(np.concatenate((plus.code, minus.code)), return_inverse=True)
+    here = places.ravel().astype(np.int64)
+    return [view.groups.whole(code) for code in codes.tolist()], here[: plus.n], here[plus.n :]
+
+
 @dataclass(slots=True)
 class Gathered:
     """What one transaction has for a view."""
@@ -64,6 +92,7 @@ class Gathered:
     plus: list[Contributions] = field(default_factory=list)
     minus: list[Contributions] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
 
 
 class Crossing:
@@ -83,32 +112,44 @@ class Crossing:
         others = np.unique(np.concatenate((came, went)))
         for other in others[others != self.here].tolist():
             own = plus.take(came == other), minus.take(went == other)
-            leaving.setdefault(other, []).append(self._part(view, groups, *own))
+            leaving.setdefault(other, []).append(self._part(view, *own))
         if others.size == 1 and int(others[0]) == self.here:
             return plus, minus
         return plus.take(came == self.here), minus.take(went == self.here)
 
     @staticmethod
-    def _part(view: ViewNode, groups: Groups, plus: Contributions, minus: Contributions) -> Part:
+    def _part(view: ViewNode, plus: Contributions, minus: Contributions) -> Part:
+        if view.early:
+            return Crossing.sets(view, plus, minus)
         delta = view.combined(plus, minus)
         if delta is not None:
+            groups = view.groups
             return [view.number, [groups.whole(code) for code in delta.codes.tolist()], delta.data(), None, None]
-        codes, places = np.unique(np.concatenate((plus.code, minus.code)), return_inverse=True)
-        names, fields = [groups.whole(code) for code in codes.tolist()], view.crossing_fields
-        here = places.ravel().astype(np.int64)
-        sides = (side_data(plus, here[: plus.n], fields), side_data(minus, here[plus.n :], fields))
-        return [view.number, names, None, *sides]
+        names, came, went = _sides(view, plus, minus)
+        fields = view.crossing_fields
+        return [view.number, names, None, side_data(plus, came, fields), side_data(minus, went, fields)]
+
+    @staticmethod
+    def sets(view: ViewNode, plus: Contributions, minus: Contributions) -> Part:
+        """What documents contribute, and of whom else, in which groups, there is nothing: who is in `minus` alone."""
+        minus = of_others(minus, plus)
+        names, came, went = _sides(view, plus, minus)
+        return [view.number, names, None, side_data(plus, came, view.crossing_fields), side_data(minus, went, ()), 0]
 
     @staticmethod
     def gather(view: ViewNode, part: Part, into: Gathered) -> None:
         """Take a part of a production for this view."""
-        _, names, delta, came, went = part
+        _, names, delta, came, went = part[:5]
         known = view.groups
         codes = np.array([known.code_of_encoded(name) for name in names], np.int32)
         if delta is not None:
             into.deltas.append(Delta.of_data(codes.astype(np.int64), delta))
             return
         fields = view.crossing_fields
+        if is_sets(part):
+            plus = side_of(came, codes, fields)
+            into.said.append(Said(plus, named_by(plus, side_of(went, codes, ()))))
+            return
         plus, minus = side_of(came, codes, fields), side_of(went, codes, fields)
         minus.inputs.pop(TS, None)
         if not view.keeps:

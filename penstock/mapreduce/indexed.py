@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from penstock.cache import DefinitionError, Reader, Writer, decode_key, encode_entry, stored_key
 from penstock.mapreduce.column import Column
-from penstock.mapreduce.emission import Contributions, Pairs
+from penstock.mapreduce.emission import Contributions, Pairs, Sources
 from penstock.mapreduce.feed import Fed
 from penstock.mapreduce.groups import Groups
-from penstock.mapreduce.items import Items, source_hash
+from penstock.mapreduce.items import Items, SourceKeys, source_hash
 from penstock.mapreduce.rowcodec import RowCodec, RowState
 from penstock.views import Path
 
@@ -126,6 +126,24 @@ class IndexReduce:
         old, new = self._entries(groups, minus), self._entries(groups, plus)
         keys = [key for key in sorted({**old, **new}) if not _same(old.get(key), new.get(key))]
         return IndexChange(self.codec, keys, [old.get(key) for key in keys], [new.get(key) for key in keys])
+
+    def of_sources(self, reader: Reader, groups: Groups, named: Items) -> Contributions:
+        """What these documents contribute to these groups: `node` of each is the group's code, its rank is 0."""
+        left = [(i, groups.value(code)) for i, code in enumerate(named.node.tolist())]
+        whose, found, rank = named.sources(), list[tuple[int, int, Any]](), 0
+        while left:
+            keys = [_entry(group, whose[i][0], rank) for i, group in left]
+            rows = reader.get_many(self.db, list(map(stored_key, keys)))
+            here = [(own, key, row) for own, key, row in zip(left, keys, rows, strict=True) if row is not None]
+            for (i, _), key, row in here:
+                state = self.codec.decode(stored_key(key), row, f"index {self.db!r}")
+                found.append((i, rank, self.codec.result(state)))
+            left, rank = [own for own, _, _ in here], rank + 1
+        at = np.array([i for i, _, _ in found], np.int64)
+        ranks = np.array([r for _, r, _ in found], np.int64)
+        inputs = {f: Column.of([value for _, _, value in found]) for f in self.fields}
+        sources = Sources(SourceKeys(named.lane, named.text), at, ranks)
+        return Contributions(named.node[at].astype(np.int32), inputs, sources)
 
     def _entries(self, groups: Groups, side: Contributions) -> dict[bytes, list[Any]]:
         sources = side.sources

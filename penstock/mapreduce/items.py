@@ -166,6 +166,18 @@ def positions(items: Items) -> Codes64:
     return source_hash(SourceKeys(items.lane, items.text).hashes(), items.rank)
 
 
+def ranked(items: Items, ranks: int, columns: int) -> Items:
+    """Items of rank 0, each with so many ranks from 0 on, in order, and so many columns of nulls."""
+    n = len(items) * ranks
+    who = np.repeat(np.arange(len(items)), ranks)
+    rank = np.tile(np.arange(ranks), len(items))
+    lane, text = items.lane[who], None if items.text is None else items.text[who]
+    at = source_hash(SourceKeys(lane, text).hashes(), rank)
+    none = Column.nulls(n)
+    out = Items(items.node[who], at, lane, text, rank, (none,) * columns)
+    return out.take(sort_order(out))
+
+
 def sort_order(items: Items) -> Ints:
     """The indexes that bring items into order, equal ones as they come."""
     if len(items) < 2:

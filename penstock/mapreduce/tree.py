@@ -13,7 +13,6 @@ of nodes, which are written behind. Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,77 +21,26 @@ from numpy.typing import NDArray
 from penstock.cache import Reader, StoreDamaged, Writer
 from penstock.mapreduce import late as waits
 from penstock.mapreduce import nodes as trees
-from penstock.mapreduce.behind import Behind, Nodes, log_row
+from penstock.mapreduce.behind import Behind, log_row
+from penstock.mapreduce.column import Column
 from penstock.mapreduce.coming import Side, coming
-from penstock.mapreduce.emission import Contributions
-from penstock.mapreduce.feed import Fed
+from penstock.mapreduce.emission import Contributions, Sources
 from penstock.mapreduce.fewtrees import FewTrees, RowsOnce
 from penstock.mapreduce.groups import Groups, local_codes
-from penstock.mapreduce.items import Items, Mask, merge
+from penstock.mapreduce.items import Items, Mask, SourceKeys, merge, ranked
 from penstock.mapreduce.late import Late, Sure, Waiting, stepped
 from penstock.mapreduce.noderow import Node, read_leaves
 from penstock.mapreduce.nodes import Fetch, Grown, Tries
 from penstock.mapreduce.rowcodec import RowCodec
+from penstock.mapreduce.treechange import Depths, TreeChange
 from penstock.mapreduce.treenodes import CONTRIBUTIONS, TreeNodes, behind_db
 from penstock.mapreduce.treerows import ChangedRows, TreeBatch, TreeRows
 from penstock.mapreduce.valuetree import Moved, Settled, ValueTree
-from penstock.views import TS, Path, Totals, is_accumulator, is_tree_cell, is_value_cell
+from penstock.views import TS, Path, Totals, is_accumulator, is_tree_cell, is_value_cell, reach
 
 Field = Path | None
 Ints = NDArray[np.int64]
-Depths = dict[tuple[bytes, int], int]  # by group and trie how deep it is known to be
 _MOST_DEPTHS = 1 << 16
-
-
-@dataclass(slots=True)
-class TreeChange:
-    """What a batch makes of a view's groups and trees."""
-
-    node: TreeReduce
-    groups: Groups
-    changed: ChangedRows
-    nodes: Nodes = field(default_factory=dict)
-    log: tuple[list[bytes], Items, Mask] | None = None
-    depths: Depths = field(default_factory=dict)
-    late: Waiting | None = None
-
-    @property
-    def m(self) -> int:
-        """How many rows change."""
-        return len(self.changed.old)
-
-    def group(self, place: int) -> tuple[bytes, Any]:
-        """The key of a row that changes, as it is stored and as a value."""
-        code = int(self.changed.codes[place])
-        return self.groups.stored[code], self.groups.value(code)
-
-    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
-        """Whether a changed group has a row, and its result."""
-        state = (self.changed.old if before else self.changed.new)[place]
-        return (False, None) if state is None else (True, self.node.codec.result(state))
-
-    def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
-        """The rows to put and the keys to delete."""
-        return self.changed.puts, self.changed.deletes
-
-    def newly_held(self) -> int:
-        """How many more groups are held than before."""
-        return self.changed.held
-
-    def fed(self, view: int) -> Fed:
-        """The change as the feed keeps it: rows without their contributions, of groups that show something else."""
-        whole: list[bytes] = []
-        odd: list[list[Any]] = []
-        codec = self.node.codec
-        for code, old, new in zip(self.changed.codes.tolist(), self.changed.old, self.changed.new, strict=True):
-            if old is None or new is None or not codec.surely_shows(old, new):
-                odd.append([len(whole), *(None if s is None else codec.payload(s, bare=True) for s in (old, new))])
-                whole.append(self.groups.whole(code))
-        return Fed(view, whole, None, odd)
-
-    def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
-        """Leave what is to be written of trees, and what memory does after the commit."""
-        self.node.stage(self, during, after)
 
 
 class TreeReduce:
@@ -362,6 +310,43 @@ class TreeReduce:
         if change.late is not None:
             waiting = change.late
             after.append(lambda: late.add(waiting))
+
+    # -- what is there
+
+    def of_sources(self, reader: Reader, groups: Groups, named: Items) -> Contributions:
+        """What these documents contribute to these groups: `node` of each is the group's code, its rank is 0."""
+        codes, place = local_codes(named.node.astype(np.int32), groups.size)
+        keys = [groups.stored[c] for c in codes.tolist()]
+        raw = reader.get_many(self.db, keys)
+        old = self._rows.read(keys, raw, f"view {self.name!r}")
+        n = np.fromiter((0 if state is None else state.n for state in old), np.int64, len(keys))
+        batch = TreeBatch(codes, keys, raw, old, n, n, groups)
+        behind = self._ready(reader)
+
+        def fetch(nodes: list[bytes]) -> list[Node | None]:
+            return behind.get_many(reader, nodes)
+
+        self._lay(fetch, self._late.take(keys[i] for i in np.flatnonzero(n > trees.CAPACITY).tolist()))
+        trie, known, inline = self._nodes.trie(batch.value), self._known(CONTRIBUTIONS, keys, n), self._inline(batch)
+        first, ranks = named.moved(place.astype(np.int64)), 1
+        while True:
+            asked = ranked(first, ranks, len(self.kept))
+            before, was = trie.found(fetch, known, inline, asked)
+            assert asked.rank is not None, "each is asked by its rank"
+            if not bool((was[asked.rank == ranks - 1] >= 0).any()):
+                break
+            ranks *= 4
+        here = np.flatnonzero(was >= 0)
+        return self._contributed(before.take(was[here]), codes[asked.node[here]])
+
+    def _contributed(self, items: Items, codes: Ints) -> Contributions:
+        """Items as contributions to the groups of these codes."""
+        inputs = dict(zip(self.kept, items.columns, strict=True))
+        for path in self.fields:
+            if path is not None and path not in inputs:
+                inputs[path] = Column.of([reach(value, path) for value in inputs[None].values()])
+        sources = Sources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
+        return Contributions(codes.astype(np.int32), inputs, sources)
 
     # -- what is written behind
 

@@ -63,6 +63,12 @@ class Trie:
         work = _Work(self._number, self._columns, self._folding, self._counts, fetch, tries)
         return work.folded(work.merged(inline, new, gone, *work.find_leaves(new)))
 
+    def found(self, fetch: Fetch, tries: Tries, inline: Items, asked: Items) -> tuple[Items, Ints]:
+        """Items among which are those that are asked for, where they are there; for each its place in them, or -1."""
+        work = _Work(self._number, self._columns, self._folding, self._counts, fetch, tries)
+        leaves = work.merged(inline, asked, np.ones(len(asked), bool), *work.find_leaves(asked))
+        return leaves.before, leaves.was
+
     def items(self, fetch: Fetch, key: bytes) -> Items:
         """All items of a group that has nodes, in order, each level by one read; `node` is 0."""
         found: list[tuple[int, Node]] = []

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import FEW, Reader, encode_key, pack, seal, unpack, unseal
+from penstock.cache import FEW, Reader, encode_key
 from penstock.mapreduce.building import Building
 from penstock.mapreduce.crossing import Crossing, Gathered
 from penstock.mapreduce.databases import held_db, resting_db, rows_db, told_db
@@ -30,26 +30,17 @@ from penstock.mapreduce.fewfold import FewContributions, in_columns
 from penstock.mapreduce.fieldmap import FieldMapper
 from penstock.mapreduce.funcmap import FunctionMapper, Hold, copied
 from penstock.mapreduce.groups import Groups
+from penstock.mapreduce.heldrows import held_row, read_held
 from penstock.mapreduce.indexed import IndexReduce
 from penstock.mapreduce.items import SourceKeys
 from penstock.mapreduce.plan import Plan, Spaces, keeps_contributions
 from penstock.mapreduce.reduce import Folded, ReduceNode
 from penstock.mapreduce.rowcodec import RowCodec, same_result
+from penstock.mapreduce.sets import settled
 from penstock.mapreduce.tree import TreeReduce
 from penstock.mapreduce.treereducers import resolved
 from penstock.mapreduce.writes import RowDelta, Writes
 from penstock.views import TS, FieldMap, Key, Path, Row, View
-
-
-def held_row(key: bytes, whole: bytes, hold: Hold, pairs: Pairs) -> bytes:
-    """The row of a held document: its key, why, and what the view was last told of it."""
-    return seal(key, pack([whole, hold.reason, hold.trace, [[group, value] for group, value in pairs]]))
-
-
-def read_held(key: bytes, row: bytes, where: str) -> tuple[bytes, Hold, Pairs]:
-    """What a row of a held document says."""
-    whole, reason, trace, pairs = unpack(unseal(key, row, where))
-    return whole, Hold(reason, trace), [(group, value) for group, value in pairs]
 
 
 @lru_cache(maxsize=256)
@@ -134,6 +125,11 @@ class ViewNode:
     # -- what it contributes
 
     @property
+    def early(self) -> bool:
+        """Whether groups of other partitions are told by sets, which they may be before those are saved."""
+        return self.view.production.early
+
+    @property
     def keeps(self) -> bool:
         """Whether it keeps contributions, and so must be told whose they are."""
         return not isinstance(self.reduce, ReduceNode)
@@ -171,6 +167,8 @@ class ViewNode:
     def advance(self, reader: Reader, plus: Contributions, minus: Contributions, writes: Writes) -> None:
         """Fold contributions, and pass on what changes to the views on this one; of a parted store gather them."""
         if self.crossing is not None:
+            if writes.planning and (not self.early or self.building is not None):
+                return
             plus, minus = self.crossing.part(self, plus, minus, writes.leaving)
             gathered = writes.gathered.setdefault(self.name, Gathered())
             gathered.plus.append(plus)
@@ -189,6 +187,12 @@ class ViewNode:
             plus, minus = (none or Contributions.join(side) for side in (own.plus, own.minus))
             change = self.reduce.folded(reader, self.groups, plus, minus, own.deltas)
         else:
+            if own.said:
+                told = settled(self.reduce, reader, self.groups, own.said)
+                own.plus.append(told.plus)
+                own.minus.append(told.minus)
+                if writes.before is not None and self.crossing is not None:
+                    writes.before.append(self.crossing.sets(self, told.before, told.named))
             plus, minus = Contributions.join(own.plus), Contributions.join(own.minus)
             change = self.reduce.folded(reader, self.groups, plus, minus)
         self._hears(plus, minus, writes)

@@ -21,6 +21,7 @@ class Writes:
     during: list[Callable[[Writer], None]] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
     changed: bool = False
+    planning: bool = False  # nothing of it will be: only what others are to be told early is asked
     feeding: bool = False
     fed: list[Fed] = field(default_factory=list)
     held_groups: dict[str, int] = field(default_factory=dict)  # by view: how many more groups are held than before
@@ -29,6 +30,7 @@ class Writes:
     gathered: dict[str, Gathered] = field(
         default_factory=dict
     )  # by view: what is to be folded, where stores are parted
+    before: list[Part] | None = None  # what was there before what is told early, where that is to be kept
     leaving: dict[int, list[Part]] = field(default_factory=dict)  # by partition: what it is owed
 
     def write(self, writer: Writer) -> None:

@@ -1,6 +1,16 @@
 """Recovery: a view made right again, from what is remembered of the documents."""
 
 from penstock.recovery.checked import Checked
+from penstock.recovery.early import (
+    BEFORE,
+    Early,
+    Guard,
+    Kept,
+    keep_before,
+    kept_before,
+    newer,
+    untold,
+)
 from penstock.recovery.entries import (
     Left,
     Quarantined,
@@ -59,13 +69,17 @@ from penstock.recovery.scan import Scan
 from penstock.recovery.shadow import Dictionaries, Heard, Shadow, Shadows, hearing
 
 __all__ = [
+    "BEFORE",
     "OUT",
     "QUARANTINE",
     "RECIPES",
     "Checked",
     "Dictionaries",
+    "Early",
     "Given",
+    "Guard",
     "Heard",
+    "Kept",
     "Left",
     "Mapping",
     "Mended",
@@ -101,9 +115,12 @@ __all__ = [
     "hearing",
     "holds",
     "identity",
+    "keep_before",
+    "kept_before",
     "key_of",
     "moment_in",
     "moment_of",
+    "newer",
     "oldest_owed",
     "owed_after",
     "owed_back",
@@ -125,6 +142,7 @@ __all__ = [
     "saved",
     "shown_pairs",
     "taken",
+    "untold",
     "user_of",
     "value_of",
     "without_tails",

@@ -9,20 +9,19 @@ stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
-from penstock.cache import BatchRejected, encode_key
+from penstock.cache import BatchRejected, StoreFull, encode_key
 from penstock.engine import (
     Member,
     MemberStanding,
     Parted,
     Parting,
-    Resume,
     Settings,
-    Swept,
-    Tables,
+    guard_of,
     layout_of,
     open_partition,
 )
@@ -34,12 +33,14 @@ from penstock.testing.client import calls_of, is_list, put_by
 from penstock.testing.disk import Disk
 from penstock.testing.faults import Crash, Fault, Points
 from penstock.testing.fleetchecks import AtRest
-from penstock.testing.fleetplan import FleetPlan, FleetStep, Packet
+from penstock.testing.fleetplan import FleetPlan, FleetStep
+from penstock.testing.fleetseat import FleetSeat
+from penstock.testing.fleetwire import EarlyWire, Packet
 from penstock.testing.oracle import Oracle
 from penstock.testing.plan import How
 from penstock.testing.pub import Downstream, Pub
 from penstock.testing.standing import source_name
-from penstock.views import App, Counts
+from penstock.views import App
 
 _MEMORY = 256 << 20
 _POLLS = 4
@@ -78,6 +79,7 @@ class Fleet:
         self.faults = self.refused = 0  # refused: what zombies said
         self.heard: dict[tuple[int, int], int] = {}  # by sender and receiver the epoch that was heard of
         self.epochs = [0] * plan.partitions
+        self.early = EarlyWire(self, plan.seed)
         self._limits = plan.limits
         self._choose = Random(plan.seed)
         self._ends = False
@@ -93,7 +95,7 @@ class Fleet:
         self.members = [self._member(i) for i in range(len(self.disks))]
         self.pubs = [Pub(disk.open(), self.downstream, self.points) for disk in self.pub_disks]
         cores = [member.core for member in self.members]
-        seats = [_Seat(self, i) for i in range(len(self.disks))]
+        seats = [FleetSeat(self, i) for i in range(len(self.disks))]
         self.engine = Parted(self.app, self.layout, cores, seats, lambda: None, None, None)  # the wire carries
 
     def _member(self, i: int) -> Member:
@@ -104,11 +106,15 @@ class Fleet:
             except Crash as crash:
                 self._killed(i, crash.fault)
                 continue
+            except StoreFull:
+                continue  # who looks after it tries again
             epoch = engine._core.state.epoch
             if epoch <= self.epochs[i]:
                 raise Wrong([Finding("epoch", f"partition {i}", f"{epoch} after {self.epochs[i]}")])
             self.epochs[i] = epoch
-            return Member(engine)
+            member = Member(engine)
+            member.tells(self.early.of(i))
+            return member
 
     def _killed(self, i: int, fault: Fault) -> None:
         self.faults += 1
@@ -154,6 +160,7 @@ class Fleet:
         if step.strike is not None:
             self.points.arm(step.strike)
         self._ends = step.ends
+        self.early.faulty = True
         self._survives(lambda: deeds[step.kind](step))
 
     def _survives(self, act: Callable[[], None]) -> None:
@@ -167,7 +174,7 @@ class Fleet:
             raise Wrong([Finding("raised", "engine", f"{type(error).__name__}: {error}")]) from error
         finally:
             self.points.arm(None)
-            self._ends = False
+            self._ends = self.early.faulty = False
 
     def _deliver(self, step: FleetStep) -> None:
         at = step.a % len(self.logs)
@@ -180,7 +187,8 @@ class Fleet:
         offset = 0 if done is None else done.offset
         start, end = max(0, offset - back), min(len(log), offset + n)
         self._flying = _Flying(log[start:end], name, end)
-        self.engine.ingest(log[start:end], name, end)
+        with suppress(StoreFull):
+            self.engine.ingest(log[start:end], name, end)
         self._flying = None
 
     def _write(self, step: FleetStep) -> None:
@@ -193,6 +201,8 @@ class Fleet:
             except BatchRejected:
                 if not refused:
                     raise
+            except StoreFull:
+                pass  # what its partitions took of it is in
             else:
                 if refused:
                     raise Wrong([Finding("strict", "store", f"took a batch with a record that it must reject: {part}")])
@@ -200,10 +210,14 @@ class Fleet:
 
     def send(self, sender: int, to: int) -> None:
         """What one owes another is put on the wire."""
-        if sender != to:
-            owed = self.members[sender].owed(to)
-            if owed is not None:
-                self.wire.append(Packet(sender, to, owed))
+        if sender == to:
+            return
+        news = self.members[sender].news(to)
+        if news is not None:
+            self.wire.append(Packet(sender, to, early=news))
+        owed = self.members[sender].owed(to)
+        if owed is not None:
+            self.wire.append(Packet(sender, to, owed))
 
     def _drop(self, step: FleetStep) -> None:
         self._off_wire(step.a)
@@ -222,26 +236,49 @@ class Fleet:
     def arrive(self, packet: Packet) -> None:
         """It is there."""
         member = self.members[packet.to]
-        if packet.owed is None:
+        said = packet.owed or packet.early
+        if packet.heard is not None:
+            self.early.answered(packet)
+            return
+        if said is None:
             member.arrived(packet.sender, packet.number)
             return
         way = packet.sender, packet.to
-        old = packet.owed.epoch < self.heard.get(way, 0)
+        old = said.epoch < self.heard.get(way, 0)
         try:
-            number = member.receive(packet.owed)
+            answer = self._taken(member, packet)
         except OldEpoch:
             if not old:
                 raise
             self.refused += 1
             return
+        except StoreFull:
+            return  # who sent it hears of an error, and sends it again
         except Crash as crash:
-            self.follow(packet.to, crash.fault)
+            try:
+                self.follow(packet.to, crash.fault)
+            finally:
+                self._hears(way)  # it may be in all the same
             return
         if old:
-            text = f"took what partition {packet.sender} said in epoch {packet.owed.epoch}, after {self.heard[way]}"
+            text = f"took what partition {packet.sender} said in epoch {said.epoch}, after {self.heard[way]}"
             raise Wrong([Finding("zombie", f"partition {packet.to}", text)])
-        self.heard[way] = member.core.state.taken.get(packet.sender, (0, 0))[0]
-        self.wire.append(Packet(packet.to, packet.sender, None, number))
+        self._hears(way)
+        self.wire.append(answer)
+
+    def _hears(self, way: tuple[int, int]) -> None:
+        """Which epoch of a sender was heard of."""
+        sender, to = way
+        self.heard[way] = guard_of(self.members[to].core.state, sender)[0]
+
+    @staticmethod
+    def _taken(member: Member, packet: Packet) -> Packet:
+        """What is said is taken; the answer."""
+        if packet.early is not None:
+            member.hear(packet.early)
+            return Packet(packet.to, packet.sender, heard=packet.early)
+        assert packet.owed is not None, "it says something"
+        return Packet(packet.to, packet.sender, number=member.receive(packet.owed))
 
     def _forget(self, step: FleetStep) -> None:
         for node in self.members[step.a % len(self.members)].core.tables.values():
@@ -303,14 +340,14 @@ class Fleet:
                     self.send(sender, to)
             while self.wire:
                 self.arrive(self.wire.pop(0))
-            standing = [self._standing(i) for i in range(len(self.members))]
+            standing = [self.standing(i) for i in range(len(self.members))]
             if not any(own.pending for own in standing) and before == [own.sent for own in standing]:
                 with self.engine.snapshot() as snap:
                     demand(differences(snap, self.oracle))
                 return
         raise Wrong([Finding("progress", "store", "what partitions owe each other never arrives")])
 
-    def _standing(self, i: int) -> MemberStanding:
+    def standing(self, i: int) -> MemberStanding:
         while True:
             try:
                 return self.members[i].standing()
@@ -334,62 +371,3 @@ class Fleet:
                 self._poll(i)
         at_rest = AtRest(self.engine, self.members, self.pubs, self.downstream, self.oracle)
         demand(at_rest.findings())
-
-
-class _Seat:
-    """A partition, as who serves it has it: begun again when it ends, and then given its work once more."""
-
-    def __init__(self, fleet: Fleet, i: int) -> None:
-        self._fleet = fleet
-        self._i = i
-
-    def take(
-        self,
-        tables: Tables,
-        sources: Mapping[str, Resume],
-        number: int,
-        kinds: Mapping[str, str],
-        strict: bool = False,
-    ) -> Counts:
-        """One transaction of records that it owns, and the offsets after them."""
-        fleet, i = self._fleet, self._i
-        fleet.give(i, number)
-        while True:
-            try:
-                counts = fleet.members[i].take(tables, sources, number, kinds, strict)
-            except Crash as crash:
-                fleet.follow(i, crash.fault)
-            else:
-                fleet.landed(i)
-                return counts
-
-    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
-        """How these records would fare."""
-        while True:
-            try:
-                return self._fleet.members[self._i].tried(tables, kinds)
-            except Crash as crash:
-                self._fleet.follow(self._i, crash.fault)
-
-    def standing(self) -> MemberStanding:
-        """How far it is."""
-        return self._fleet._standing(self._i)
-
-    def note(self, source: str) -> bytes:
-        """What the spout of a source noted."""
-        return self._fleet.members[self._i].note(source)
-
-    def swept(self, limit: int | None, switch: bool = False) -> Swept:
-        """One step of building views."""
-        return self._fleet.members[self._i].swept(limit, switch)
-
-    def compact(self) -> dict[str, object]:
-        """Give back what old versions take."""
-        return self._fleet.members[self._i].compact()
-
-    def repair(self, do: str, *what: object) -> object:
-        """A step of a repair."""
-        return self._fleet.members[self._i].repair(do, *what)
-
-    def close(self) -> None:
-        """The disk stays."""

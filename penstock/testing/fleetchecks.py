@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.engine import Core, Engine, Member
 from penstock.mapreduce import rows_db
-from penstock.recovery import OUT
+from penstock.recovery import BEFORE, OUT
 from penstock.testing.checks import Finding, as_published, twin_of
 from penstock.testing.oracle import Oracle
 from penstock.testing.pub import Downstream, Pub
@@ -36,6 +36,8 @@ class AtRest:
             with member.core.store.read() as reader:
                 if reader.count(OUT):
                     yield Finding("pending", f"partition {i}", "has productions that nobody waits for")
+                if reader.count(BEFORE):
+                    yield Finding("pending", f"partition {i}", "keeps what was there before what is in for long")
             if self.pubs[i].pending:
                 yield Finding("pending", f"the node that publishes partition {i}", "has groups that wait for ever")
             kept += member.core.state.quarantined

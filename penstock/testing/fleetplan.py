@@ -16,20 +16,22 @@ What a number means depends on what there is: the third message, of four, say. S
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from penstock.cache import Limits
-from penstock.recovery import Production
 from penstock.spout import Record
 from penstock.testing.faults import AFTER, Fault, Strike
 from penstock.testing.plan import GROWING, SMALL, How, Source
 from penstock.testing.shrink import cuts
 
 KINDS = ("deliver", "write", "send", "arrive", "drop", "crash", "restart", "forget", "poll", "settle")
+GIVING = ("deliver", "write")
 _OFTEN = (6, 3, 12, 14, 2, 1.5, 0.7, 1, 2, 1)
-_LOSS = (Fault.CRASH, Fault.CRASH, Fault.POWER)
+LOSSES = (Fault.CRASH, Fault.CRASH, Fault.POWER)
+FAILURES = (*LOSSES, Fault.FAIL)
+"""Those that are of use where others are told of what then is not in."""
 _NTH = (1, 1, 2, 2, 3, 4, 5, 7, 9, 12, 16)
 _AFTER_COMMIT = 0.3
 
@@ -57,16 +59,6 @@ class FleetStep:
         return said if self.strike is None else f"{said}, while {self.strike}{', and all end' if self.ends else ''}"
 
 
-@dataclass(slots=True)
-class Packet:
-    """A message on the wire, from one partition to another: what is owed, or up to which number it has arrived."""
-
-    sender: int
-    to: int
-    owed: Production | None = None
-    number: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
     """A whole run."""
@@ -91,28 +83,31 @@ class FleetPlan:
                 yield replace(self, steps=(*self.steps[:at], replace(step, strike=None), *self.steps[at + 1 :]))
 
 
-def fleet_plan(seed: int, source: Source) -> FleetPlan:
-    """The run that a seed means, over the records of a source."""
+def fleet_plan(seed: int, source: Source, losses: Sequence[Fault] = LOSSES) -> FleetPlan:
+    """The run that a seed means, over the records of a source, with faults out of these."""
     choose = Random(seed)
     sizes = [choose.choice((2, 3, 4, 6, 10, 16)) for _ in range(choose.choice((1, 1, 2)))]
     logs = tuple(tuple(replace(source.record(choose), offset=i) for i in range(size)) for size in sizes)
     partitions = choose.choice((2, 2, 3, 4))
     kinds = choose.choices(KINDS, _OFTEN, k=choose.choice((12, 20, 30, 45)))
-    giving = [at for at, kind in enumerate(kinds) if kind in ("deliver", "write")]
+    giving = [at for at, kind in enumerate(kinds) if kind in GIVING]
     struck = set(choose.sample([*range(len(kinds)), *giving, *giving, *giving], choose.choice((0, 1, 1, 2, 3))))
-    steps = tuple(_step(choose, kind, at in struck, partitions, source) for at, kind in enumerate(kinds))
+    steps = tuple(
+        _step(choose, kind, losses if at in struck else (), partitions, source) for at, kind in enumerate(kinds)
+    )
     limits = replace(choose.choice((Limits(), SMALL, SMALL, GROWING)), few=choose.choice((0, Limits().few)))
     return FleetPlan(seed, partitions, logs, steps, limits, choose.random() < 0.75)
 
 
-def _step(choose: Random, kind: str, struck: bool, partitions: int, source: Source) -> FleetStep:
+def _step(choose: Random, kind: str, losses: Sequence[Fault], partitions: int, source: Source) -> FleetStep:
     step = FleetStep(kind, choose.randrange(64), choose.randrange(64), choose.randrange(64))
     if kind == "write":
         how = choose.choice((How.EACH, How.BATCH, How.LIST, How.STRICT))
         step = replace(step, records=tuple(source.record(choose) for _ in range(choose.choice((1, 1, 2, 4)))), how=how)
-    if not struck:
+    if not losses:
         return step
-    where, fault = f"{choose.randrange(partitions)} ", choose.choice(_LOSS)
+    where = f"{choose.randrange(partitions)} "
+    fault = choose.choice(losses if kind in GIVING else LOSSES)
     if choose.random() < _AFTER_COMMIT:
         strike = Strike(fault, choose.choice((1, 1, 2)), f"{where}commit {AFTER}")
     else:

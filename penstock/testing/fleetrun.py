@@ -1,21 +1,23 @@
 """One run of a store of several partitions: every step in its order, then the healing phase, and all checks.
 
-A run is a function of the plan and the app. `python -m penstock.testing --kind strong --seed N` replays a seed.
+A run is a function of the plan and the app. `python -m penstock.testing --kind weak --seed N` replays a seed.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 from penstock.mapreduce import small_trees
 from penstock.testing.apps import Trial
 from penstock.testing.checks import Wrong
 from penstock.testing.fleet import Fleet
-from penstock.testing.fleetplan import FleetPlan, fleet_plan
+from penstock.testing.fleetplan import FAILURES, FleetPlan, fleet_plan
+from penstock.testing.generations import told_by
 from penstock.testing.hunt import Totals, collected_after
 from penstock.testing.shrink import descended
 from penstock.testing.simulate import HEALING, Tally
-from penstock.views import App
+from penstock.views import App, Production
 
 
 class FleetFailure(Exception):
@@ -55,10 +57,14 @@ def attempt_fleet(app: App, plan: FleetPlan, totals: Totals) -> FleetFailure | N
     return None
 
 
-def fleet_of(seed: int, every: tuple[Trial, ...]) -> tuple[Trial, FleetPlan]:
-    """What a seed means: one of the apps, and a run of it in several partitions."""
+def fleet_of(
+    seed: int, every: tuple[Trial, ...], production: Production = Production.STRONG
+) -> tuple[Trial, FleetPlan]:
+    """What a seed means: one of the apps, its views on tables told so, and a run of it in several partitions."""
     trial = every[seed % len(every)]
-    return trial, fleet_plan(seed, trial.stream())
+    if not production.early:
+        return trial, fleet_plan(seed, trial.stream())
+    return replace(trial, app=told_by(trial.app, production)), fleet_plan(seed, trial.stream(), FAILURES)
 
 
 def smallest_fleet(app: App, failure: FleetFailure) -> FleetFailure:

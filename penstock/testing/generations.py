@@ -13,7 +13,7 @@ from typing import Any
 from penstock.engine import Snapshot
 from penstock.recovery import identity
 from penstock.testing.checks import Finding
-from penstock.views import App, Source, Table
+from penstock.views import App, Production, Source, Table
 
 
 class Frozen:
@@ -60,6 +60,23 @@ def variants_of(app: App) -> tuple[App, ...]:
     anew = changed(app, again=views[::2])
     less = changed(app, without=views[-1:])
     return (anew, less) if len(views) > 1 else (anew,)
+
+
+def told_by(app: App, production: Production) -> App:
+    """The app, whose views on tables are told so."""
+    out = App(app.name)
+    made: dict[str, Source] = {}
+    for name in app.names():
+        definition = app.lookup(name)
+        if isinstance(definition, Table):
+            made[name] = out.add(replace(definition, app=out, order=out.size))
+            continue
+        source = made[definition.source.name]
+        own = replace(definition, app=out, order=out.size, source=source)
+        if isinstance(source, Table):
+            own = replace(own, production=production, sources=own.sources or production.early)
+        made[name] = out.add(own)
+    return out
 
 
 def changed(app: App, again: Collection[str] = (), without: Collection[str] = ()) -> App:

@@ -12,6 +12,7 @@ from penstock.testing.apps import trial_of, trials
 from penstock.testing.explain import explained
 from penstock.testing.fleetrun import attempt_fleet, explained_fleet, fleet_of, smallest_fleet
 from penstock.testing.hunt import Totals, attempt, smallest
+from penstock.views import Production
 
 TRIALS = trials()
 
@@ -37,16 +38,22 @@ def _fused(seed: int, totals: Totals) -> Found | None:
     )
 
 
-def _strong(seed: int, totals: Totals) -> Found | None:
-    trial, plan = fleet_of(seed, TRIALS)
-    failure = attempt_fleet(trial.app, plan, totals)
-    if failure is None:
-        return None
-    replay = f"python -m penstock.testing --kind strong --seed {seed}"
-    return Found(
-        trial.name, str(failure.wrong.first), replay, lambda: explained_fleet(smallest_fleet(trial.app, failure))
-    )
+def _parted(production: Production) -> Callable[[int, Totals], Found | None]:
+    def found(seed: int, totals: Totals) -> Found | None:
+        trial, plan = fleet_of(seed, TRIALS, production)
+        failure = attempt_fleet(trial.app, plan, totals)
+        if failure is None:
+            return None
+        replay = f"python -m penstock.testing --kind {production.value} --seed {seed}"
+        return Found(
+            trial.name, str(failure.wrong.first), replay, lambda: explained_fleet(smallest_fleet(trial.app, failure))
+        )
+
+    return found
 
 
-KINDS: dict[str, Callable[[int, Totals], Found | None]] = {"fused": _fused, "strong": _strong}
+KINDS: dict[str, Callable[[int, Totals], Found | None]] = {
+    "fused": _fused,
+    **{production.value: _parted(production) for production in Production},
+}
 """By name what a seed finds."""

@@ -40,6 +40,7 @@ from penstock.views.generations import (
 from penstock.views.maps import FieldMap, FunctionMap, Key, MapFunction, Reduce, ReduceFunction, field_map_from
 from penstock.views.names import nearest
 from penstock.views.paths import parse_path, reach
+from penstock.views.production import Production, ProductionName
 from penstock.views.protocols import (
     TS,
     Accumulator,
@@ -110,6 +111,8 @@ __all__ = [
     "PositionAhead",
     "PositionExpired",
     "Preview",
+    "Production",
+    "ProductionName",
     "Progress",
     "Reduce",
     "ReduceFunction",

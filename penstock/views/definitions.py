@@ -6,6 +6,7 @@ A definition is made once, is checked in full when it is made, and never changes
 - a definition's `order` is its place in the app, and a source comes before its views: in that order a batch passes
   through all of them;
 - `describe()` is plain data for a store's catalog and says all that content depends on, save the code of functions.
+  How a view's contributions cross between partitions is none of it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from penstock.views.maps import (
     make_function_map,
     make_reducers,
 )
-from penstock.views.names import check_name, check_version, find
+from penstock.views.names import called_view, check_flag, check_name, check_version, find
 from penstock.views.paths import parse_path
+from penstock.views.production import Production, ProductionName, check_production
 from penstock.views.protocols import Path, Reducer
 from penstock.views.reads import check_paths, check_stamps, check_tombstones, check_values
 
@@ -85,11 +87,18 @@ class Source(ABC):
         reduce: Reduce | None,
         sources: bool = False,
         version: str | None = None,
+        production: ProductionName | Production = Production.STRONG,
     ) -> View: ...
 
     @overload
     def view(
-        self, name: str | None = None, *, reduce: Reduce | None, sources: bool = False, version: str | None = None
+        self,
+        name: str | None = None,
+        *,
+        reduce: Reduce | None,
+        sources: bool = False,
+        version: str | None = None,
+        production: ProductionName | Production = Production.STRONG,
     ) -> Callable[[MapFunction], View]: ...
 
     def view(
@@ -102,25 +111,27 @@ class Source(ABC):
         reduce: Reduce | _Unsaid | None = _Unsaid.REDUCE,
         sources: bool = False,
         version: str | None = None,
+        production: ProductionName | Production = Production.STRONG,
     ) -> View | Callable[[MapFunction], View]:
         """A view on this source: by fields where `key` is given, else a decorator of its map function.
 
         `key` is the group: a path, a tuple of paths, or () for one group of all. `value` is what reducers read, the
         document unless it is given; `where` keeps documents, by a field that must be true or by a comparison.
-
         `reduce` is a reducer, a dict of them by the names of a row's fields, or None for a plain index, whose rows are
         (group, source) and the value. In the place of a reducer may stand a function as CouchDB has them, of (values,
         rereduce) or of (keys, values, rereduce). First it gets values of the group with `rereduce` false, nulls among
         them, and the pairs [group, document key] they come from as `keys`; then results of its own, with `rereduce`
         true and None as `keys`. Which values come together, and in which order, follows from the documents' keys by a
         hash: neither values nor results stand in the order of keys. `sources=True` keeps every contribution in a
-        tree, so that `why`, repairs and audits of a group cost one path. A changed definition builds the view anew, the
-        code of functions included; `version` stands for that code: with it a change is what has another version.
+        tree, so that `why` and repairs of a group cost one path. A changed definition, code of functions included,
+        builds the view anew; `version` stands for that code: with it a change is what has another version.
+
+        What the view owes other partitions is by `production` "strong", saved, then sent; "weak", sent, then saved; or
+        "auto", weak for a second. The last two keep contributions in a tree as well.
 
         >>> import penstock as ps
         >>> users = ps.App("shop").table("users", key="id")
         >>> cities = users.view("cities", key="address.city", value="amount", reduce=ps.sum())
-
         >>> rows = lambda values, rereduce: sum(values) if rereduce else len(values)
         >>> counts = users.view("counts", key="address.city", value="name", reduce=rows)
 
@@ -132,15 +143,14 @@ class Source(ABC):
         >>> initials.name, list(initials({"name": "Sue"}))
         ('initials', ['S'])
         """
-        called = _called(name)
+        called = called_view(name)
         if isinstance(reduce, _Unsaid):
             raise DefinitionError(
                 f"view {called!r} has no reducer; give one, such as reduce=ps.count(), or reduce=None for a plain index"
             )
-        if not isinstance(sources, bool):
-            raise DefinitionError(f"sources= of view {called!r} is {sources!r}; write True or False")
         reducers, fields = make_reducers(called, reduce)
-        kept = (sources, check_version(called, version))
+        crosses = check_production(called, production, self.name, isinstance(self, View))
+        kept = (check_flag(called, "sources", sources) or crosses.early, check_version(called, version), crosses)
         if key is not None:
             if name is None:
                 raise DefinitionError("a view with key= needs a name; write .view('name', key=…, reduce=…)")
@@ -159,17 +169,6 @@ class Source(ABC):
             return self.app.add(View(self.app, own, self.app.size, self, by_function, reducers, fields, *kept))
 
         return decorate
-
-
-def _called(name: object) -> str:
-    """What a view that is being defined is called in errors."""
-    if name is not None and not isinstance(name, str):
-        what = getattr(name, "__name__", repr(name))
-        raise DefinitionError(
-            f"view() got {what} where its name goes; write .view('name', key=…, reduce=…), "
-            "or decorate a function with @….view(reduce=…)"
-        )
-    return name or "(named after its function)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,7 +214,8 @@ class View(Source):
     """Groups and their results; made by `Source.view`. A view that was made of a function can be called as it.
 
     `fields` names the fields of a row, one for each reducer; without them the one reducer's result is the value.
-    Without reducers it is a plain index. `sources` says that contributions are kept whatever the reducers need.
+    Without reducers it is a plain index. `sources` says that contributions are kept whatever the reducers need, as
+    they are where `production` is not strong.
 
     >>> import penstock as ps
     >>> users = ps.App("shop").table("users", key="id")
@@ -230,6 +230,7 @@ class View(Source):
     fields: tuple[str, ...] | None
     sources: bool = False
     version: str | None = None
+    production: Production = Production.STRONG
 
     def __post_init__(self) -> None:
         on_view = self.source if isinstance(self.source, View) else None

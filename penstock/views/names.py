@@ -62,3 +62,25 @@ def check_version(view: str, version: object) -> str | None:
     if version is not None and (not isinstance(version, str) or not version):
         raise DefinitionError(f"version= of view {view!r} is {version!r}; write text, such as '2', or leave it out")
     return version
+
+
+def check_flag(view: str, name: str, given: object) -> bool:
+    """What was written for something that a view is or is not.
+
+    >>> check_flag("namecount", "sources", True)
+    True
+    """
+    if not isinstance(given, bool):
+        raise DefinitionError(f"{name}= of view {view!r} is {given!r}; write True or False")
+    return given
+
+
+def called_view(name: object) -> str:
+    """What a view that is being defined is called in errors."""
+    if name is not None and not isinstance(name, str):
+        what = getattr(name, "__name__", repr(name))
+        raise DefinitionError(
+            f"view() got {what} where its name goes; write .view('name', key=…, reduce=…), "
+            "or decorate a function with @….view(reduce=…)"
+        )
+    return name or "(named after its function)"

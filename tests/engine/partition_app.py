@@ -34,8 +34,11 @@ orders = app.table("orders", key="id", ts="ts")
 cities = users.view("cities", key="city", reduce={"n": ps.count(), "total": ps.sum("n")})
 best = users.view("best", key="name", reduce=ps.max("n"))
 spent = orders.view("spent", key="user", reduce=ps.sum("amount"))
+lived = users.view("lived", key="city", reduce={"n": ps.count(), "most": ps.max("n")}, production="weak")
+listed = orders.view("listed", key="user", value="amount", reduce=None, production="auto")
 sizes = cities.view("sizes", key="value.n", reduce=ps.count())
 tops = best.view("tops", key="value", reduce=ps.count())
+peaks = lived.view("peaks", key="value.most", reduce=ps.count())
 
 
 def spelled(user: dict[str, Any]) -> Iterator[str]:
@@ -44,6 +47,7 @@ def spelled(user: dict[str, Any]) -> Iterator[str]:
 
 
 letters = users.view("letters", reduce=ps.count())(spelled)
+told = users.view("told", reduce=ps.count(), production="weak")(spelled)
 
 
 def batch(number: int) -> list[ps.Record]:
@@ -90,17 +94,25 @@ class Recompute:
         cities: dict[str, dict[str, int]] = defaultdict(lambda: {"n": 0, "total": 0})
         best: dict[str, int] = {}
         spent: Counter[str] = Counter()
+        lived: dict[str, dict[str, int]] = defaultdict(lambda: {"n": 0, "most": -1})
         for user in self._users.values():
+            lived[user["city"]]["n"] += 1
+            lived[user["city"]]["most"] = max(user["n"], lived[user["city"]]["most"])
             cities[user["city"]]["n"] += 1
             cities[user["city"]]["total"] += user["n"]
             best[user["name"]] = max(user["n"], best.get(user["name"], 0))
         for order in self._orders.values():
             spent[order["user"]] += order["amount"]
+        letters = dict(Counter("".join(user["name"] for user in self._users.values())))
         return {
             "cities": dict(cities),
             "best": best,
             "spent": dict(spent),
-            "letters": dict(Counter("".join(user["name"] for user in self._users.values()))),
+            "letters": letters,
+            "told": letters,
+            "lived": dict(lived),
+            "peaks": dict(Counter(city["most"] for city in lived.values())),
+            "listed": {(order["user"], key): order["amount"] for key, order in self._orders.items()},
             "sizes": dict(Counter(city["n"] for city in cities.values())),
             "tops": dict(Counter(best.values())),
         }

@@ -240,7 +240,9 @@ class Story:
             engine.settle()
             found = engine.remembered(SOURCE)
             done = 0 if found is None else found.offset
-            assert self._acknowledged <= done <= self._acknowledged + 1, f"{self._acknowledged} were acknowledged"
+            assert self._acknowledged <= done <= self._acknowledged + 1, (
+                f"{self._acknowledged} were acknowledged, {done} are in"
+            )
             self._given(engine, done)
             self._hold(engine)
 

@@ -18,6 +18,9 @@ from penstock.engine import Batch, Parted, Resume, open_on
 from penstock.engine.layout import NAME, WrongPartitions
 from penstock.gateway import TableBatch
 from penstock.spout import SourceMoved, SpoutBatch
+from penstock.views import ProductionName
+
+KINDS: tuple[ProductionName, ...] = ("strong", "weak", "auto")
 
 
 class Wide:
@@ -35,27 +38,39 @@ class Wide:
         return [a[0] - b[0], a[1] - b[1]]
 
 
-def shop() -> ps.App:
+def shop(production: ProductionName = "strong") -> ps.App:
     app = ps.App("shop")
+    told: dict[str, Any] = {"production": production}
     users = app.table("users", key="id", ts="ts")
     plain = app.table("plain", key=("a", "b"))
-    names = users.view("names", key="name", reduce={"n": ps.count(), "sum": ps.sum("amount"), "avg": ps.mean("amount")})
-    users.view(
-        "cities", key="city", value="amount", reduce={"top": ps.max(), "kinds": ps.distinct(), "last": ps.last()}
+    names = users.view(
+        "names", key="name", reduce={"n": ps.count(), "sum": ps.sum("amount"), "avg": ps.mean("amount")}, **told
     )
-    users.view("wide", key="city", value="ts", where=ps.field("ts") > 0, reduce=ps.group(Wide()))
-    users.view("index", key="city", value="amount", reduce=None)
+    users.view(
+        "cities",
+        key="city",
+        value="amount",
+        reduce={"top": ps.max(), "kinds": ps.distinct(), "last": ps.last()},
+        **told,
+    )
+    users.view("wide", key="city", value="ts", where=ps.field("ts") > 0, reduce=ps.group(Wide()), **told)
+    users.view("index", key="city", value="amount", reduce=None, **told)
     names.view("sizes", key="value.n", reduce=ps.count())
-    plain.view("pairs", key=("a", "c"), reduce=ps.count())
+    plain.view("pairs", key=("a", "c"), reduce=ps.count(), **told)
 
-    @users.view(reduce=ps.sum())
+    @users.view(reduce={"n": ps.sum("n"), "most": ps.max("len")}, **told)
     def words(doc: Any) -> Any:
         for word in doc.get("words", ()):
-            yield word, 1
+            yield word, {"n": 1, "len": len(word)}
+
+    @users.view(reduce=None, **told)
+    def listed(doc: Any) -> Any:
+        for word in doc.get("words", ()):
+            yield word, doc["amount"]
 
     @words.view(reduce=ps.count())
     def lengths(row: Any) -> Any:
-        yield len(row.key), row.value
+        yield len(row.key), row.value["n"]
 
     return app
 
@@ -74,11 +89,13 @@ def documents(choose: Random, n: int, now: int) -> list[dict[str, Any]]:
     ]
 
 
-@given(choose=st.randoms(use_true_random=False), partitions=st.integers(1, 5))
-def test_any_history_leaves_what_a_store_in_one_piece_has(choose: Random, partitions: int) -> None:
-    with ps.open(shop(), None, partitions=partitions) as parts:
+@given(choose=st.randoms(use_true_random=False), partitions=st.integers(1, 5), production=st.sampled_from(KINDS))
+def test_any_history_leaves_what_a_store_in_one_piece_has(
+    choose: Random, partitions: int, production: ProductionName
+) -> None:
+    with ps.open(shop(production), None, partitions=partitions) as parts:
         assert isinstance(parts, Parted)
-        whole, _ = open_on(shop(), MemoryStore(), seed=parts._layout.seed)
+        whole, _ = open_on(shop(production), MemoryStore(), seed=parts._layout.seed)
         for now in range(choose.randrange(1, 8)):
             docs = documents(choose, choose.randrange(1, 12), now)
             for engine in (parts, whole):
@@ -229,8 +246,10 @@ def test_two_stores_do_not_share_a_folder(tmp_path: Path) -> None:
         ps.open(shop(), tmp_path / "s")
 
 
-def test_processes_do_the_work_and_are_followed(tmp_path: Path) -> None:
-    with ps.open(shop(), None) as whole, ps.open(shop(), tmp_path / "s", partitions=2) as parts:
+@pytest.mark.parametrize("production", KINDS)
+def test_processes_do_the_work_and_are_followed(tmp_path: Path, production: ProductionName) -> None:
+    app = shop(production)
+    with ps.open(app, None) as whole, ps.open(app, tmp_path / "s", partitions=2) as parts:
         assert isinstance(parts, Parted)
         choose = Random(1)
         for now in range(6):
@@ -245,5 +264,5 @@ def test_processes_do_the_work_and_are_followed(tmp_path: Path) -> None:
                 assert list(own.view(view.name).items()) == list(other.view(view.name).items())
         assert [part["epoch"] for part in parts.status()["partitions"]] == [2, 1]
         assert all(seat.standing().pending == 0 for seat in parts._seats)
-    with ps.open(shop(), tmp_path / "s", readonly=True) as reader, reader.snapshot() as snap:
+    with ps.open(app, tmp_path / "s", readonly=True) as reader, reader.snapshot() as snap:
         assert snap.view("names")["a"]["n"]

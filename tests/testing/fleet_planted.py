@@ -18,8 +18,8 @@ NAMED = [
     Bug(
         "saved after send: what is owed is saved without the number that says so",
         "engine.parting:Parting.save",
-        "return msgspec.structs.replace(state, sent=saved(writer, writes.leaving, state.sent))",
-        "saved(writer, writes.leaving, state.sent); return state",
+        "return msgspec.structs.replace(state, sent=saved(writer, leaving, state.sent))",
+        "saved(writer, leaving, state.sent); return state",
     ),
     Bug(
         "two slots: of two productions that wait the older one is overwritten",
@@ -36,8 +36,8 @@ NAMED = [
     Bug(
         "removed by value: a production that says what another one says is passed over",
         "engine.parting:Parting.fresh",
-        "taken(Taken(*state.taken.get(production.sender, (0, 0))), production)",
-        "{owed.data: owed for owed in taken(Taken(*state.taken.get(production.sender, (0, 0))), production)}.values()",
+        "taken(Taken(guard_of(state, production.sender)[0], number), production)",
+        "{o.data: o for o in taken(Taken(guard_of(state, production.sender)[0], number), production)}.values()",
     ),
     Bug(
         "equal redelivery dropped: what was sent before is not sent again",
@@ -80,7 +80,9 @@ NAMED = [
 
 BUGS = [
     *NAMED,
-    Bug("what was taken is not remembered", "engine.core:Core._amend", "if taken:", "if False:"),
+    Bug(
+        "what was taken is not remembered", "engine.core:Core._amend", "state if then is None else then(state)", "state"
+    ),
     Bug("what is owed is not saved", "recovery.productions:saved", "writer.put_many(OUT, rows)", "pass"),
     Bug(
         "what is sent begins one too late",
@@ -147,9 +149,9 @@ BUGS = [
     Bug("what crosses is not counted", "mapreduce.reduce:ReduceNode.fold", "n[at] += delta.n", "pass"),
     Bug(
         "what was taken of one partition is forgotten with what another one sends",
-        "engine.core:Core._amend",
-        "{**state.taken, **taken}",
-        "taken",
+        "engine.parting:_take",
+        "{**state.taken, sender: (epoch, fresh.number)}",
+        "{sender: (epoch, fresh.number)}",
     ),
     Bug(
         "records of a batch change places on their way",

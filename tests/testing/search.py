@@ -16,12 +16,16 @@ from typing import Protocol
 
 from penstock.testing.checks import Wrong
 from tests.engine.planting import Bug
-from tests.testing import fleet_planted
+from tests.testing import early_planted, fleet_planted
 from tests.testing import planted as fused
 from tests.testing.planted import Pin, pins, planted
 
 _FURTHER, _LONGEST = 400, 160
-KINDS = {"fused": fused, "strong": fleet_planted}  # of production: its bugs, their pins, and what a seed finds
+KINDS = {
+    "fused": fused,
+    "strong": fleet_planted,
+    "early": early_planted,
+}  # of production: its bugs, their pins, and what a seed finds
 
 
 class Failure(Protocol):

@@ -1,0 +1,184 @@
+"""Bugs planted in what partitions tell each other before it is saved, for the simulator of several partitions to find.
+
+Those of `NAMED` are cases of the crash analysis: each is a protocol that leaves a dangler, by its name there. A seed is
+a run of views that are weak or of views that are auto.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.testing.fleetrun import FleetFailure, fleet_of, run_fleet
+from penstock.views import Production
+from tests.engine.planting import Bug, Edit
+from tests.testing.fleet_planted import TRIALS
+
+PINS = Path(__file__).with_name("early_pins.json")
+
+NAMED = [
+    Bug(
+        "saved after send: what was there is not kept with what is told",
+        "engine.parting:hear",
+        "keep_before(writer, early.sender, Kept(early.batch, before))",
+        "None",
+    ),
+    Bug(
+        "two slots: what a batch that is not in left counts as what was there before the next one",
+        "engine.parting:hear",
+        "if kept is not None and kept.batch > early.saved:",
+        "if False:",
+    ),
+    Bug(
+        "cleared at any ack: whoever answers knows what became of all that it was told",
+        "engine.member:Member.knows",
+        "<= early.batch:",
+        ">= 0 and other in self._parting.heard:",
+    ),
+    Bug(
+        "removed by value: a contribution in the place of another one is taken for the same",
+        "mapreduce.sets:_without_equal",
+        "stays[first[same]] = stays[second[same]] = False",
+        "stays[first] = stays[second] = False",
+    ),
+    Bug(
+        "equal redelivery dropped: what is given again and was not told again is not saved either",
+        "engine.parting:Parting._unsaid",
+        "if sets and self._told.get(other) != pack(sets):",
+        "if False:",
+    ),
+    Bug(
+        "old send retried: what is told late is taken",
+        "recovery.early:newer",
+        "return early.order > known",
+        "return True",
+    ),
+    Bug(
+        "acked at save with no scan: an opening does not say which batch is in",
+        "engine.parting:Parting.begin",
+        "set() if state.early else set(self.others)",
+        "set(self.others)",
+    ),
+    Bug(
+        "zombie: what an older epoch told is answered",
+        "recovery.early:newer",
+        "if early.epoch < known[0]:",
+        "if False:",
+    ),
+    Bug(
+        "changed map: groups that a document is in no longer are not named",
+        "mapreduce.crossing:Crossing.sets",
+        "minus = of_others(minus, plus)",
+        "minus = minus.take(minus.code < 0)",
+    ),
+    Bug(
+        "two spouts: what a partition has of a source is taken again",
+        "engine.parted:Parted._resumed",
+        "kept = [] if resume.offset <= done else [after(part, done) for part in parts]",
+        "kept = parts",
+    ),
+]
+
+BUGS = [
+    *NAMED,
+    Bug(
+        "a batch that failed is in by what is saved after it",
+        "engine.member:Member.take",
+        "parting.heard.update(dict.fromkeys(early, number))",
+        "parting.heard.update(dict.fromkeys(early, number)); parting.batch = number",
+    ),
+    Bug(
+        "others do not know of a batch that failed when the next one is in",
+        "engine.member:Member.take",
+        "parting.failed = bool(early) and self.core.state.batch < number",
+        "parting.failed = False",
+    ),
+    Bug(
+        "a batch is in before others know what was in at the opening",
+        "engine.member:Member._agree",
+        "if not news:",
+        "if True:",
+    ),
+    Bug(
+        "what is told overtakes what was owed",
+        "testing.fleetwire:EarlyWire._round",
+        "one.parts and fleet.members[here].owed(other) is not None",
+        "False",
+    ),
+    Bug(
+        "of a document's contributions to a group the first is looked for",
+        "mapreduce.tree:TreeReduce.of_sources",
+        "if not bool((was[asked.rank == ranks - 1] >= 0).any()):",
+        "if True:",
+    ),
+    Bug(
+        "what waits for its nodes is not looked at",
+        "mapreduce.tree:TreeReduce.of_sources",
+        "self._lay(fetch, self._late.take(keys[i] for i in np.flatnonzero(n > trees.CAPACITY).tolist()))",
+        "pass",
+    ),
+    Bug(
+        "sets are without the ts of documents",
+        "mapreduce.crossing:Crossing.sets",
+        "side_data(plus, came, view.crossing_fields)",
+        "side_data(plus, came, view.reduce.fields)",
+        Edit("mapreduce.crossing:Crossing.gather", "fields = view.crossing_fields", "fields = view.reduce.fields"),
+    ),
+    Bug(
+        "who does not answer is taken to have it",
+        "engine.member:Member.take",
+        "by = parting.tell(early) if early else ()",
+        "by = (parting.tell(early), early)[1] if early else ()",
+    ),
+    Bug(
+        "what became of a batch is older than what was saved after it",
+        "engine.member:Member.news",
+        "max(batch, state.batch)",
+        "batch",
+    ),
+    Bug(
+        "what was there is kept for ever",
+        "engine.parting:hear",
+        "writes.during.append(lambda writer: keep_before(writer, early.sender, None))",
+        "pass",
+    ),
+    Bug(
+        "a batch that failed is said to be in",
+        "engine.member:Member.news",
+        "state.batch, [])",
+        "max(batch, state.batch), [])",
+    ),
+    Bug(
+        "what was there before one told something is kept in the place of another's",
+        "recovery.early:keep_before",
+        "_KEY.pack(sender)",
+        "_KEY.pack(0)",
+        Edit("recovery.early:kept_before", "_KEY.pack(sender)", "_KEY.pack(0)"),
+    ),
+    Bug(
+        "who contributes nothing any more is named without its group's other documents",
+        "mapreduce.sets:of_others",
+        "name not in known",
+        "name in known",
+    ),
+    Bug(
+        "an opening says that what was told is in",
+        "engine.parting:Parting.begin",
+        "self.begun = state.batch",
+        "self.begun = state.batch + 1",
+    ),
+]
+
+
+def kind_of(seed: int) -> Production:
+    """What a seed is a run of: for each app some of either."""
+    return (Production.WEAK, Production.AUTO)[seed // len(TRIALS) % 2]
+
+
+def finds(seed: int) -> FleetFailure | None:
+    """What a seed finds."""
+    trial, plan = fleet_of(seed, TRIALS, kind_of(seed))
+    try:
+        run_fleet(trial.app, plan)
+    except FleetFailure as failure:
+        return failure
+    return None

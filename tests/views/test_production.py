@@ -1,0 +1,36 @@
+"""How a view is told across partitions: what is taken, and what is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.views import Production
+
+
+def test_views_that_are_told_early_keep_contributions_and_describe_nothing_else() -> None:
+    told = [ps.App("shop").table("users", key="id") for _ in range(3)]
+    plain = told[0].view("names", key="name", reduce=ps.count())
+    kept = told[1].view("names", key="name", reduce=ps.count(), sources=True)
+    weak = told[2].view("names", key="name", reduce=ps.count(), production="weak")
+    assert plain.production is Production.STRONG
+    assert (weak.production, weak.sources) == (Production.WEAK, True)
+    assert weak.describe() == kept.describe() != plain.describe()
+
+
+@pytest.mark.parametrize("production", ["weak", "auto"])
+def test_a_view_on_a_view_is_refused(production: Any) -> None:
+    users = ps.App("shop").table("users", key="id")
+    names = users.view("names", key="name", reduce=ps.count(), production=production)
+    with pytest.raises(ps.DefinitionError, match="it is on view 'names', whose rows nobody waits for"):
+        names.view("sizes", key="value", reduce=ps.count(), production=production)
+    assert names.view("sizes", key="value", reduce=ps.count()).production is Production.STRONG
+
+
+def test_what_is_no_production_is_refused() -> None:
+    users = ps.App("shop").table("users", key="id")
+    for wrong in ("quick", None):
+        with pytest.raises(ps.DefinitionError, match="write 'strong'"):
+            users.view("names", key="name", reduce=ps.count(), production=wrong)  # type: ignore[call-overload]
