@@ -38,6 +38,7 @@ total = users.view("total", key=(), value="n", reduce=ps.sum())
 """
 _PARTITIONS = 2
 _KEYS = 40
+_AHEAD = 400  # records that the store is behind, at most
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -70,6 +71,12 @@ class Story:
             value = None if self._draw.random() < 0.2 else json.dumps(own)
             self._producer.produce(self._source, value, b"%d" % key, key % _PARTITIONS)
         self._producer.poll(0)
+
+    def _feed(self) -> None:
+        """Give it more, but no more than it keeps up with: the topic is read whole at the end."""
+        if self._produced - sum(self._sources().values()) < _AHEAD:
+            self._produce(20)
+        self._producer.flush(0.1)
 
     def _run(self, *program: str) -> subprocess.Popen[str]:
         at = f"kafka://{self._broker.servers}"
@@ -112,16 +119,14 @@ class Story:
         end = time.monotonic() + PATIENCE
         while child.poll() is None:
             assert time.monotonic() < end, "it never came there"
-            self._produce(20)
-            self._producer.flush(0.1)
+            self._feed()
         _, said = child.communicate()
         assert child.returncode == -9, said
 
     def _until_at(self, position: int, child: subprocess.Popen[str]) -> None:
         def found() -> bool:
             assert child.poll() is None, child.communicate()[1]
-            self._produce(20)
-            self._producer.flush(0.1)
+            self._feed()
             return self._stands() >= position
 
         until(found, f"the store comes to {position}")
