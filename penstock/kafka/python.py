@@ -68,6 +68,8 @@ def _config(address: Address, kind: Any, own: Mapping[str, Any]) -> dict[str, An
 def _typed(address: Address, name: str, text: str, kind: type) -> Any:
     """A text as the type that the client's own value has."""
     try:
+        if name == "api.version":  # of a broker that doesn't say what it can: 2.3
+            return tuple(map(int, text.split(".")))
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
         return kind(text) if kind in (int, float) else text

@@ -7,10 +7,13 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import pytest
 
 from examples.kafka.broker import Broker, NoBroker
+from tests.kafka.mock import Mock
 
 kafka: Any = importlib.import_module("kafka")
 admin: Any = importlib.import_module("kafka.admin")
@@ -29,11 +32,43 @@ class Server:
     kind: str
     servers: str
     broker: Broker | None = None
-    keep: Any = None
+    mock: Mock | None = None
+    missing: str = ""  # why it is none of our own
+    lacking: dict[str, list[str]] = field(default_factory=dict)  # by what it can't show, the tests of that
 
     def __post_init__(self) -> None:
-        own = {"api_version": (2, 3)} if self.kind == "mock" else {}
-        self._admin = kafka.KafkaAdminClient(bootstrap_servers=self.servers, **own)
+        self._own = {"api_version": (2, 3)} if self.mock is not None else {}
+        self._admin = kafka.KafkaAdminClient(bootstrap_servers=self.servers, **self._own)
+
+    def options(self, client: str) -> str:
+        """What a client has to be told of it, in a URI."""
+        return "&api.version=2.3" if self.mock is not None and client == "kafka-python" else ""
+
+    def lacks(self, what: str) -> NoReturn:
+        """This broker can't show it: the test is passed over, by name, and the run says so in its last lines."""
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0].rpartition("/")[2]
+        self.lacking.setdefault(what, []).append(test)
+        pytest.skip(f"a broker of kind {self.kind} has no {what}")
+
+    @property
+    def session(self) -> str:
+        """What a member is to say in a URI, so that it is soon given up: others allow no less than six seconds."""
+        least = 2000 if self.broker is not None else 6000
+        return f"&session.timeout.ms={least}&heartbeat.interval.ms={least // 5}"
+
+    def must_deal(self) -> None:
+        """It deals a topic's partitions out among members of a group on either client."""
+        self._administrates("groups that have several members")
+
+    def must_be_own(self) -> Broker:
+        """Our own broker, which can be killed, asks for passwords and gives members up soon."""
+        if self.broker is None:
+            self.lacks("kills, passwords and short sessions")
+        return self.broker
+
+    def _administrates(self, what: str) -> None:
+        if self.mock is not None:
+            self.lacks(what)
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
         """What the broker answers, once it is there again."""
@@ -58,6 +93,11 @@ class Server:
     def make(self, name: str, partitions: int = 1, **config: str) -> None:
         """Make a topic, and wait until it is there."""
         own = {key.replace("_", "."): value for key, value in config.items()}
+        if self.mock is not None:
+            if "cleanup.policy" in own:
+                self.lacks("compacted topics")
+            self.mock.make(name, partitions)
+            return
         until(lambda: self._made(name, partitions, own), f"topic {name} is made")
         until(lambda: self._leaders(name) == partitions, f"topic {name} has leaders")
 
@@ -73,16 +113,19 @@ class Server:
 
     def delete(self, name: str) -> None:
         """Delete a topic, and wait until it is gone."""
+        self._administrates("topics that are deleted")
         self._admin.delete_topics([name])
         until(lambda: bool(self._admin.describe_topics([name])[0]["error_code"]), f"topic {name} is gone")
 
     def widen(self, name: str, partitions: int) -> None:
         """Give a topic more partitions."""
+        self._administrates("topics that gain partitions")
         self._admin.create_partitions({name: admin.NewPartitions(partitions)})
         until(lambda: self._leaders(name) == partitions, f"topic {name} has {partitions} partitions")
 
     def expire(self, name: str, before: int, partition: int = 0) -> None:
         """Delete the records before an offset."""
+        self._administrates("records that expire")
         self._admin.delete_records({kafka.TopicPartition(name, partition): before})
 
     def bounds(self, name: str, partition: int = 0) -> tuple[int, int]:
@@ -96,11 +139,14 @@ class Server:
 
     def committed(self, group: str) -> dict[int, int]:
         """What a group has committed."""
+        self._administrates("offsets of groups that can be asked for")
         found = self._asked(lambda: self._admin.list_group_offsets(group))[group]
         return {one.partition: own.offset for one, own in found.items()}
 
     def produce(self, name: str, rows: Iterable[Row], partition: int = 0, time_ms: int | None = None) -> None:
         """Append records."""
+        if time_ms is not None:
+            self._administrates("times of records")
         producer = ck.Producer({"bootstrap.servers": self.servers})
         failed: list[Any] = []
 
@@ -119,6 +165,7 @@ class Server:
 
     def open_transaction(self, name: str, rows: Sequence[Row]) -> Any:
         """A producer whose transaction has begun, and has written so much."""
+        self._administrates("transactions")
         producer = ck.Producer({"bootstrap.servers": self.servers, "transactional.id": f"{name}-{next(_numbers)}"})
         producer.init_transactions(PATIENCE)
         producer.begin_transaction()
@@ -129,9 +176,8 @@ class Server:
 
     def rows(self, name: str) -> list[tuple[int, bytes | None, bytes | None]]:
         """All committed records of a topic: partition, key, value; read by a client of its own."""
-        own = {"api_version": (2, 3)} if self.kind == "mock" else {}
         consumer = kafka.KafkaConsumer(
-            bootstrap_servers=self.servers, enable_auto_commit=False, isolation_level="read_committed", **own
+            bootstrap_servers=self.servers, enable_auto_commit=False, isolation_level="read_committed", **self._own
         )
         try:
             places = [kafka.TopicPartition(name, partition) for partition in range(self._leaders(name))]
@@ -155,6 +201,8 @@ class Server:
         self._admin.close()
         if self.broker is not None:
             self.broker.stop()
+        if self.mock is not None:
+            self.mock.close()
 
 
 def until(found: Callable[[], bool], what: str) -> None:
@@ -174,8 +222,6 @@ def serve() -> Server:
         missing = str(error)
     named = os.environ.get("KAFKA_BOOTSTRAP")
     if named:
-        return Server("named", named, keep=missing)
-    mock = ck.Producer({"bootstrap.servers": "127.0.0.1:1", "test.mock.num.brokers": 1})
-    brokers = mock.list_topics(timeout=10).brokers
-    servers = ",".join(f"{one.host}:{one.port}" for one in brokers.values())
-    return Server("mock", servers, keep=(mock, missing))
+        return Server("named", named, missing=missing)
+    mock = Mock()
+    return Server("mock", mock.servers, mock=mock, missing=missing)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.kafka.server import Server
 from tests.tidy.tree import ROOT
 
 _SEEDS = {"kafka-python": 8, "confluent": 7}
 
 
-def test_nothing_is_lost_and_nothing_counts_twice() -> None:
+def test_nothing_is_lost_and_nothing_counts_twice(server: Server) -> None:
+    server.must_be_own()
     command = [sys.executable, "-m", "tests.kafka.killing", "--kills", "5"]
     stories = [
         subprocess.Popen(

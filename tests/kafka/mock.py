@@ -1,0 +1,67 @@
+"""The mock of a broker that confluent-kafka's wheel brings, in this process, by the C functions that its Python hides.
+
+It has topics of so many partitions, their records, and groups; it has no other administration, no transactions, no
+times of records, and keeps nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from pathlib import Path
+from typing import Any
+
+ck: Any = importlib.import_module("confluent_kafka")
+_PRODUCER = 0
+_BROKER = 1
+_SPACE = 512
+
+
+def _library() -> Any:
+    (path,) = (Path(ck.__file__).parent.parent / "confluent_kafka.libs").glob("librdkafka*")
+    library = ctypes.CDLL(str(path))
+    pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    for name, result, takes in (
+        ("conf_new", pointer, []),
+        ("conf_set", number, [pointer, text, text, pointer, ctypes.c_size_t]),
+        ("new", pointer, [number, pointer, text, ctypes.c_size_t]),
+        ("destroy", None, [pointer]),
+        ("mock_cluster_new", pointer, [pointer, number]),
+        ("mock_cluster_bootstraps", text, [pointer]),
+        ("mock_cluster_destroy", None, [pointer]),
+        ("mock_set_controller_id", number, [pointer, ctypes.c_int32]),
+        ("mock_topic_create", number, [pointer, text, number, number]),
+    ):
+        function = getattr(library, f"rd_kafka_{name}")
+        function.restype, function.argtypes = result, takes
+    return library
+
+
+class Mock:
+    """One mocked broker."""
+
+    def __init__(self) -> None:
+        self._library = _library()
+        said = ctypes.create_string_buffer(_SPACE)
+        options = self._library.rd_kafka_conf_new()
+        self._library.rd_kafka_conf_set(options, b"log_level", b"0", None, 0)
+        self._handle = self._library.rd_kafka_new(_PRODUCER, options, said, _SPACE)
+        assert self._handle, said.value
+        self._cluster = self._library.rd_kafka_mock_cluster_new(self._handle, _BROKER)
+        self._library.rd_kafka_mock_set_controller_id(self._cluster, _BROKER)  # it has none else, and clients wait
+
+    @property
+    def servers(self) -> str:
+        """Where it listens."""
+        found: bytes = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster)
+        return found.decode()
+
+    def make(self, topic: str, partitions: int) -> None:
+        """A topic."""
+        wrong = self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1)
+        assert not wrong, f"error {wrong}"
+
+    def close(self) -> None:
+        """End it."""
+        self._library.rd_kafka_mock_cluster_destroy(self._cluster)
+        self._library.rd_kafka_destroy(self._handle)
