@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pictures bench bench-spark bench-kafka campaign kafka-kills partition-kills lock clean
+.PHONY: help demo test lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench-kafka: $(READY) ## topics in and out, beside each client alone; it starts 
 
 kafka-kills: $(READY) ## kill engine and broker 200 times; make kafka-kills ARGS="--client confluent --seed 2"
 	$(BIN)/python -m tests.kafka.killing --kills 200 $(ARGS)
+
+kafka-storms: $(READY) ## kill, stop, end and begin members of a group; make kafka-storms ARGS="--strikes 300 --client confluent"
+	$(BIN)/python -m tests.kafka.storms $(ARGS)
 
 partition-kills: $(READY) ## kill partitions and who serves them; make partition-kills ARGS="--kills 500 --zombies 100 --seed 1"
 	$(BIN)/python -m tests.engine.partition_kills $(ARGS)

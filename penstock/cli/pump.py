@@ -1,6 +1,10 @@
 """One source on its way into a table, in a thread of its own.
 
-Invariant: what was read is committed before it ends, and before it pauses.
+Invariants:
+
+- what was read is committed before it ends, and before it pauses;
+- a member of a group goes on whoever holds the store, at the store's offsets; any other source ends with an error where
+  its holder does.
 """
 
 from __future__ import annotations
@@ -16,8 +20,17 @@ from penstock.cache import shown_size
 from penstock.cli.claims import Claim
 from penstock.cli.load import LIMIT, check_columns
 from penstock.cli.output import shown_cell
-from penstock.engine import Writing
-from penstock.spout import Enveloped, FileSpout, KafkaSpout, ParquetSpout, Spout, SpoutBatch
+from penstock.engine import LOST, Loads, Standby
+from penstock.spout import (
+    Enveloped,
+    FileSpout,
+    KafkaMember,
+    KafkaSpout,
+    ParquetSpout,
+    SourceMoved,
+    Spout,
+    SpoutBatch,
+)
 from penstock.views import Counts, Table
 
 SHOWN = 5  # rejections of a source
@@ -29,7 +42,7 @@ class Pump(threading.Thread):
 
     def __init__(
         self,
-        writer: Writing,
+        writer: Loads,
         text: str,
         table: Table,
         spout: Spout,
@@ -57,11 +70,23 @@ class Pump(threading.Thread):
     def run(self) -> None:
         """Until the source ends, or somebody stops it."""
         try:
+            while not self._read():
+                self._recover()
+        except BaseException as error:
+            self.error = error
+        finally:
+            if self._claim is not None:
+                self._spout.close()  # before another may read on
+
+    def _read(self) -> bool:
+        """Read until the source ends or somebody stops it; False where a member's share is to be taken up anew."""
+        here = isinstance(self._writer, Standby) and self._writer.holder is None
+        try:
             self._spout.begin(self._writer.remembered)
             while not self._stopped() and not self._spout.ended:
                 self._say()
                 if self._paused():
-                    self._idle.wait(_WAIT)
+                    self._rest()
                     continue
                 first = self._spout.next_batch(LIMIT, _WAIT)
                 self.lag = self._spout.lag()
@@ -69,11 +94,31 @@ class Pump(threading.Thread):
                     if isinstance(self._spout, FileSpout | ParquetSpout):
                         check_columns(self._spout, self._spout.name, self._table)
                     self._take(chain([first], self._more()))
-        except BaseException as error:
-            self.error = error
-        finally:
-            if self._claim is not None:
-                self._spout.close()  # before another may read on
+        except (*LOST, SourceMoved) as error:
+            # Who holds the store and can't go on ends, so that another one takes it over.
+            if not isinstance(self._source, KafkaMember) or (here and not isinstance(error, SourceMoved)):
+                raise
+            return False
+        return True
+
+    def _recover(self) -> None:
+        """Wait until somebody holds the store, this process if nobody else does; a member stays in its group."""
+        assert isinstance(self._writer, Standby), "a member's writer is"
+        assert isinstance(self._source, KafkaMember), "no other comes here"
+        before = self._writer.holder
+        while not self._stopped() and (reason := self._writer.renew()) is not None:
+            self._source.trouble = reason
+            self._say()
+            self._rest()
+        if self._writer.holder != before:
+            self.notes.append(f"{self.text}: the store is held by {self._writer.holder or 'this process'} now")
+
+    def _rest(self) -> None:
+        """Read nothing for a while; a member stays in its group meanwhile."""
+        if isinstance(self._source, KafkaMember):
+            self._source.rest(_WAIT)
+        else:
+            self._idle.wait(_WAIT)
 
     def _more(self) -> Iterator[SpoutBatch]:
         """What has come meanwhile."""
@@ -109,10 +154,11 @@ class Pump(threading.Thread):
         return f"{self.text}: {self.counts}{behind}{f', {trouble}' if trouble else ''}"
 
 
-def topic_of(spout: Spout) -> str | None:
-    """What the store calls the topic of a spout; None of any other source."""
+def topic_of(spout: Spout) -> tuple[str | None, str | None]:
+    """What the store calls the topic of a spout, None of any other source; and the group that shares it."""
     source = spout.inner if isinstance(spout, Enveloped) else spout
-    return source.source if isinstance(source, KafkaSpout) else None
+    group = source.group if isinstance(source, KafkaMember) else None
+    return (source.source if isinstance(source, KafkaSpout) else None), group
 
 
 def _lag(spout: Spout, lag: int) -> str:

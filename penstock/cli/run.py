@@ -21,17 +21,19 @@ from dataclasses import dataclass, field
 
 import click
 
-from penstock.cli.claims import Claim
+from penstock.cache import StoreInUse
+from penstock.cli.claims import Claim, Shared, called
 from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
 from penstock.cli.delivery import SINKS, Delivery, asked_of
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader, open_writer, table_of
 from penstock.cli.names import table_names, view_names
 from penstock.cli.pump import SHOWN, Pump, topic_of
+from penstock.cli.stopped import end_stopped
 from penstock.cli.stopping import Stop
-from penstock.engine import Engine
+from penstock.engine import LOST, Engine, HolderSilent, Standby, Writing, partitions_of
 from penstock.sink import STDOUT, Sink
-from penstock.spout import SPOUTS, STDIN, Spout
+from penstock.spout import SPOUTS, STDIN, Spout, joined
 from penstock.views import App, Table
 
 _WAIT = 0.2  # seconds between two looks whether another process has let go of a topic
@@ -85,7 +87,9 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     ?envelope=change what it was before as well. A file goes on behind the last position in it.
 
     kafka://HOST:PORT/TOPIC is a topic, in and out; README has its options. It is read into a store by one process: a
-    second one says so and waits. SIGUSR1 pauses the sources, SIGUSR2 lets them go on; what was read is committed first.
+    second one says so and waits. Into a store of several partitions the processes of one ?group=NAME share a topic; one
+    of them holds the store, and when it ends another one does. SIGUSR1 pauses the sources, SIGUSR2 lets them go on;
+    what was read is committed first.
 
     On a terminal a line shows how it goes; elsewhere there is a line now and then on standard error.
     """
@@ -95,8 +99,10 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     wanted = [asked_of(app, text) for text in sinks]
     with Stop(pauses=True) as stop, ExitStack() as stack:
         opened: list[tuple[str, Table, Spout]] = []
+        shared = partitions_of(ctx.store) > 1
         for text, table, uri in asked:
             spout = SPOUTS.open(uri, table.name)
+            spout = joined(spout, called(ctx.store)) if shared else spout
             stack.callback(spout.close)
             opened.append((text, table, spout))
         claims = _claimed(ctx, opened, stop)
@@ -105,7 +111,10 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
         for claim in claims.values():
             stack.callback(claim.release)  # when the store is let go of
         sinking = [(text, view, *_begun(stack, view, uri)) for text, view, uri in wanted]
-        writer = stack.enter_context(open_writer(ctx, app, migrate=True))
+        writer = _standby(ctx, app, claims, stop)
+        if writer is None:
+            return DONE
+        stack.enter_context(writer)
         if writer.holder is not None:
             ctx.note(f"the store is held by {writer.holder}, which all of this is handed over to")
         reader = _reader(ctx, app, stack) if sinking else None
@@ -130,6 +139,34 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     return DONE
 
 
+def _standby(ctx: Context, app: App, claims: dict[str, Claim], stop: Stop) -> Standby | None:
+    """Who takes the work; a member of a group waits until somebody can be reached. None where it is to end before."""
+    told = False
+    while not stop.asked:
+        try:
+            return Standby(lambda: _opened(ctx, app, claims))
+        except (*LOST, StoreInUse) as error:
+            if all(claim.group is None for claim in claims.values()):
+                raise
+            if not told:
+                told = True
+                ctx.note(f"{error}; waiting until that one answers, or ends")
+            time.sleep(_WAIT)
+    return None
+
+
+def _opened(ctx: Context, app: App, claims: dict[str, Claim]) -> Writing:
+    """The store, or who holds it; a member of our groups that holds it and is stopped gives no answer, and is ended."""
+    try:
+        return open_writer(ctx, app, migrate=True)
+    except HolderSilent:
+        ended = end_stopped(ctx.store, {claim.group for claim in claims.values() if claim.group is not None})
+        if ended is None:
+            raise
+    ctx.note(f"process {ended} held the store, and is stopped: it was ended")
+    return open_writer(ctx, app, migrate=True)
+
+
 def _reader(ctx: Context, app: App, stack: ExitStack) -> Engine:
     """What the changes of views are read from; sinks know positions that are one number."""
     reader = stack.enter_context(open_reader(ctx, app))
@@ -148,10 +185,10 @@ def _claimed(ctx: Context, opened: list[tuple[str, Table, Spout]], stop: Stop) -
     """The right to read each topic, once nobody else reads it into this store; None where it is to end before."""
     out: dict[str, Claim] = {}
     for text, _, spout in opened:
-        source = topic_of(spout)
+        source, group = topic_of(spout)
         if source is None:
             continue
-        claim = out[text] = Claim(ctx.store, source)
+        claim = out[text] = Claim(ctx.store, source) if group is None else Shared(ctx.store, source, group)
         told = False
         while (other := claim.take()) is not None:
             if not told:

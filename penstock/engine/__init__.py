@@ -10,7 +10,7 @@ from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.engine import Engine
 from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
-from penstock.engine.layout import is_store, layout_of, must_be_whole
+from penstock.engine.layout import is_store, layout_of, must_be_whole, partitions_of
 from penstock.engine.member import Member, Tables
 from penstock.engine.member import Standing as MemberStanding
 from penstock.engine.opening import open_engine
@@ -22,6 +22,7 @@ from penstock.engine.shipped import Shipped, shipped
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.spanned import SpannedSnapshot
 from penstock.engine.spannedengine import SpannedEngine
+from penstock.engine.standby import LOST, Loads, Standby
 from penstock.engine.swept import Swept
 from penstock.engine.told import Stored, Told
 from penstock.engine.transaction import Transaction
@@ -29,6 +30,7 @@ from penstock.engine.weigh import Weight
 from penstock.engine.writing import HolderLost, HolderSilent, Writing, parted
 
 __all__ = [
+    "LOST",
     "Batch",
     "Catalog",
     "Compacted",
@@ -38,6 +40,7 @@ __all__ = [
     "Engine",
     "HolderLost",
     "HolderSilent",
+    "Loads",
     "Member",
     "MemberStanding",
     "Parted",
@@ -51,6 +54,7 @@ __all__ = [
     "Snapshot",
     "SpannedEngine",
     "SpannedSnapshot",
+    "Standby",
     "State",
     "Stored",
     "Swept",
@@ -74,6 +78,7 @@ __all__ = [
     "open_on",
     "open_partition",
     "parted",
+    "partitions_of",
     "read_catalog",
     "read_state",
     "repartition",

@@ -13,7 +13,7 @@ from penstock.cache import BatchRejected, PenstockError, ValueKind, decode_key, 
 from penstock.engine.documents import Batch
 from penstock.gateway import Deletion, Form, Received, TableBatch
 from penstock.recovery import Checked, Early, Mended, Owed, Production, Repaired
-from penstock.spout import Record, SpoutBatch
+from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import ABSENT, Counts, Rejection
 
 __all__ = [
@@ -104,13 +104,21 @@ def spout_batch_data(batch: SpoutBatch) -> dict[str, Any]:
         "refused": _listed(batch.refused),
         "received": _received_data(batch.received),
         "envelope": batch.envelope,
+        "fenced": batch.fenced,
+        "stood": None if batch.stood is None else [batch.stood.offset, batch.stood.note],
     }
 
 
 def spout_batch_of(data: dict[str, Any]) -> SpoutBatch:
     """The spout's batch that this is the data of."""
-    made = {"records": _records_of(data["records"]), "refused": dict(data["refused"])}
-    return SpoutBatch(**{**data, **made, "received": _received_of(data["received"])})
+    stood = data["stood"]
+    made = {
+        "records": _records_of(data["records"]),
+        "refused": dict(data["refused"]),
+        "received": _received_of(data["received"]),
+        "stood": None if stood is None else Remembered(*stood),
+    }
+    return SpoutBatch(**{**data, **made})
 
 
 def _received_data(received: dict[int, Received]) -> list[list[Any]]:

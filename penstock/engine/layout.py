@@ -83,6 +83,12 @@ def write_layout(path: str, layout: Layout) -> None:
         sync_folder(folder)
 
 
+def partitions_of(path: str) -> int:
+    """How many partitions the store at a path has; one that is not there yet will have one."""
+    layout = read_layout(path)
+    return 1 if layout is None else len(layout.parts)
+
+
 def is_store(path: str) -> bool:
     """Whether there is a store at a path, in one piece or parted."""
     return any(os.path.exists(os.path.join(path, name)) for name in (DATA, NAME))

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Iterator
 
 from penstock.engine.catalog import Resume
 from penstock.engine.documents import Batch, delivered
+from penstock.engine.fencing import check_fence
 from penstock.engine.helper import helped
 from penstock.engine.quarantined import Quarantining
 from penstock.engine.wired import wired
@@ -69,6 +70,9 @@ class Loading(Quarantining):
         with self._lock:
             self._core.ready()
             done = self._core.state.sources.get(batch.source, 0)
+            if batch.fenced:
+                with self.snapshot() as snap:
+                    check_fence(batch, snap.remembered(batch.source))
             if batch.start != done and not batch.again:
                 if batch.resume <= done:
                     return Counts(late=size)

@@ -25,6 +25,7 @@ from penstock.engine.compaction import Compacted
 from penstock.engine.copies import Copied
 from penstock.engine.core import Core
 from penstock.engine.documents import Batch, batches_of, delivered
+from penstock.engine.fencing import check_fence
 from penstock.engine.holder import Holder
 from penstock.engine.layout import Layout
 from penstock.engine.member import Tables
@@ -88,6 +89,7 @@ class Parted(PartedBuilding):
         self._sure = True  # that they stand there
         for own in standing:
             self._router.kinds |= own.kinds
+        self._notes: dict[str, bytes] = {}  # what is known of sources' notes
         self._number = max(own.batch for own in standing)  # of the last batch
         self._carry()
         self._holder = None if sock is None or path is None else Holder(self, app.name, sock, path)
@@ -167,6 +169,8 @@ class Parted(PartedBuilding):
             return self._give(self._routed(tables), {}, False) + Counts(equal=reposts)
         with self._lock:
             standing = [own.get(batch.source, 0) for own in self._stand()]
+            if batch.fenced:
+                check_fence(batch, self._stands(batch.source))
             if not batch.again and batch.resume <= min(standing):
                 return Counts(late=part.size)
             if not batch.again and batch.start > min(standing):
@@ -223,12 +227,7 @@ class Parted(PartedBuilding):
         """Where the store stands in a source: at the least of its partitions' offsets."""
         self._open()
         with self._lock:
-            known = [own.get(source) for own in self._stand()]
-            offsets = [0 if offset is None else offset for offset in known]
-            if all(offset is None for offset in known):
-                return None
-            least = min(offsets)
-            return Remembered(least, self._seats[offsets.index(least)].note(source))
+            return self._stands(source)
 
     def close(self) -> None:
         """Finish what was put, and let go of the store: all that partitions owe each other has arrived.
@@ -295,6 +294,17 @@ class Parted(PartedBuilding):
             raise ForkedStore(self._path or "memory", self._pid)
         super()._open()
 
+    def _stands(self, source: str) -> Remembered | None:
+        """Where the least of the partitions stands in a source; None where one has not begun with it."""
+        known = [own.get(source) for own in self._stand()]
+        offsets = [offset for offset in known if offset is not None]
+        if len(offsets) < len(known):
+            return None
+        least = min(offsets)
+        if source not in self._notes:
+            self._notes[source] = self._seats[offsets.index(least)].note(source)
+        return Remembered(least, self._notes[source])
+
     def _write(self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool) -> Counts:
         """A transaction a partition of these batches; their counts."""
         return self._give(self._routed(tables), sources or {}, strict)
@@ -333,6 +343,10 @@ class Parted(PartedBuilding):
                 tables[name] = kept
         behind = [i for i, own in enumerate(standing) if resume.again or own.get(source, -1) < resume.offset]
         counts = self._give({i: routed.get(i, {}) for i in sorted({*behind, *routed})}, {source: resume}, False)
+        if len(behind) == len(standing):
+            self._notes[source] = resume.note
+        else:
+            self._notes.pop(source, None)
         for own in standing:
             own[source] = resume.offset if resume.again else max(resume.offset, own.get(source, 0))
         return counts + Counts(late=late)
@@ -341,6 +355,7 @@ class Parted(PartedBuilding):
         """By partition where each source stands; asked, where a batch failed at some of them."""
         if not self._sure:
             self._sources = [dict(seat.standing().sources) for seat in self._seats]
+            self._notes.clear()
             self._sure = True
         return self._sources
 

@@ -82,6 +82,11 @@ class There:
             raise
         return cls(wire, path, holder, patience)
 
+    @property
+    def lost(self) -> bool:
+        """Whether it is of no use any more: its holder has ended or fell silent."""
+        return self._wire is None
+
     def put(self, table: str, doc: Any, ts: Any = None) -> Counts:
         """Put one document."""
         batch = Batch(origin="put")

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from penstock.kafka.address import Address
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocols import Broker, Chunk, Fields, Producer, Reader, Topic, are_plain
+from penstock.kafka.protocols import Broker, Chunk, Fields, GroupReader, Producer, Reader, Topic, are_plain
 
 ck: Any = importlib.import_module("confluent_kafka")
 admin: Any = importlib.import_module("confluent_kafka.admin")
@@ -106,6 +106,12 @@ class ConfluentClient:
         """A reader."""
         return ConfluentReader(address, lean)
 
+    def member(self, address: Address, called: str, lean: bool = False) -> GroupReader:
+        """A reader that is a member of its group."""
+        from penstock.kafka.confluentgroup import ConfluentMember
+
+        return ConfluentMember(address, called, lean)
+
     def producer(self, address: Address) -> Producer:
         """A producer."""
         return ConfluentProducer(address)
@@ -157,6 +163,14 @@ class ConfluentBroker:
             return {partition: own if own >= 0 else ends[partition] for partition, own in found.items()}
         return found
 
+    def clients(self, group: str) -> set[str]:
+        """The client ids of its members."""
+        try:
+            found = self._admin.describe_consumer_groups([group], request_timeout=_PATIENCE)[group].result()
+            return {str(one.client_id) for one in found.members}
+        except ck.KafkaException:
+            return set()
+
     def _offsets(self, partitions: Sequence[int], spec: Any) -> dict[int, int]:
         asked = {ck.TopicPartition(self._address.topic, partition): spec for partition in partitions}
         if not asked:
@@ -187,7 +201,7 @@ class ConfluentBroker:
 class ConfluentReader:
     """A reader on a Consumer that is assigned partitions, and so is no member of its group."""
 
-    def __init__(self, address: Address, lean: bool) -> None:
+    def __init__(self, address: Address, lean: bool, more: Mapping[str, Any] | None = None) -> None:
         self._address = address
         self._lean = lean
         self._fields = _FIELDS.timeless() if lean else _FIELDS
@@ -203,6 +217,7 @@ class ConfluentReader:
                 "queued.min.messages": _QUEUED,
                 "allow.auto.create.topics": False,
                 "topic.metadata.refresh.interval.ms": 5_000,
+                **(more or {}),
             },
         )
         self._consumer = _called(address, lambda: ck.Consumer(config))
@@ -248,7 +263,7 @@ class ConfluentReader:
                 sound.append(message)
             elif error.code() in _LOST:
                 self._errors.append(OffsetLost(self._address.where, message.partition(), message.offset()))
-            elif error.code() not in (*_GONE, *_AWAY):
+            elif error.code() not in (*_GONE, *_AWAY, ck.KafkaError._MAX_POLL_EXCEEDED):  # it joins its group again
                 self._errors.append(_fault(self._address, error))
         return sound
 

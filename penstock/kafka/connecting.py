@@ -7,7 +7,7 @@ from typing import Protocol
 
 from penstock.cache import MissingExtra
 from penstock.kafka.address import CLIENTS, Address
-from penstock.kafka.protocols import Broker, Producer, Reader
+from penstock.kafka.protocols import Broker, GroupReader, Producer, Reader
 
 _MODULES: dict[str, str] = dict(zip(CLIENTS, ("kafka", "confluent_kafka"), strict=True))
 _EXTRAS: dict[str, tuple[str, str]] = {
@@ -25,6 +25,10 @@ class Client(Protocol):
 
     def reader(self, address: Address, lean: bool = False) -> Reader:
         """A reader of the topic; a `lean` one keeps no times, and of records that are JSON objects values alone."""
+        ...
+
+    def member(self, address: Address, called: str, lean: bool = False) -> GroupReader:
+        """A reader of the topic that is a member of the address's group, under this client id."""
         ...
 
     def producer(self, address: Address) -> Producer:

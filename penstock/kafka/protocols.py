@@ -22,6 +22,10 @@ MARK = b"{}"
 """The key of a null that deletes nothing: a sink writes it for the header that it has."""
 
 
+SESSION = 10_000
+"""Milliseconds after which a group takes a member for dead that gives no sign of life, unless the address says more."""
+
+
 class Fields(NamedTuple):
     """How a client's records say what they are: each a function of one record."""
 
@@ -157,6 +161,18 @@ class Reader(Protocol):
         ...
 
 
+class GroupReader(Reader, Protocol):
+    """A reader that is a member of its group, which deals out the partitions of the topic among its members.
+
+    A partition is read while it is dealt to this member and was assigned since; `take` serves the group, so a member
+    that does not call it for long loses its share.
+    """
+
+    def dealt(self) -> list[int] | None:
+        """The partitions that are this one's from now on, none of which is read yet; None where that is as it was."""
+        ...
+
+
 class Producer(Protocol):
     """Something that appends records to a topic, idempotently and in order."""
 
@@ -191,6 +207,10 @@ class Broker(Protocol):
 
     def since(self, moment: int, partitions: Sequence[int]) -> dict[int, int]:
         """The first offset from a moment on (milliseconds), or the end."""
+        ...
+
+    def clients(self, group: str) -> set[str]:
+        """What the members of a group call themselves; nobody where the broker doesn't tell."""
         ...
 
     def close(self) -> None:

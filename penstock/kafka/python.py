@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from penstock.kafka.address import Address
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocols import Broker, Chunk, Fields, Producer, Reader, Topic
+from penstock.kafka.protocols import Broker, Chunk, Fields, GroupReader, Producer, Reader, Topic
 
 kafka: Any = importlib.import_module("kafka")
 admin: Any = importlib.import_module("kafka.admin")
@@ -114,6 +114,12 @@ class PythonClient:
         """A reader."""
         return PythonReader(address, lean)
 
+    def member(self, address: Address, called: str, lean: bool = False) -> GroupReader:
+        """A reader that is a member of its group."""
+        from penstock.kafka.pythongroup import PythonMember
+
+        return PythonMember(address, called, lean)
+
     def producer(self, address: Address) -> Producer:
         """A producer."""
         return PythonProducer(address)
@@ -169,6 +175,14 @@ class PythonBroker:
             return {partition: own if own >= 0 else ends[partition] for partition, own in found.items()}
         return found
 
+    def clients(self, group: str) -> set[str]:
+        """The client ids of its members."""
+        try:
+            found = self._admin.describe_groups([group])
+            return {str(one["client_id"]) for one in found[group]["members"]}
+        except (errors.KafkaError, KeyError, TypeError):
+            return set()
+
     def _offsets(self, partitions: Sequence[int], spec: Any) -> dict[int, int]:
         asked = {kafka.TopicPartition(self._address.topic, partition): spec for partition in partitions}
         committed = 1  # the isolation level
@@ -189,7 +203,7 @@ class PythonBroker:
 class PythonReader:
     """A reader on a KafkaConsumer that is assigned partitions, and so is no member of its group."""
 
-    def __init__(self, address: Address, lean: bool) -> None:
+    def __init__(self, address: Address, lean: bool, more: Mapping[str, Any] | None = None) -> None:
         self._address = address
         self._lean = lean
         self._fields = _FIELDS.timeless() if lean else _FIELDS
@@ -205,6 +219,7 @@ class PythonReader:
                 "metadata_max_age_ms": 5_000,
                 "allow_auto_create_topics": False,
                 "metrics_enabled": False,
+                **(more or {}),
             },
         )
         self._consumer = _called(address, lambda: kafka.KafkaConsumer(**config))

@@ -7,7 +7,8 @@ what is committed to the group is for monitors, and trails. Invariants:
   `from` says, and that is committed before its first record;
 - a topic is known by its id: offsets of one that was deleted and made again are never taken for those of the old one;
 - where the records from the store's offset on are not there any more, nothing is passed over unless `lost` says so;
-- a partition that comes later is read from its first record.
+- a partition that comes later is read from its first record: the store is told of partition 0 last, and where it knows
+  that one it knew all those that were there.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 
 from penstock.gateway import TableBatch
-from penstock.kafka import Address, Broker, BrokerAway, Chunk, OffsetLost, Reader, Topic
+from penstock.kafka import Address, Broker, BrokerAway, Chunk, Client, OffsetLost, Reader, Topic
 from penstock.spout.errors import SourceMissing, SourceUnreadable
 from penstock.spout.kafkaheld import Held
 from penstock.spout.kafkashape import Shape
 from penstock.spout.protocols import Contract, Recall, Remembered, SpoutBatch
 
 EARLIEST, LATEST = "earliest", "latest"
+FIRST = 0
 _ATONCE = 10_000  # records of one look
 _GRACE = 0.005  # seconds that records which came wait for others
 _LOOK = 0.5  # seconds between two looks at the topic
@@ -77,18 +78,6 @@ class Range:
     note: bytes
 
 
-class Client(Protocol):
-    """What opens a topic."""
-
-    def broker(self, address: Address) -> Broker:
-        """Its brokers."""
-        ...
-
-    def reader(self, address: Address, lean: bool = False) -> Reader:
-        """A reader of it; a `lean` one keeps no times, and of records that are JSON objects values alone."""
-        ...
-
-
 class KafkaSpout:
     """One topic into a table; `clock` is how time passes between two looks at it."""
 
@@ -105,6 +94,7 @@ class KafkaSpout:
         self.ended = False
         self.trouble: str | None = None
         self.timed = True  # whether the times of records are asked for: a table may take its ts from them
+        self.group = address.group
         self._address = address
         self.source = f"{table}=kafka:{reading.name or address.topic}"
         self._client = client
@@ -120,6 +110,7 @@ class KafkaSpout:
         self._held = Held()
         self._lost: OffsetLost | None = None
         self._standing: deque[SpoutBatch] = deque()
+        self._begun = False  # whether the store knew the topic before
         self._stop: int | None = None  # where the range of the one partition ends that is read
 
     # -- where to read
@@ -128,13 +119,19 @@ class KafkaSpout:
         """Go on where the store stands in each partition."""
         topic = self._connected()
         known = {partition: recall(self._named(partition)) for partition in range(topic.partitions)}
+        self._begun = known[FIRST] is not None
         places = self._decided(topic, known)
+        self._begun = True
         self._reader = self._opened()
         self._read_from(places)
         self._looked = self._clock()
 
     def _opened(self) -> Reader:
-        return self._client.reader(self._address, lean=not self.timed and self._reading.shape.by_value)
+        return self._client.reader(self._address, lean=self._lean)
+
+    @property
+    def _lean(self) -> bool:
+        return not self.timed and self._reading.shape.by_value
 
     def _connected(self) -> Topic:
         """The topic as it is."""
@@ -189,9 +186,7 @@ class KafkaSpout:
         assert self._broker is not None
         bounds = self._broker.bounds(list(known))
         fresh = [partition for partition, own in known.items() if own is None]
-        start: str | int = self._reading.start
-        if self._given or len(fresh) < len(known):
-            start = EARLIEST  # a partition that came after the others
+        start = EARLIEST if self._begun else self._reading.start  # later ones are read whole
         since = self._broker.since(start, fresh) if isinstance(start, int) and fresh else {}
         out: list[_Place] = []
         for partition, own in known.items():
@@ -206,7 +201,7 @@ class KafkaSpout:
 
     def _read_from(self, places: Sequence[_Place]) -> None:
         """Read these partitions from there; the store is told so before any record, where it doesn't know."""
-        for place in places:
+        for place in reversed(places):
             self._given[place.partition] = self._fetched[place.partition] = place.offset
             self._held.drop(place.partition)
             if place.stands:
@@ -313,17 +308,21 @@ class KafkaSpout:
         try:
             topic = self._broker.look()
             self.trouble = None
-            if topic is None:
-                self._gone()
-            elif topic.id != self._topic.id or topic.partitions < len(self._given):
-                self._anew(topic)
-            elif topic.partitions > len(self._given) and self._stop is None:
-                more = range(len(self._given), topic.partitions)
-                self._read_from(self._decided(topic, dict.fromkeys(more)))
-            elif lost:
-                self._find(topic)
+            self._found(topic, lost)
         except BrokerAway as error:
             self.trouble = error.reason
+
+    def _found(self, topic: Topic | None, lost: bool) -> None:
+        """It is so now."""
+        if topic is None:
+            self._gone()
+        elif topic.id != self._topic.id or topic.partitions < len(self._given):
+            self._anew(topic)
+        elif topic.partitions > len(self._given) and self._stop is None:
+            more = range(len(self._given), topic.partitions)
+            self._read_from(self._decided(topic, dict.fromkeys(more)))
+        elif lost:
+            self._find(topic)
 
     def _gone(self) -> None:
         """It was deleted: what was fetched is of no use, unless it is to go on with another one."""
@@ -335,9 +334,13 @@ class KafkaSpout:
         old = _encode(Note(self._topic.id))
         known = {p: Remembered(self._given[p], old) if p in self._given else None for p in range(topic.partitions)}
         places = self._decided(topic, known)
-        self._held, self._given, self._fetched, self._lost = Held(), {}, {}, None
+        self._forget()
         self._topic = topic
         self._read_from(places)
+
+    def _forget(self) -> None:
+        """Nothing was fetched."""
+        self._held, self._given, self._fetched, self._lost = Held(), {}, {}, None
 
     def _find(self, topic: Topic) -> None:
         """What was to be read next is not there: it expired, or the end of the topic was lost."""

@@ -5,6 +5,8 @@ Invariants:
 
 - a batch's `resume` is the next to read: all before it has been given, nothing from it on;
 - batches of one source follow each other without a gap: each begins where the one before it ended;
+- a fenced batch never moves an offset that another reader of its source has moved since, nor joins records of two
+  sources that had one name: its note is the store's, or else it begins anew where the store stood;
 - a spout keeps nothing itself: the offset and a note of its own are committed with the records of a batch, and are what
   it is told at the next opening.
 """
@@ -60,6 +62,8 @@ class SpoutBatch:
     received: dict[int, Received] = field(default_factory=dict)  # by such places: what was received
     envelope: bool = False  # each record names its own table
     offsets: Sequence[int] = ()  # by place, of records that have offsets of their own
+    fenced: bool = False  # others may read the source: it counts only where the store stands as its spout was told
+    stood: Remembered | None = None  # of a fenced one that begins anew: where that was
 
     def __post_init__(self) -> None:
         assert not (self.raw and (self.skips or self.records.n != len(self.records.lines))), (

@@ -1,0 +1,14 @@
+"""`penstock run` that soon takes a silent holder for one that hangs: `python -m tests.kafka.run_member ARGUMENT…`.
+
+Invariant: nothing else is other than in `penstock`; a holder gives a sign of life each second.
+"""
+
+from __future__ import annotations
+
+from penstock.cli.main import main
+from penstock.engine import handover
+
+handover.PATIENCE = 2.0
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""Members of one group, spout processes of one store, are killed, stopped, ended and begun, while records are produced.
+
+    python -m tests.kafka.storms --strikes 100 --seed 1 [--client confluent]
+
+A story is drawn from its seed: up to three members over a store of several partitions, and what befalls which of them.
+One that is stopped wakes after the others have gone on with its share, with what it had fetched before; where it held
+the store another one ends it. After each strike all that was produced comes into the store, by whoever is left; and at
+the end
+
+- documents and views equal a recompute of the topic in plain Python, from the records that another client reads;
+- the store's offset of each partition of the topic is its end, in every partition of the store;
+- the group's offsets are not beyond these, and no member has said anything but how it goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+from penstock.cache import owner_pid
+from penstock.cli.claims import claims
+from tests.kafka.killing import APP
+from tests.kafka.server import PATIENCE, Server, ck, serve, until
+
+CLIENTS = ("kafka-python", "confluent")
+STRIKES = ("kill", "kill the holder", "stop", "stop the holder", "end", "begin")
+_MEMBERS = 3
+_PARTITIONS = 5  # of the topic
+_PARTS = 2  # of the store
+_KEYS = 40
+_AGAIN = 0.02
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class Storm:
+    """One store, its members, and what befalls them; `client` is that of all members, or None for either."""
+
+    def __init__(self, server: Server, folder: Path, client: str | None, seed: int) -> None:
+        self._server, self._folder, self._client = server, folder, client
+        self._draw = random.Random(seed)
+        self._topic = server.topic(_PARTITIONS)
+        self._group = f"storm-{self._topic}"
+        self._store = str(folder / "state")
+        self._producer = ck.Producer({"bootstrap.servers": server.servers, "enable.idempotence": True, "log_level": 0})
+        self._produced = [0] * _PARTITIONS
+        self._begun = 0
+        self._members: dict[int, subprocess.Popen[str]] = {}  # by the number of who was begun
+        self.struck: Counter[str] = Counter()
+        (folder / "app.py").write_text(APP)
+        self._app: ps.App = self._loaded()
+        ps.open(self._app, self._store, partitions=_PARTS).close()
+        self._reader = ps.open(self._app, self._store, readonly=True)
+
+    @staticmethod
+    def _loaded() -> ps.App:
+        spaces: dict[str, Any] = {}
+        exec(APP, spaces)
+        app: ps.App = spaces["app"]
+        return app
+
+    def close(self) -> None:
+        self._reader.close()
+        for child in self._members.values():
+            child.kill()
+            child.communicate()
+
+    # -- members
+
+    def begin(self) -> None:
+        """One more member."""
+        client = self._client or self._draw.choice(CLIENTS)
+        own = f"group={self._group}&client={client}{self._server.session}"
+        uri = f"users=kafka://{self._server.servers}/{self._topic}?{own}"
+        command = [sys.executable, "-m", "tests.kafka.run_member", "--app", str(self._folder / "app.py")]
+        command += ["--store", self._store, "run", "--from", uri]
+        self._begun += 1
+        with (self._folder / f"{self._begun}.log").open("w") as log:
+            self._members[self._begun] = subprocess.Popen(
+                command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=log, text=True
+            )
+
+    def _said(self, number: int) -> str:
+        return (self._folder / f"{number}.log").read_text()
+
+    def _alive(self) -> list[int]:
+        """Members that run; one that ended by itself has failed."""
+        for number, child in self._members.items():
+            assert child.poll() is None, f"member {number} ended with {child.returncode}: {self._said(number)}"
+        return list(self._members)
+
+    def _held(self) -> int | None:
+        """The member that holds the store."""
+        pid = owner_pid(self._store)
+        return next((number for number, child in self._members.items() if child.pid == pid), None)
+
+    # -- records
+
+    def produce(self, many: int) -> None:
+        for _ in range(many):
+            n = sum(self._produced)
+            key = self._draw.randrange(_KEYS)
+            own = {"id": key, "name": self._draw.choice("ABCDE"), "n": n / 4}
+            value = None if self._draw.random() < 0.2 else json.dumps(own)
+            self._producer.produce(self._topic, value, b"%d" % key, key % _PARTITIONS)
+            self._produced[key % _PARTITIONS] += 1
+        assert self._producer.flush(PATIENCE) == 0
+
+    def _sources(self) -> dict[str, int]:
+        with self._reader.snapshot() as snap:
+            return dict(snap.sources)
+
+    def _ends(self) -> dict[str, int]:
+        return {f"users=kafka:{self._topic}/{p}": end for p, end in enumerate(self._produced)}
+
+    def _until(self, found: Callable[[], bool], what: str) -> None:
+        def seen() -> bool:
+            self._alive()
+            return found() or threading.Event().wait(_AGAIN)
+
+        until(seen, what)
+
+    def settle(self) -> None:
+        """All that was produced is in the store."""
+        self._until(lambda: self._sources() == self._ends(), "the store has the whole topic")
+
+    # -- what befalls them
+
+    def strike(self, what: str | None = None) -> None:
+        """One strike: which, if that isn't said, and of whom, is drawn."""
+        alive = self._alive()
+        if what is None:
+            what = self._draw.choice([one for one in STRIKES if one != "begin" or len(alive) < _MEMBERS])
+        if len(alive) < 2:
+            what = "begin"
+        self.struck[what] += 1
+        self.produce(self._draw.randrange(1, 60))
+        if what == "begin":
+            self.begin()
+        else:
+            self._befall(what, alive)
+        self.produce(self._draw.randrange(1, 60))
+        self.settle()
+
+    def _befall(self, what: str, alive: list[int]) -> None:
+        holder = self._held()
+        others = [number for number in alive if number != holder]
+        number = holder if "holder" in what and holder is not None else self._draw.choice(others)
+        child = self._members[number]
+        if what in ("kill", "kill the holder"):
+            del self._members[number]
+            child.kill()
+            child.wait()
+        elif what == "end":
+            del self._members[number]
+            self._end(number, child)
+        else:
+            child.send_signal(signal.SIGSTOP)
+            self.produce(self._draw.randrange(20, 80))
+            if number == holder:
+                del self._members[number]
+                until(lambda: child.poll() is not None, "a stopped holder is ended")
+                assert child.returncode == -signal.SIGKILL, self._said(number)
+            else:
+                self.settle()
+                child.send_signal(signal.SIGCONT)
+
+    def _end(self, number: int, child: subprocess.Popen[str]) -> None:
+        """Ask it to end; one that has its claim ends in good order."""
+        up = any(one["pid"] == child.pid for one in claims(self._store))
+        child.terminate()
+        code = child.wait(PATIENCE)
+        assert code == 0 or (code == -signal.SIGTERM and not up), f"member {number}: {code}, {self._said(number)}"
+
+    # -- what must hold
+
+    def check(self) -> None:
+        """Hold everything against a recompute."""
+        self.settle()
+        for number in self._alive():
+            self._end(number, self._members.pop(number))
+        users: dict[int, Any] = {}
+        for _, key, value in self._server.rows(self._topic):
+            users.pop(int(key or b""), None)
+            if value is not None:
+                users[int(key or b"")] = json.loads(value)
+        with ps.open(self._app, self._store) as engine, engine.snapshot(consistency="position") as snap:
+            assert dict(snap.table("users").items()) == users
+            assert dict(snap.view("names").items()) == dict(Counter(user["name"] for user in users.values()))
+            assert snap.view("total").get((), 0) == sum(user["n"] for user in users.values())
+            assert all(dict(part.sources) == self._ends() for part in snap.parts)
+        assert all(offset <= self._produced[p] for p, offset in self._server.committed(self._group).items())
+        for number in range(1, self._begun + 1):
+            assert "Traceback" not in self._said(number), self._said(number)
+
+
+def storm(server: Server, client: str | None, seed: int, strikes: Sequence[str | None]) -> Counter[str]:
+    """A storm of these strikes, those that are None drawn; what struck how often."""
+    with tempfile.TemporaryDirectory() as folder:
+        own = Storm(server, Path(folder), client, seed)
+        try:
+            for _ in range(_MEMBERS):
+                own.begin()
+            own.produce(50)
+            own.settle()
+            for what in strikes:
+                own.strike(what)
+            own.check()
+        finally:
+            own.close()
+        return own.struck
+
+
+def main() -> None:
+    """A storm from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--strikes", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--client", choices=CLIENTS, help="that of all members; else each has one of the two")
+    asked = parser.parse_args()
+    began = time.monotonic()
+    server = serve()
+    try:
+        struck = storm(server, asked.client, asked.seed, [None] * asked.strikes)
+    finally:
+        server.close()
+    what = ", ".join(f"{many} {name}" for name, many in sorted(struck.items()))
+    print(
+        f"{asked.client or 'both clients'}, seed {asked.seed}: {asked.strikes} strikes ({what}) in "
+        f"{time.monotonic() - began:.0f} s, all held"
+    )
+
+
+if __name__ == "__main__":
+    main()
