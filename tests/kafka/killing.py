@@ -25,6 +25,7 @@ from typing import Any
 
 import penstock as ps
 from examples.kafka.broker import Broker
+from penstock.cli.claims import claims
 from tests.kafka.run_killed import POINTS
 from tests.kafka.server import PATIENCE, Server, ck, until
 
@@ -150,10 +151,10 @@ class Story:
         sources = {f"users=kafka:{self._source}/{partition}": end for partition, end in ends.items()}
         child = self._run()
         try:
-            until(lambda: child.poll() is not None or self._sources() == sources, "the store has the whole topic")
+            until(lambda: child.poll() is not None or self._has(sources, child.pid), "the store has the whole topic")
             child.terminate()
             _, said = child.communicate(timeout=PATIENCE)
-            assert child.returncode == 0, said
+            assert child.returncode == 0, f"{child.returncode}: {said}"
         finally:
             child.kill()
         users: dict[int, Any] = {}
@@ -174,6 +175,10 @@ class Story:
         assert given == names
         assert all(offset <= ends[p] for p, offset in self._server.committed("shop").items())
         assert sum(ends.values()) == self._produced, "no record was produced twice, and none was lost"
+
+    def _has(self, sources: dict[str, int], pid: int) -> bool:
+        """Whether all is in, and this process is up, so that it ends in good order when it is told to."""
+        return self._sources() == sources and any(one["pid"] == pid for one in claims(str(self._folder / "state")))
 
     def _sources(self) -> dict[str, int]:
         try:
