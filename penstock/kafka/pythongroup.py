@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.kafka.address import Address
 from penstock.kafka.protocols import SESSION, Chunk
-from penstock.kafka.python import PythonReader, kafka
+from penstock.kafka.python import PythonReader, _called, kafka
 
 
 class PythonMember(PythonReader):
@@ -22,6 +22,8 @@ class PythonMember(PythonReader):
         super().__init__(address, lean, {"session_timeout_ms": SESSION, "client_id": called})
         self._dealt: list[int] | None = None
         self._turned = False  # whether what a poll has given may be of a share before this one
+        # Who leads a group before it has heard of the topic deals out nothing, and may never look again.
+        _called(address, lambda: self._consumer.partitions_for_topic(address.topic))
         self._consumer.subscribe([address.topic], listener=_Listener(self))
 
     def dealt(self) -> list[int] | None:
