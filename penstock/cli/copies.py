@@ -9,8 +9,7 @@ from penstock.cli.context import WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, folders, load_app, open_writer
 from penstock.cli.progress import parts
-from penstock.engine import Copied, copy_of, is_store, shrink
-from penstock.engine import restore as restore_copy
+from penstock.engine import Copied, copy_any, is_store, restore_any, shrink
 
 
 @command(
@@ -27,7 +26,7 @@ def snapshot(ctx: Context, folder: str) -> None:
     it is often smaller than the store.
     """
     with parts(ctx) as tell:
-        done = copy_of(ctx.store, folder, tell)
+        done = copy_any(ctx.store, folder, tell)
     ctx.say(f"{folder}: {_said(done)}, checked")
 
 
@@ -42,11 +41,11 @@ def restore(ctx: Context, folder: str, force: bool) -> None:
     """Make the store what the copy in DIR is.
 
     The copy is read back first, where it is put; then it takes the place of what was there all at once. No other
-    process may have the store open.
+    process may have the store open. A copy of several partitions is restored where no store is.
     """
     try:
         with parts(ctx) as tell:
-            done = restore_copy(folder, ctx.store, force, tell)
+            done = restore_any(folder, ctx.store, force, tell)
     except StoreMissing as error:
         raise Fault(f"{error.path} has no copy of a store; `penstock snapshot DIR` makes one", WRONG) from None
     ctx.say(f"{ctx.store}: {_said(done)}, from {folder}")
@@ -89,4 +88,5 @@ def _file(ctx: Context, size: int, used: int, here: bool) -> str:
 
 
 def _said(done: Copied) -> str:
-    return f"{shown_size(done.bytes)} of app {done.app}, position {done.position:,}"
+    positions = (done.position,) if isinstance(done.position, int) else done.position
+    return f"{shown_size(done.bytes)} of app {done.app}, position {' + '.join(f'{own:,}' for own in positions)}"

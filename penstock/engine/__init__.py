@@ -15,6 +15,7 @@ from penstock.engine.member import Member, Tables
 from penstock.engine.member import Standing as MemberStanding
 from penstock.engine.opening import open_engine
 from penstock.engine.parted import Parted
+from penstock.engine.partedcopies import copy_any, restore_any
 from penstock.engine.parting import Parting, guard_of
 from penstock.engine.refilling import Refilled
 from penstock.engine.repartition import Repartitioned, repartition
@@ -66,6 +67,7 @@ __all__ = [
     "Writing",
     "batches_of",
     "concerted",
+    "copy_any",
     "copy_of",
     "copy_size",
     "delivered",
@@ -83,6 +85,7 @@ __all__ = [
     "read_state",
     "repartition",
     "restore",
+    "restore_any",
     "shipped",
     "shrink",
     "write_notes",

@@ -28,6 +28,7 @@ from penstock.cache import (
 )
 from penstock.engine.catalog import read_catalog, read_state
 from penstock.engine.layout import must_be_whole, read_layout
+from penstock.views import Position
 
 __all__ = ["Copied", "copy_of", "copy_size", "restore", "shrink"]
 
@@ -39,7 +40,7 @@ class Copied:
     path: str
     bytes: int
     app: str
-    position: int
+    position: Position
 
 
 def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:

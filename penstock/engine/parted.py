@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
-from penstock.cache import BatchRejected, ForkedStore, Owner, PenstockError, Tell
+from penstock.cache import BatchRejected, CopyFailed, ForkedStore, Owner, PenstockError, Tell
 from penstock.engine.carrying import REFUSED, at_rest
 from penstock.engine.catalog import Resume
 from penstock.engine.compaction import Compacted
@@ -30,12 +30,14 @@ from penstock.engine.holder import Holder
 from penstock.engine.layout import Layout
 from penstock.engine.member import Tables
 from penstock.engine.parted_building import PartedBuilding
+from penstock.engine.partedcopies import copy_any
+from penstock.engine.partedreleasing import PartedReleasing
 from penstock.engine.partedsite import PartedSite
-from penstock.engine.releasing import Releasing
 from penstock.engine.repairs import posted_or_not
 from penstock.engine.routing import Router, after, offsets_of
 from penstock.engine.seat import Seat
 from penstock.engine.snapshot import Consistency, Snapshot
+from penstock.engine.stands import Stands
 from penstock.engine.swept import Swept
 from penstock.engine.wired import wired
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
@@ -85,11 +87,8 @@ class Parted(PartedBuilding):
         self._router = Router(app, layout.ranges())
         self._pool = None if carry is not None else ThreadPoolExecutor(len(self._seats) + 1, "penstock-parted")
         standing = [seat.standing() for seat in self._seats]
-        self._sources = [own.sources for own in standing]  # by partition where each source stands
-        self._sure = True  # that they stand there
-        for own in standing:
-            self._router.kinds |= own.kinds
-        self._notes: dict[str, bytes] = {}  # what is known of sources' notes
+        self._stands = Stands(self._seats, [own.sources for own in standing])
+        self._learn()
         self._number = max(own.batch for own in standing)  # of the last batch
         self._carry()
         self._holder = None if sock is None or path is None else Holder(self, app.name, sock, path)
@@ -124,7 +123,7 @@ class Parted(PartedBuilding):
         engine.ingest([ps.Record("users", 7, {"id": 7, "name": "Sue"}, offset=41)], source="file:a", resume=42)
         """
         self._writable(None)
-        records, done = list(records), self._least(source)
+        records, done = list(records), self._stands.least(source)
         self._repost_of(records, done)
         tables: Tables = {}
         late = equal = 0
@@ -163,14 +162,16 @@ class Parted(PartedBuilding):
         if batch.envelope:
             found = wired(self._app, table, part)
             tables, reposts = found.tables, found.reposts
-            if found.values and (batch.source is None or batch.again or batch.resume > self._least(batch.source)):
+            if found.values and (
+                batch.source is None or batch.again or batch.resume > self._stands.least(batch.source)
+            ):
                 self._repost(found.values)
         if batch.source is None:
             return self._give(self._routed(tables), {}, False) + Counts(equal=reposts)
         with self._lock:
-            standing = [own.get(batch.source, 0) for own in self._stand()]
+            standing = [offset or 0 for offset in self._stands.of(batch.source)]
             if batch.fenced:
-                check_fence(batch, self._stands(batch.source))
+                check_fence(batch, self._stands.remembered(batch.source))
             if not batch.again and batch.resume <= min(standing):
                 return Counts(late=part.size)
             if not batch.again and batch.start > min(standing):
@@ -180,10 +181,6 @@ class Parted(PartedBuilding):
                     own.offsets = offsets_of(batch)
             resume = Resume(batch.resume, batch.note, batch.again)
             return self._resumed(self._routed(tables), batch.source, resume) + Counts(equal=reposts)
-
-    def _least(self, source: str) -> int:
-        """The offset of a source up to which all partitions have it."""
-        return min(own.get(source, 0) for own in self._stand())
 
     def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
         """All views and tables, each partition as of a commit of its own; it sees nothing of what comes after.
@@ -227,7 +224,7 @@ class Parted(PartedBuilding):
         """Where the store stands in a source: at the least of its partitions' offsets."""
         self._open()
         with self._lock:
-            return self._stands(source)
+            return self._stands.remembered(source)
 
     def close(self) -> None:
         """Finish what was put, and let go of the store: all that partitions owe each other has arrived.
@@ -273,11 +270,22 @@ class Parted(PartedBuilding):
     # -- what is done to a store in one piece
 
     def copy(self, folder: str | os.PathLike[str], progress: Tell | None = None) -> Copied:
-        """A store of several partitions is copied by copying its folder while nobody has it open."""
-        raise unparted("a copy")
+        """Copy the store into a folder that is not there yet, each partition as it fits to the others.
 
-    def _releasing(self, progress: Progress | None) -> Releasing:
-        raise unparted("a retry or a drop")
+        Others write meanwhile. The copy is a store itself.
+
+        engine.copy("backups/monday").bytes
+        """
+        self._open()
+        if self._path is None:
+            raise CopyFailed(os.fspath(folder), "a store in memory has no file to copy", "open the app on a path")
+        with self.still(settled=False):
+            pass  # so that there is little on its way
+        return copy_any(self._path, os.fspath(folder), progress)
+
+    def _releasing(self, progress: Progress | None) -> PartedReleasing:
+        self._writable(None)
+        return PartedReleasing(self._site(), self._seats, self._learn, progress)
 
     def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
         """Not yet: see the message."""
@@ -293,17 +301,6 @@ class Parted(PartedBuilding):
         if self._forked and not self._closed:
             raise ForkedStore(self._path or "memory", self._pid)
         super()._open()
-
-    def _stands(self, source: str) -> Remembered | None:
-        """Where the least of the partitions stands in a source; None where one has not begun with it."""
-        known = [own.get(source) for own in self._stand()]
-        offsets = [offset for offset in known if offset is not None]
-        if len(offsets) < len(known):
-            return None
-        least = min(offsets)
-        if source not in self._notes:
-            self._notes[source] = self._seats[offsets.index(least)].note(source)
-        return Remembered(least, self._notes[source])
 
     def _write(self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool) -> Counts:
         """A transaction a partition of these batches; their counts."""
@@ -332,32 +329,19 @@ class Parted(PartedBuilding):
 
     def _resumed(self, routed: Routed, source: str, resume: Resume) -> Counts:
         """Records of a source, as far as their partitions don't have them, and the offset after them everywhere."""
-        late, standing = 0, self._stand()
+        late, standing = 0, self._stands.of(source)
         for owner, tables in list(routed.items()):
-            done = standing[owner].get(source, 0)
+            done = standing[owner]
             if resume.again or not done:
                 continue
             for name, parts in tables.items():
                 kept = [] if resume.offset <= done else [after(part, done) for part in parts]
                 late += sum(part.size for part in parts) - sum(part.size for part in kept)
                 tables[name] = kept
-        behind = [i for i, own in enumerate(standing) if resume.again or own.get(source, -1) < resume.offset]
+        behind = [i for i, own in enumerate(standing) if resume.again or own is None or own < resume.offset]
         counts = self._give({i: routed.get(i, {}) for i in sorted({*behind, *routed})}, {source: resume}, False)
-        if len(behind) == len(standing):
-            self._notes[source] = resume.note
-        else:
-            self._notes.pop(source, None)
-        for own in standing:
-            own[source] = resume.offset if resume.again else max(resume.offset, own.get(source, 0))
+        self._stands.moved(source, resume, len(behind) == len(standing))
         return counts + Counts(late=late)
-
-    def _stand(self) -> list[dict[str, int]]:
-        """By partition where each source stands; asked, where a batch failed at some of them."""
-        if not self._sure:
-            self._sources = [dict(seat.standing().sources) for seat in self._seats]
-            self._notes.clear()
-            self._sure = True
-        return self._sources
 
     def _give(self, routed: Routed, sources: Mapping[str, Resume], strict: bool) -> Counts:
         """A transaction a partition; the counts of all."""
@@ -370,11 +354,11 @@ class Parted(PartedBuilding):
                     raise BatchRejected(0, tried.rejections)
             self._number += 1
             number = self._number
-            self._sure = False
+            self._stands.sure = False
             counts = self._of_each(
                 routed, lambda owner: self._seats[owner].take(routed[owner], sources, number, kinds, strict)
             )
-            self._sure = True
+            self._stands.sure = True
             self._carry()
             return counts
 
@@ -385,6 +369,11 @@ class Parted(PartedBuilding):
         for counts in done:
             total += counts
         return total
+
+    def _learn(self) -> None:
+        """Know of what kind the ts of tables are."""
+        for seat in self._seats:
+            self._router.kinds |= seat.standing().kinds
 
     def _site(self) -> PartedSite:
         away = self._pool is not None

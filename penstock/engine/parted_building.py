@@ -13,8 +13,9 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
+from penstock.cache import PenstockError
 from penstock.engine.differing import differing
 from penstock.engine.seat import Seat
 from penstock.engine.spannedengine import SpannedEngine
@@ -103,7 +104,8 @@ class PartedBuilding(SpannedEngine):
     def _build(self, limit: int) -> tuple[bool, list[Swept]]:
         """A step at each partition; once none has any left all switch. Whether there is more, and how far they are."""
         swept = self._swept(limit)
-        self._carry()
+        with suppress(PenstockError):  # what can't be taken is told where it must be, and repairs begin with this
+            self._carry()
         if any(own.waits for own in swept) and not any(own.more for own in swept):
             with self.still():
                 swept = self._swept(None, switch=True)

@@ -28,7 +28,7 @@ from penstock.engine.site import IN_MEMORY, Compared, scanned
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.steps import STEP
 from penstock.mapreduce import Ranges, ViewNode, is_sets, same_result
-from penstock.recovery import Mended, Mender, Repaired, Replaced, Shadows, owed_back, parts_of
+from penstock.recovery import Mended, Mender, Repaired, Replaced, Shadows, consistent, owed_back, parts_of
 from penstock.views import ABSENT, App, Progress, Table, View
 
 __all__ = ["Held", "PartedSite"]
@@ -156,7 +156,7 @@ class PartedSite:
         """A snapshot of all of it, in which whatever one is owed and has not taken is stored."""
         for _ in range(_CUTS):
             with self._held.snapshot() as snap:
-                if _consistent(snap.parts):
+                if _fit(snap.parts):
                     yield snap
                     return
         raise PenstockError("partitions did not come to rest for as long as they were asked; run this again")
@@ -220,12 +220,11 @@ def _numbers(parts: Sequence[Snapshot]) -> Iterator[tuple[Snapshot, int, int, in
                 yield sender, to, sender.state.sent.get(to, 0), part.state.taken.get(of, (0, 0))[1]
 
 
-def _consistent(parts: Sequence[Snapshot]) -> bool:
-    """Whether what was given and not taken is stored, and nothing was taken before it was given."""
-    return all(
-        taken <= sent and sum(1 for _ in owed_back(sender.reader(), to, taken)) == sent - taken
-        for sender, to, sent, taken in _numbers(parts)
-    )
+def _fit(parts: Sequence[Snapshot]) -> bool:
+    """Whether these snapshots of partitions fit together."""
+    states = [part.state for part in parts]
+    taken = [{other: number for other, (_, number) in state.taken.items()} for state in states]
+    return consistent([part.reader() for part in parts], [state.sent for state in states], taken)
 
 
 def _take_off(snap: Snapshot, view: ViewNode, shadows: Shadows) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cache import PenstockError
 from penstock.engine.quarantine import listed
-from penstock.engine.releasing import Releasing
+from penstock.engine.releasing import Releases, Releasing
 from penstock.engine.repairing import Repair
 from penstock.engine.repairs import Repairs
 from penstock.recovery import Quarantined, QuarantineKind, Settled, Wanted
@@ -93,7 +93,7 @@ class Quarantining(Repairs):
             raise PenstockError("drop() needs to know what to let go of; give it ids, or kind=, table= or view=")
         return self._releasing(progress).drop(wanted)
 
-    def _releasing(self, progress: Progress | None) -> Releasing:
+    def _releasing(self, progress: Progress | None) -> Releases:
         self._writable(None)
         self.flush()
         return Releasing(self._core, self._lock, self._remake, progress)

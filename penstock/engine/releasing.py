@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.cache import PenstockError, Reader, Writer, unpack
-from penstock.engine.documents import MOST_BYTES, line_of
+from penstock.engine.documents import MOST_BYTES, Batch, line_of
 from penstock.engine.quarantine import held_documents, held_groups, rejected_records, views_of
+from penstock.engine.routing import Router
 from penstock.gateway import REJECTED, Deletion, Form, Outcome, TableBatch, TableNode, rest, superseded, tell_again
 from penstock.mapreduce import Holds, ViewNode, Writes, held_db, read_held, rest_rows, resting_db, take_rows_again
 from penstock.recovery import (
@@ -40,11 +41,11 @@ from penstock.views import Progress
 if TYPE_CHECKING:
     from penstock.engine.core import Core
 
-__all__ = ["Releasing"]
+__all__ = ["NO_GROUP", "Releases", "Releasing"]
 
 _RECORDS = 1_000  # records that one step takes at most
 _DOCUMENTS = 256
-_NO_GROUP = (
+NO_GROUP = (
     "a group can't be dropped: its result is that of all its documents; correct the reducer and retry, or correct the "
     "documents"
 )
@@ -53,14 +54,30 @@ _T = TypeVar("_T")
 Step = Callable[[Writer, Writes], Settled]
 
 
+class Releases(Protocol):
+    """What retries and drops entries of a store."""
+
+    def retry(self, wanted: Wanted) -> Settled:
+        """Take what can be taken now."""
+        ...
+
+    def drop(self, wanted: Wanted) -> Settled:
+        """Let go of records, and of what views hold."""
+        ...
+
+
 class Releasing:
-    """Retries and drops of one store, whose writer is behind this lock."""
+    """Retries and drops of one store, whose writer is behind this lock.
+
+    Without `remake` it is a partition: groups, and what is not there, are the affair of who asks all of them. `found`
+    are the ids of the entries that there were.
+    """
 
     def __init__(
         self,
         core: Core,
         lock: AbstractContextManager[Any],
-        remake: Callable[[str, Sequence[bytes]], None],
+        remake: Callable[[str, Sequence[bytes]], None] | None,
         progress: Progress | None = None,
     ) -> None:
         self._core = core
@@ -68,6 +85,7 @@ class Releasing:
         self._remake = remake
         self._progress = progress
         self._done = self._total = 0
+        self.found: frozenset[str] = frozenset()
 
     def retry(self, wanted: Wanted) -> Settled:
         """Take what can be taken now."""
@@ -89,7 +107,7 @@ class Releasing:
             reader = self._core.store.read()
         with reader:
             found = self._find(reader, wanted)
-        self._total = found.entries
+        self._total, self.found = found.entries, frozenset(found.ids)
         settled = Settled()
         # The newest first: an older record of the same key then meets what came after it.
         for chunk in reversed(list(_chunks(found.records))):
@@ -102,7 +120,7 @@ class Releasing:
             settled += documents(view, keys)
         for view, own in found.groups:
             settled += groups(view, own) if own else Settled()
-        missing = sorted((wanted.ids or frozenset()) - found.ids)
+        missing = sorted((wanted.ids or frozenset()) - found.ids) if self._remake is not None else ()
         return settled + Settled.of_left([Left(own, "it is not in quarantine") for own in missing])
 
     def _find(self, reader: Reader, wanted: Wanted) -> _Found:
@@ -119,7 +137,8 @@ class Releasing:
             pairs = list(out.first(mine, wanted))
             out.documents.append((view, [key for key, _ in pairs]))
             out.ids.update(name for _, name in pairs)
-        for view, shown in views if wanted.of_kind(QuarantineKind.GROUP) else ():
+        grouped = self._remake is not None and wanted.of_kind(QuarantineKind.GROUP)
+        for view, shown in views if grouped else ():
             many = self._core.state.held_groups.get(view.name, 0)
             every = ((key, whole) for key, whole, _ in held_groups(reader, shown, many))
             own_groups = list(out.first((p for p in every if wanted.has(group_id(view.name, p[0]))), wanted))
@@ -179,6 +198,9 @@ class Releasing:
         self._core.make_room(node, len(rejects))
         left: dict[int, str] = {}
         batch, numbers = _batch(rejects, left)
+        if self._core.parting is not None and batch.n:
+            left.update((numbers[place], why) for place, why in self._foreign(name, batch).items())
+            batch, numbers = _batch({n: r for n, r in rejects.items() if n not in left}, left)
         if not node.table.has_ts and batch.n:
             late = superseded(node, writer, batch, [rejects[number].tail for number in numbers])
             left.update((numbers[place], why) for place, why in late.items())
@@ -196,6 +218,18 @@ class Releasing:
         kinds = list(taken.values())
         counted = Settled(kinds.count(Outcome.APPLIED), kinds.count(Outcome.EQUAL), kinds.count(Outcome.LATE))
         return counted + Settled.of_left([Left(record_id(n), left[n]) for n in sorted(left)])
+
+    def _foreign(self, table: str, batch: TableBatch) -> dict[int, str]:
+        """By place, the records whose keys other partitions own, and what to do with them."""
+        parting = self._core.parting
+        assert parting is not None, "it is a partition"
+        parts = Router(self._core.app, parting.ranges).parted(table, Batch(batch))
+        return {
+            place: f"its key belongs to partition {owner}, and this lies with {parting.here}; put it anew"
+            for owner, own in parts.items()
+            if owner != parting.here
+            for place in own.places(range(own.records.n))
+        }
 
     # -- documents
 
@@ -267,6 +301,7 @@ class Releasing:
     def _retry_groups(self, view: ViewNode, groups: Sequence[tuple[bytes, bytes]]) -> Settled:
         if self._core.views[view.name].building is not None:
             return Settled.of_left([Left(group_id(view.name, key), _BUILT) for key, _ in groups])
+        assert self._remake is not None, "a partition looks for no groups"
         self._remake(view.name, [whole for _, whole in groups])
         self._tell(len(groups))
         wanted = {key for key, _ in groups}
@@ -277,7 +312,7 @@ class Releasing:
         return Settled(released=len(groups) - len(held)) + Settled.of_left(held)
 
     def _keep_groups(self, view: ViewNode, groups: Sequence[tuple[bytes, bytes]]) -> Settled:
-        return Settled.of_left([Left(group_id(view.name, key), _NO_GROUP) for key, _ in groups])
+        return Settled.of_left([Left(group_id(view.name, key), NO_GROUP) for key, _ in groups])
 
 
 @dataclass(slots=True)

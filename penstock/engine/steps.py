@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cache import Store, Writer, decode_key, decode_keys, open_lmdb, reindex
 from penstock.engine.relearning import relearn
+from penstock.engine.releasing import Releasing
 from penstock.engine.remembering import forget, gone_of, remembered
 from penstock.engine.snapshot import Snapshot
 from penstock.gateway import retell
 from penstock.mapreduce import Fed, RowDelta, RowReading, Writes, fed_told, same_result
-from penstock.recovery import Mapping, Mended, Mender, Repaired, Shadow, same_pairs
+from penstock.recovery import Mapping, Mended, Mender, Repaired, Shadow, Wanted, same_pairs
 from penstock.views import ABSENT, Row
 
 if TYPE_CHECKING:
@@ -119,6 +120,16 @@ class Steps:
         named = list(map(decode_key, keys))
         self._amend(lambda writer, writes: retell(self._core.tables[table], writer, named, writes))
 
+    def release(self, do: str, wanted: dict[str, Any]) -> list[Any]:
+        """Retry or drop records and documents of a partition: what became of them, and how many there were.
+
+        Where they were asked for by their ids, also those that there were.
+        """
+        releasing, asked = Releasing(self._core, self._lock, None), Wanted.of(**wanted)
+        settled = releasing.retry(asked) if do == "retry" else releasing.drop(asked)
+        found = releasing.found
+        return [settled.data(), len(found), [] if asked.ids is None else sorted(found)]
+
     def reindex(self, table: str) -> None:
         """Make the index of a table anew; writers wait for it, since they could not go by the damaged one."""
         with self._lock:
@@ -151,6 +162,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "forget": Steps.forget,
     "retell_rows": Steps.retell_rows,
     "retell": Steps.retell,
+    "release": Steps.release,
     "reindex": Steps.reindex,
     "read_anew": Steps.read_anew,
 }

@@ -26,6 +26,7 @@ __all__ = [
     "Production",
     "Sent",
     "Taken",
+    "consistent",
     "deleted",
     "oldest_owed",
     "owed_after",
@@ -113,6 +114,20 @@ def owed_back(reader: Reader, other: int, number: int) -> Iterator[Owed]:
     """What a partition is owed after this number, the last one first."""
     for key, row in reader.scan(OUT, _KEY.pack(other, number + 1), _KEY.pack(other + 1, 0), reverse=True):
         yield Owed(_KEY.unpack(key)[1], bytes(unseal(key, row, OUT)))
+
+
+def consistent(readers: Sequence[Reader], sent: Sequence[Sent], taken: Sequence[Sent]) -> bool:
+    """Whether partitions as these snapshots have them fit together.
+
+    What was given and not taken is stored, and nothing was taken before it was given.
+    """
+    return all(
+        taken[to].get(of, 0) <= own.get(to, 0)
+        and sum(1 for _ in owed_back(readers[of], to, taken[to].get(of, 0))) == own.get(to, 0) - taken[to].get(of, 0)
+        for of, own in enumerate(sent)
+        for to in range(len(readers))
+        if of != to
+    )
 
 
 def deleted(writer: Writer, arrived: Sent, known: Sent) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import penstock as ps
 from penstock.cache import encode_key, open_lmdb
@@ -26,6 +27,13 @@ def parted(app: ps.App, path: Path, docs: dict[str, list[Doc]], parts: int) -> t
             plain.put_many(table, own)
     repartition(path, parts)
     return ps.open(app, path, readonly=True), plain
+
+
+@contextmanager
+def placed() -> Iterator[None]:
+    """Stores that are made meanwhile have the same owner of each key in every run."""
+    with mock.patch("penstock.engine.opening_parted.secrets.randbits", return_value=SEED):
+        yield
 
 
 def misplaced(engine: ps.Engine) -> list[Any]:

@@ -13,6 +13,7 @@ from penstock.cache import StoreDamaged
 from penstock.mapreduce import TreeReduce, check_trees, small_trees
 from penstock.recovery import Shadow
 from tests.engine.damage import damage_bytes, damage_remembered, tell, yield_otherwise
+from tests.engine.parted import placed
 from tests.engine.worlds import TINY
 
 GROUPS = ("a", "b", "c", "d", "x" * 450)
@@ -49,7 +50,8 @@ class Trial:
 
     def __init__(self, seed: int, partitions: int | None = None) -> None:
         self.choose = Random(seed)
-        self.engine: Any = ps.open(shop(), None, limits=TINY, partitions=partitions)
+        with placed():
+            self.engine: Any = ps.open(shop(), None, limits=TINY, partitions=partitions)
         self.places: list[Any] = [self.engine]
         if partitions is not None:
             self.places = [seat.engine for seat in self.engine._seats]

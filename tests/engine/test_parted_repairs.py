@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,14 +15,17 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cache import MemoryStore, encode_key
+from penstock.cache import MemoryStore, StoreDamaged, encode_key
 from penstock.engine import Member, Parted, open_on
+from penstock.engine.away import Away
 from penstock.mapreduce import rows_db
 from penstock.recovery import Mended, Repaired, parts_of
 from penstock.spout import opened
 from penstock.views import ABSENT
 from tests.engine import repairs
-from tests.engine.damage import add_to_lane, content_of, overwrite, tell, turn_a_bit
+from tests.engine.damage import add_to_lane, content_of, overwrite, tell, turn_a_bit, yield_otherwise
+from tests.engine.parted import placed
+from tests.engine.partition_app import SOURCE, app, batch
 from tests.engine.test_repost import delivered
 from tests.engine.test_restate import restated
 
@@ -51,7 +58,7 @@ def document(i: int, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture(params=[2, 3])
 def parts(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with ps.open(shop(), None, partitions=request.param) as engine:
+    with placed(), ps.open(shop(), None, partitions=request.param) as engine:
         engine.put_many("users", [document(i) for i in range(60)])
         yield engine
 
@@ -80,7 +87,7 @@ def like_one(engine: Any) -> None:
     assert report.ok, report
 
 
-@pytest.mark.parametrize("seed", [3, 31, 46])  # in the last two a production meets what is damaged
+@pytest.mark.parametrize("seed", [3, 31, 46])
 def test_any_damage_of_any_partition_is_repaired(seed: int) -> None:
     repairs.run(seed, 2 + seed % 2)
 
@@ -142,7 +149,8 @@ def twice(member: Any, production: Any) -> int:
     number = _RECEIVE(member, production)
     roots = [view.number for view in member.core.views.values() if not view.chained]
     sums = [p for owed in production.owed for p in parts_of(owed) if p[0] in roots and p[2] is not None]
-    member.core.amend(lambda writer, writes: member._parting.gather(member.core.views.values(), sums, writes))
+    core = member.core
+    core.amend(lambda writer, writes: member._parting.gather(core.views.values(), core.catalog.highest(), sums, writes))
     return number
 
 
@@ -169,6 +177,58 @@ def test_a_production_that_is_taken_twice_or_never(
     named = {(one.view, repr(one.group)) for one in fixed.wrong}
     assert {(one.view, repr(one.group)) for one in wrong} <= named
     like_one(parts)
+
+
+def test_what_can_t_be_taken_for_damage_is_taken_once_that_is_repaired(parts: Any) -> None:
+    """A damaged group keeps its partition from taking what it is owed; what is on its way counts once, as it comes."""
+    choose, own = Random(3), owner(parts, "g1")
+    groups = [f"g{i}" for i in range(7) if owner(parts, f"g{i}") is own]
+    for view in ("counted", "kept", "yielded"):
+        db, key = rows_db(own._core.views[view].number), encode_key(choose.choice(groups))
+        with own.snapshot() as snap:
+            [row] = snap.reader().get_many(db, [key])
+        overwrite(own, db, turn_a_bit(key, {key: row}, choose))
+    own._core.forget()
+    others = [i for i in range(90) if owner(parts, i) is not own]
+    for ts in range(2, 5):
+        values = [choose.choice([i, i / 7, -(1 << 63)]) for i in others]
+        docs = [document(i, g=f"g{(i + ts) % 7}", v=v, ts=ts) for i, v in zip(others, values, strict=True)]
+        with suppress(StoreDamaged):  # it is in where its documents are, and can't be taken where their groups are
+            parts.put_many("users", docs)
+    assert any(seat.standing().refused for seat in parts._seats)
+    with pytest.raises(ps.PenstockError, match="can't take what partition"):
+        parts.settle()
+    assert not parts.check().ok
+    for view in ("counted", "kept", "yielded"):
+        parts.restate(view)
+    parts.settle()
+    assert not any(seat.standing().refused for seat in parts._seats)
+    assert parts.restate("users") == []
+    like_one(parts)
+
+
+def test_a_group_that_has_taken_more_meanwhile_is_left(parts: Any) -> None:
+    seat, key = parts._seats[parts._ranges.of(encode_key("g3"))], encode_key("g3")
+    before, taken = parts.digest(), list(seat.standing().taken.items())
+    assert not seat.repair("mend", "counted", MemoryStore(), [key], [], [(other, n - 1) for other, n in taken])
+    assert parts.digest() == before
+    assert seat.repair("mend", "counted", MemoryStore(), [key], [], taken)
+    assert parts.digest() != before
+
+
+def test_what_a_repost_changes_at_others_is_said(parts: Any) -> None:
+    before = parts.digest()
+    for seat in parts._seats:
+        yield_otherwise(seat.engine, "yielded", lambda docs: [[(g, v + 1) for g, v in pairs] for pairs in docs])
+        seat.engine._core.forget()
+    parts.restate("yielded")
+    assert parts.check().told == {"yielded": 60}
+    found = parts.repost_many({"users": [document(i) for i in range(60)]})
+    with parts.snapshot() as snap:
+        now = [(row.key, row.value) for row in snap.view("yielded")]
+    assert sorted((one.group, one.new) for one in found if one.view == "yielded") == now
+    assert parts.digest() == before
+    assert parts.check().told == {}
 
 
 def test_views_on_a_view_follow_to_whoever_owns_them(parts: Any) -> None:
@@ -266,3 +326,62 @@ def test_a_bit_of_a_row_in_processes_of_their_own(tmp_path: Path) -> None:
         assert engine.digest() == before
         assert engine.check(fix=True).wrong == ()
         assert not list(path.glob("*/repair-*"))
+
+
+# -- killed in the middle
+
+
+def spoil(path: Path) -> str:
+    """A store with something wrong with many groups of both partitions; its digest before."""
+    with ps.open(app, path, partitions=2, processes=False) as engine:
+        assert isinstance(engine, Parted)
+        for number in range(1, 6):
+            engine.ingest(batch(number), SOURCE, number + 1)
+        engine.settle()
+        before = engine.digest()
+        for seat in engine._seats:
+            own: Any = seat.engine  # type: ignore[attr-defined]
+            for view in ("cities", "letters", "spent"):
+                with own.snapshot() as snap:
+                    groups = [row.key for row in snap.view(view)]
+                for group in groups:
+                    add_to_lane(own, view, group, lane=0, by=3)
+        assert engine.digest() != before
+    return before
+
+
+def die(path: str, at: int) -> None:
+    """Repair, and be killed at this step."""
+    steps, real = iter(range(at)), Away.repair
+
+    def repair(self: Any, do: str, *what: Any) -> Any:
+        if do not in ("note", "noted") and next(steps, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, do, *what)
+
+    Away.repair = repair  # type: ignore[method-assign]
+    with ps.open(app, path) as engine:
+        engine.check(fix=True)
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_one_that_is_killed_in_the_middle_is_brought_to_its_end_by_the_next(at: int, tmp_path: Path) -> None:
+    before = spoil(tmp_path / "store")
+    code = f"from {__name__} import die; die({str(tmp_path / 'store')!r}, {at})"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    with ps.open(app, tmp_path / "store") as engine:
+        assert isinstance(engine, Parted)
+        assert engine.digest() != before
+        seats: Any = engine._seats
+        real, killed = seats[0].repair, iter(range(1))
+
+        def repair(do: str, *what: Any) -> Any:
+            if do == "mend" and next(killed, None) is not None:
+                os.kill(seats[0].pid, signal.SIGKILL)
+            return real(do, *what)
+
+        seats[0].repair = repair  # one of the partitions is killed as well
+        assert engine.check(fix=True).ok
+        assert engine.status()["partitions"][0]["epoch"] >= 4
+        assert engine.digest() == before
+        assert engine.check().ok

@@ -1,0 +1,80 @@
+"""How long puts wait while a store of two partitions is repaired, beside the time that its documents took to be put.
+
+    python -m bench.mended
+
+A store in memory has one group's row lost by one of its partitions, and the view is restated: it is compared while
+others may write, and once more, and mended, while they wait. What each takes of the processor is printed by view, in
+seconds, as in a check of a store that is right: there puts wait for the settling alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from time import process_time
+from typing import Any
+from unittest import mock
+
+import penstock as ps
+from bench.workload import TABLE, Workload, app, cut
+from penstock.engine import Parted
+from penstock.mapreduce import rows_db
+
+KEYS = 100_000
+
+
+@contextmanager
+def waiting(seconds: list[float]) -> Iterator[None]:
+    """Adds up for how long the partitions are held."""
+    real: Callable[..., Any] = Parted.still
+
+    @contextmanager
+    def still(self: Parted, settled: bool = True) -> Iterator[None]:
+        began = process_time()
+        with real(self, settled):
+            yield
+        seconds.append(process_time() - began)
+
+    with mock.patch.object(Parted, "still", still):
+        yield
+
+
+def lose_a_row(engine: Any, view: str) -> None:
+    """The first partition loses the first row of a view."""
+    core = engine._seats[0].engine._core
+    db = rows_db(core.views[view].number)
+    with core.store.write() as writer:
+        writer.delete_many(db, [key for key, _ in islice(writer.scan(db), 1)])
+    core.forget()
+
+
+def measure(what: Callable[[], object]) -> tuple[float, float]:
+    """The seconds of some work, and those in which puts wait."""
+    held: list[float] = []
+    began = process_time()
+    with waiting(held):
+        what()
+    return process_time() - began, sum(held)
+
+
+def main() -> None:
+    """Print the figures."""
+    shop, work = app(), Workload(KEYS)
+    with ps.open(shop, None, partitions=2) as engine:
+        assert isinstance(engine, Parted)
+        began = process_time()
+        for part in cut(work.upserts(KEYS), 10_000):
+            engine.put_many(TABLE, part)
+        print(f"{KEYS:,} documents put: {process_time() - began:.2f} s")
+        for view in shop.views():
+            lose_a_row(engine, view.name)
+            whole, held = measure(partial(engine.restate, view.name))
+            print(f"restate({view.name!r}), one row lost: {whole:.2f} s, of which puts wait {held:.2f} s")
+        whole, held = measure(engine.check)
+        print(f"check of what is right: {whole:.2f} s, of which puts wait {held:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Where each partition of a store stands in each source, as who serves them remembers it.
+
+Invariant: where a batch failed at some of them nothing is remembered, and they are asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.engine.catalog import Resume
+from penstock.engine.seat import Seat
+from penstock.spout import Remembered
+
+__all__ = ["Stands"]
+
+
+class Stands:
+    """By partition the offsets of sources, and the notes of their spouts."""
+
+    def __init__(self, seats: Sequence[Seat], sources: list[dict[str, int]]) -> None:
+        self._seats = seats
+        self._sources = sources
+        self._notes: dict[str, bytes] = {}
+        self.sure = True
+
+    def of(self, source: str) -> list[int | None]:
+        """Where each of them stands in a source; None where it has not begun with it."""
+        return [own.get(source) for own in self._known()]
+
+    def least(self, source: str) -> int:
+        """The offset of a source up to which all have it."""
+        return min(offset or 0 for offset in self.of(source))
+
+    def remembered(self, source: str) -> Remembered | None:
+        """Where the least of them stands; None where one has not begun."""
+        known = self.of(source)
+        offsets = [offset for offset in known if offset is not None]
+        if len(offsets) < len(known):
+            return None
+        least = min(offsets)
+        if source not in self._notes:
+            self._notes[source] = self._seats[offsets.index(least)].note(source)
+        return Remembered(least, self._notes[source])
+
+    def moved(self, source: str, resume: Resume, everywhere: bool) -> None:
+        """A batch of it is in, and moved it `everywhere` or only in some."""
+        if everywhere:
+            self._notes[source] = resume.note
+        else:
+            self._notes.pop(source, None)
+        for own in self._known():
+            own[source] = resume.offset if resume.again else max(resume.offset, own.get(source, 0))
+
+    def _known(self) -> list[dict[str, int]]:
+        if not self.sure:
+            self._sources = [dict(seat.standing().sources) for seat in self._seats]
+            self._notes.clear()
+            self.sure = True
+        return self._sources
