@@ -3,11 +3,12 @@
 from penstock.kafka.address import CLIENTS, Address, address_of
 from penstock.kafka.connecting import Client, broker, connect
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocols import MARK, Broker, Chunk, Fields, GroupReader, Producer, Reader, Topic
+from penstock.kafka.protocols import MARK, SESSION, Broker, Chunk, Fields, GroupReader, Producer, Reader, Topic
 
 __all__ = [
     "CLIENTS",
     "MARK",
+    "SESSION",
     "Address",
     "Broker",
     "BrokerAway",

@@ -163,13 +163,18 @@ class ConfluentBroker:
             return {partition: own if own >= 0 else ends[partition] for partition, own in found.items()}
         return found
 
-    def clients(self, group: str) -> set[str]:
-        """The client ids of its members."""
+    def members(self, group: str) -> dict[str, set[int]]:
+        """By client id what each was dealt."""
+        out: dict[str, set[int]] = {}
         try:
             found = self._admin.describe_consumer_groups([group], request_timeout=_PATIENCE)[group].result()
-            return {str(one.client_id) for one in found.members}
         except ck.KafkaException:
-            return set()
+            return out
+        for one in found.members:
+            dealt = one.assignment.topic_partitions if one.assignment is not None else ()
+            own = {share.partition for share in dealt if share.topic == self._address.topic}
+            out.setdefault(str(one.client_id), set()).update(own)
+        return out
 
     def _offsets(self, partitions: Sequence[int], spec: Any) -> dict[int, int]:
         asked = {ck.TopicPartition(self._address.topic, partition): spec for partition in partitions}

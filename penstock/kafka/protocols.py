@@ -209,8 +209,8 @@ class Broker(Protocol):
         """The first offset from a moment on (milliseconds), or the end."""
         ...
 
-    def clients(self, group: str) -> set[str]:
-        """What the members of a group call themselves; nobody where the broker doesn't tell."""
+    def members(self, group: str) -> dict[str, set[int]]:
+        """By what the members of a group call themselves what each was dealt; nobody where the broker doesn't tell."""
         ...
 
     def close(self) -> None:

@@ -175,13 +175,21 @@ class PythonBroker:
             return {partition: own if own >= 0 else ends[partition] for partition, own in found.items()}
         return found
 
-    def clients(self, group: str) -> set[str]:
-        """The client ids of its members."""
+    def members(self, group: str) -> dict[str, set[int]]:
+        """By client id what each was dealt."""
+        out: dict[str, set[int]] = {}
         try:
-            found = self._admin.describe_groups([group])
-            return {str(one["client_id"]) for one in found[group]["members"]}
+            for one in self._admin.describe_groups([group])[group]["members"]:
+                dealt = one["member_assignment"] or {"assigned_partitions": ()}
+                own = [
+                    share["partitions"]
+                    for share in dealt["assigned_partitions"]
+                    if share["topic"] == self._address.topic
+                ]
+                out.setdefault(str(one["client_id"]), set()).update(*own)
         except (errors.KafkaError, KeyError, TypeError):
-            return set()
+            return {}
+        return out
 
     def _offsets(self, partitions: Sequence[int], spec: Any) -> dict[int, int]:
         asked = {kafka.TopicPartition(self._address.topic, partition): spec for partition in partitions}

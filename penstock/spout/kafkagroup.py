@@ -8,28 +8,40 @@ their own: one that was stopped wakes with records that another has given since.
 - a partition that was dealt is read from the store's offset at that time;
 - every batch is fenced: what a member says that has not heard of the next share changes nothing;
 - nobody else is in the group, or their shares would be missing here;
+- who is not among the group's members for long joins anew, whatever the client believes, and so does everybody where
+  some partition is dealt to nobody: a client that missed that it was expelled, or one that dealt too little, as
+  kafka-python has been seen to, would wait for ever;
 - while the store doesn't know the topic, a member says for all its partitions where they begin.
 """
 
 from __future__ import annotations
 
+import math
+import time
+import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.gateway import TableBatch
-from penstock.kafka import BrokerAway, GroupReader, Topic
+from penstock.kafka import SESSION, BrokerAway, GroupReader, Topic
 from penstock.spout.envelope import Enveloped
 from penstock.spout.errors import SourceUnreadable
 from penstock.spout.kafka import FIRST, KafkaSpout
 from penstock.spout.protocols import Recall, Remembered, Spout, SpoutBatch
 
+_OWN = "/"  # between what members of a store call themselves, and what each adds
+_EVERY = SESSION / 4_000  # seconds between two looks whether it is a member still
+_LONG = 4 * _EVERY  # in which a group deals, and a client that was expelled joins anew by itself
 _NONE = "standing by: no partition is dealt to this one"
 
 
 class KafkaMember(KafkaSpout):
     """What a topic's spout is where it shares the topic with others; `begin` may be called again."""
 
-    _called = ""  # what all members of this store call themselves
+    _called = ""  # what all members of this store call themselves, before what each adds
+    _id = ""
+    _seen = _asked = -math.inf  # when it was among the members last, and when that was asked
+    _beats: Callable[[], float]
     _member: GroupReader | None = None
     _recall: Recall
     _due: Sequence[int] | None = None  # a share that was dealt, and is not read yet
@@ -41,6 +53,7 @@ class KafkaMember(KafkaSpout):
         """A member in the place of a spout that has not begun."""
         table = spout.source.partition("=")[0]
         own = cls(spout._address, table, spout._client, spout._reading, spout._clock)
+        own._beats = time.monotonic
         own._called = spout._address.config.get("client.id", called)
         return own
 
@@ -50,16 +63,21 @@ class KafkaMember(KafkaSpout):
         if self._member is None:
             self._connected()
             self._check_group()
-            self._reader = self._member = self._client.member(self._address, self._called, self._lean)
-            self.trouble = _NONE
+            self._join()
             return
         self._let_go(self._share)
+
+    def _join(self) -> None:
+        self._id = f"{self._called}{_OWN}{uuid.uuid4().hex[:12]}"
+        self._reader = self._member = self._client.member(self._address, self._id, self._lean)
+        self._seen = self._asked = self._beats()
+        self.trouble = _NONE
 
     def _check_group(self) -> None:
         """Partitions that are dealt to who reads for somebody else would never come into this store."""
         assert self._broker is not None, "it has begun"
         assert self.group is not None, "it is a member of one"
-        others = self._broker.clients(self.group) - {self._called}
+        others = {own.rpartition(_OWN)[0] or own for own in self._broker.members(self.group)} - {self._called}
         if others:
             raise SourceUnreadable(
                 self.name,
@@ -98,9 +116,28 @@ class KafkaMember(KafkaSpout):
     def _hear(self) -> None:
         """Whether another share was dealt."""
         assert self._member is not None, "it has begun"
+        if self._beats() - self._asked >= _EVERY:
+            self._see_to_it()
         dealt = self._member.dealt()
         if dealt is not None:
             self._let_go(dealt)
+
+    def _see_to_it(self) -> None:
+        """Look whether it is a member still, and all is dealt; where that is not so for long it joins anew."""
+        assert self._broker is not None, "it has begun"
+        assert self.group is not None, "it is a member of one"
+        assert self._member is not None, "it has begun"
+        self._asked = self._beats()
+        if self.trouble not in (None, _NONE):
+            return  # a broker that is away can't tell
+        members = self._broker.members(self.group)
+        dealt = set[int]().union(*members.values())
+        if self._id in members and dealt.issuperset(range(self._topic.partitions)):
+            self._seen = self._asked
+        elif self._asked - self._seen >= _LONG:
+            self._member.close()
+            self._let_go(())
+            self._join()
 
     def _let_go(self, dealt: Sequence[int]) -> None:
         """Another share, or the same one, from where the store stands: what was fetched is dropped."""

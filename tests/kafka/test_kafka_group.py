@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -252,3 +253,21 @@ def test_a_group_is_of_one_store(server: Server, client: str) -> None:
             own.__enter__()
         server.produce(topic, [doc(1)], 1)
         all_in(engine, 2, a)
+
+
+def test_who_was_expelled_and_never_heard_of_it_joins_anew(server: Server) -> None:
+    topic = server.topic(2)
+    for partition in range(2):
+        server.produce(topic, [doc(10 * partition)], partition)
+    with ps.open(shop(), None, partitions=2) as engine, member(server, engine, topic, "kafka-python") as own:
+        all_in(engine, 2, own)
+        before, reader = own._id, own._member
+        reader._consumer._coordinator._close_heartbeat()  # what it is told of its group it no longer hears
+        until(lambda: give(engine, own) >= 0 and before not in own._broker.members(own.group), "the group expels it")
+        beats = itertools.count(int(own._asked), 11)
+        own._beats = lambda: float(next(beats))
+        until(lambda: give(engine, own) >= 0 and own._id != before, "it joins anew")
+        own._beats = time.monotonic
+        until(lambda: give(engine, own) >= 0 and own._broker.members(own.group).get(own._id) == {0, 1}, "all is dealt")
+        server.produce(topic, [doc(1)], 0)
+        all_in(engine, 3, own)
