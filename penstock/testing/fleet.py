@@ -16,6 +16,7 @@ from random import Random
 
 from penstock.cache import BatchRejected, StoreFull, encode_key
 from penstock.engine import (
+    Concert,
     Member,
     MemberStanding,
     Parted,
@@ -65,6 +66,8 @@ class _Flying:
 class Fleet:
     """All of it, and what can be done to it."""
 
+    concert: Concert | None = None  # which views all partitions build, where the app is another one
+
     def __init__(self, app: App, plan: FleetPlan) -> None:
         self.app = app
         self.ranges = Ranges(even_starts(plan.partitions), HASH_SEED)
@@ -102,7 +105,8 @@ class Fleet:
         while True:
             try:
                 settings = Settings(_MEMORY, self._limits)
-                engine = open_partition(self.app, self.disks[i].open(), Parting(i, self.ranges), None, None, settings)
+                store, parting = self.disks[i].open(), Parting(i, self.ranges)
+                engine = open_partition(self.app, store, parting, None, None, settings, None, self.concert)
             except Crash as crash:
                 self._killed(i, crash.fault)
                 continue

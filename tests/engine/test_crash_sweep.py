@@ -85,7 +85,7 @@ def test_every_commit_is_survived(whole: Run, tmp_path: Path) -> None:
             engine.close()
     assert came_to >= set(range(points.BEGUN, len(parts) + 1)), "every batch was in flight at some kill"
     assert len(phases) == 4, "before any row, within rows, while databases are emptied, and at the end"
-    assert whole.kinds >= {"_documents", "_rows", "_switch", "empty_trash", "_agree"}, whole.kinds
+    assert whole.kinds >= {"_documents", "_rows", "switch", "empty_trash", "_agree"}, whole.kinds
 
 
 def test_an_image_is_what_a_kill_leaves(whole: Run, tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ BUGS = [
         "readers see one view before the others",
         "engine.sweep:Sweep._documents",
         "self._core.weigh(n)",
-        "self._core.weigh(n); self._switch()",
+        "self._core.weigh(n); self.switch()",
     ),
     Bug(
         "a number is given twice",

@@ -10,13 +10,14 @@ from contextlib import nullcontext
 from random import Random
 
 from penstock.cache import MemoryStore
-from penstock.engine import Catalog, Member, Parted, Parting, Settings, Swept, concerted, open_partition, read_catalog
+from penstock.engine import Catalog, Parted, Swept, concerted, read_catalog
 from penstock.engine.spanned import Switching
 from penstock.mapreduce import small_trees
 from penstock.testing.checks import Finding, Wrong, demand, differences
 from penstock.testing.faults import Crash, Fault
-from penstock.testing.fleet import _MEMORY, Fleet, _Seat
+from penstock.testing.fleet import Fleet
 from penstock.testing.fleetplan import FleetPlan
+from penstock.testing.fleetseat import FleetSeat
 from penstock.testing.pub import Pub
 from penstock.views import App
 
@@ -46,21 +47,6 @@ class Changing(Fleet):
     def _catalog(rows: MemoryStore) -> Catalog | None:
         with rows.read() as reader:
             return read_catalog(reader, "memory")
-
-    def _member(self, i: int) -> Member:
-        while True:
-            try:
-                settings, parting = Settings(_MEMORY, self._limits), Parting(i, self.ranges)
-                store = self.disks[i].open()
-                engine = open_partition(self.app, store, parting, None, None, settings, None, self.concert)
-            except Crash as crash:
-                self._killed(i, crash.fault)
-                continue
-            epoch = engine._core.state.epoch
-            if epoch <= self.epochs[i]:
-                raise Wrong([Finding("epoch", f"partition {i}", f"{epoch} after {self.epochs[i]}")])
-            self.epochs[i] = epoch
-            return Member(engine)
 
     def build(self, limit: int) -> None:
         """A step of building at each partition, and the switch once all is told."""
@@ -110,7 +96,7 @@ class Changing(Fleet):
                     self.send(sender, to)
             while self.wire:
                 self.arrive(self.wire.pop(0))
-            standing = [self._standing(i) for i in range(len(self.members))]
+            standing = [self.standing(i) for i in range(len(self.members))]
             if not any(own.pending for own in standing) and before == [own.sent for own in standing]:
                 return []
 
@@ -120,7 +106,7 @@ class Changing(Fleet):
         super().heal()
 
 
-class _BuildingSeat(_Seat):
+class _BuildingSeat(FleetSeat):
     def swept(self, limit: int | None, switch: bool = False) -> Swept:
         fleet, i = self._fleet, self._i
         while True:
