@@ -130,7 +130,7 @@ BUGS = [
     Bug("deletions go to the first partition", "engine.routing:Router.parted", "owners[places] = own", "pass"),
     Bug(
         "a source goes on from where the furthest partition stands",
-        "engine.parted:Parted.remembered",
+        "engine.stands:Stands.remembered",
         "least = min(offsets)",
         "least = max(offsets)",
     ),
