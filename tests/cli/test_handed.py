@@ -192,7 +192,7 @@ def test_a_copy_needs_no_holder_and_loses_nothing_with_it(
 ) -> None:
     with holder(scene) as child:
         before = content()
-        made = copies.copy_of
+        made = copies.copy_any
 
         def killing(source: str, folder: str, tell: Any) -> Any:
             def told(*at: Any) -> None:
@@ -203,7 +203,7 @@ def test_a_copy_needs_no_holder_and_loses_nothing_with_it(
 
             return made(source, folder, told)
 
-        monkeypatch.setattr(copies, "copy_of", killing)
+        monkeypatch.setattr(copies, "copy_any", killing)
         refused = run("restore", "nowhere", code=2).stderr
         assert refused.startswith("penstock: nowhere has no copy of a store")
         assert run("snapshot", "backup").stdout.startswith("backup: ")
