@@ -45,7 +45,7 @@ class Copied:
 
 def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
     """Copy the store at a path into a new folder, checked; others may write it meanwhile."""
-    must_be_whole(path, "a copy")
+    must_be_whole(path, "a copy in one piece")
     store = open_lmdb(path, readonly=True)
     try:
         with store.read() as snap:
@@ -57,7 +57,7 @@ def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
 
 def copy_size(path: str, target: str) -> int:
     """The bytes that a copy of the store at a path takes; CopyFailed where there is no room for it at `target`."""
-    must_be_whole(path, "a copy")
+    must_be_whole(path, "a copy in one piece")
     store = open_lmdb(path, readonly=True)
     try:
         with store.read() as snap:

@@ -94,13 +94,13 @@ def is_store(path: str) -> bool:
     return any(os.path.exists(os.path.join(path, name)) for name in (DATA, NAME))
 
 
-def must_be_whole(path: str, what: str) -> None:
-    """The store at a path, if there is one, is not one of several partitions."""
+def must_be_whole(path: str, what: str, instead: str = "") -> None:
+    """The store at a path, if there is one, is not one of several partitions; `instead` is what is for those."""
     layout = read_layout(path)
     if layout is not None:
         raise PenstockError(
-            f"{what} is of stores of one partition, and {path} has {len(layout.parts)}; `penstock repartition --to 1 "
-            f"--store {path}` makes it one"
+            f"{what} is of stores of one partition, and {path} has {len(layout.parts)}; "
+            f"{instead and instead + ', and '}`penstock repartition --to 1 --store {path}` makes it one"
         )
 
 

@@ -93,20 +93,31 @@ def test_what_is_asked_wrongly_says_so(filled: Path, run: Run) -> None:
     run("repartition", code=2)
 
 
-def test_copies_are_of_stores_of_one_partition(filled: Path, run: Run) -> None:
+def test_a_copy_of_one_partition_does_not_take_the_place_of_several(filled: Path, run: Run) -> None:
     run("snapshot", "copy")
     run("repartition", "--to", "2")
-    for command in (("snapshot", "other"), ("restore", "copy", "--force")):
-        assert "penstock repartition --to 1 --store" in run(*command, code=3).stderr
+    status = json.loads(run("status", "--digest").stdout)
+    for command in (("restore", "copy"), ("restore", "copy", "--force")):
+        refused = run(*command, code=3).stderr
+        assert f"`penstock repartition --to 1 --store {STORE}`" in refused
+        assert refused.count("\n") == 1
+    left = json.loads(run("status", "--digest").stdout)
+    assert (left["digest"], left["position"]) == (status["digest"], status["position"])
+    assert run("restore", "copy", "--store", "again").stdout.startswith("again: ")
+    assert json.loads(run("status", "--digest", "--store", "again").stdout)["digest"] == status["digest"]
 
 
 def test_what_takes_a_store_in_one_piece_says_so(filled: Path, run: Run) -> None:
     """Not that there is none: a store of several partitions has no data beside its partitions."""
     run("repartition", "--to", "2")
-    for args in (("snapshot", "copy"), ("verify",)):
-        done = run(*args, code=None)
-        assert done.exit_code, args
-        assert "repartition --to 1" in done.stderr, args
+    for args in (("verify",), ("verify", "namecount", "--fix"), ("verify", "--snapshot", "copy")):
+        refused = run(*args, code=3).stderr
+        assert refused == (
+            f"penstock: verify is of stores of one partition, and {STORE} has 2; `penstock check` holds its views "
+            f"against its documents, and `penstock repartition --to 1 --store {STORE}` makes it one\n"
+        )
+        assert not Path("copy").exists()
+    assert run("check").stderr.endswith("nothing is wrong\n")
     Path("more.jsonl").write_text('{"id": 5, "ts": 1}\n')
     assert "is a store already" in run("backfill", "users=more.jsonl", code=2).stderr
     assert "old versions" in run("compact").stdout
