@@ -51,7 +51,7 @@ bench-kafka: $(READY) ## topics in and out, beside each client alone; it starts 
 kafka-kills: $(READY) ## kill engine and broker 200 times; make kafka-kills ARGS="--client confluent --seed 2"
 	$(BIN)/python -m tests.kafka.killing --kills 200 $(ARGS)
 
-kafka-storms: $(READY) ## kill, stop, end and begin members of a group; make kafka-storms ARGS="--strikes 300 --client confluent"
+kafka-storms: $(READY) ## kill, stop, end and begin members of a group; make kafka-storms ARGS="--strikes 300"
 	$(BIN)/python -m tests.kafka.storms $(ARGS)
 
 partition-kills: $(READY) ## kill partitions and who serves them; make partition-kills ARGS="--kills 500 --zombies 100 --seed 1"

@@ -161,6 +161,12 @@ def topic_of(spout: Spout) -> tuple[str | None, str | None]:
     return (source.source if isinstance(source, KafkaSpout) else None), group
 
 
+def is_alone(spout: Spout) -> bool:
+    """Whether the topic of a spout has a group, of which its client can't be a member."""
+    source = spout.inner if isinstance(spout, Enveloped) else spout
+    return isinstance(source, KafkaSpout) and source.group is not None and not isinstance(source, KafkaMember)
+
+
 def _lag(spout: Spout, lag: int) -> str:
     """How far behind a source is, in its own unit where that is known."""
     if isinstance(spout, FileSpout):

@@ -28,7 +28,7 @@ from penstock.cli.delivery import SINKS, Delivery, asked_of
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader, open_writer, table_of
 from penstock.cli.names import table_names, view_names
-from penstock.cli.pump import SHOWN, Pump, topic_of
+from penstock.cli.pump import SHOWN, Pump, is_alone, topic_of
 from penstock.cli.stopped import end_stopped
 from penstock.cli.stopping import Stop
 from penstock.engine import LOST, Engine, HolderSilent, Standby, Writing, partitions_of
@@ -38,6 +38,7 @@ from penstock.views import App, Table
 
 _WAIT = 0.2  # seconds between two looks whether another process has let go of a topic
 _LOOK = 0.1  # seconds between two looks of the main thread
+_TOGETHER = "; over client=confluent (pip install 'penstock[confluent]') processes share it"
 _EVERY = 10.0  # seconds between two lines of how it goes, where nobody watches
 _WINDOW = 3.0  # seconds over which a rate is taken
 
@@ -87,9 +88,9 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     ?envelope=change what it was before as well. A file goes on behind the last position in it.
 
     kafka://HOST:PORT/TOPIC is a topic, in and out; README has its options. It is read into a store by one process: a
-    second one says so and waits. Into a store of several partitions the processes of one ?group=NAME share a topic; one
-    of them holds the store, and when it ends another one does. SIGUSR1 pauses the sources, SIGUSR2 lets them go on;
-    what was read is committed first.
+    second one says so and waits. Into a store of several partitions the processes of one ?group=NAME&client=confluent
+    share a topic; one of them holds the store, and when it ends another one does. SIGUSR1 pauses the sources, SIGUSR2
+    lets them go on; what was read is committed first.
 
     On a terminal a line shows how it goes; elsewhere there is a line now and then on standard error.
     """
@@ -105,7 +106,7 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
             spout = joined(spout, called(ctx.store)) if shared else spout
             stack.callback(spout.close)
             opened.append((text, table, spout))
-        claims = _claimed(ctx, opened, stop)
+        claims = _claimed(ctx, opened, shared, stop)
         if claims is None:
             return DONE
         for claim in claims.values():
@@ -181,7 +182,7 @@ def _reader(ctx: Context, app: App, stack: ExitStack) -> Engine:
     return reader
 
 
-def _claimed(ctx: Context, opened: list[tuple[str, Table, Spout]], stop: Stop) -> dict[str, Claim] | None:
+def _claimed(ctx: Context, opened: list[tuple[str, Table, Spout]], shared: bool, stop: Stop) -> dict[str, Claim] | None:
     """The right to read each topic, once nobody else reads it into this store; None where it is to end before."""
     out: dict[str, Claim] = {}
     for text, _, spout in opened:
@@ -189,11 +190,11 @@ def _claimed(ctx: Context, opened: list[tuple[str, Table, Spout]], stop: Stop) -
         if source is None:
             continue
         claim = out[text] = Claim(ctx.store, source) if group is None else Shared(ctx.store, source, group)
-        told = False
+        told, hint = False, _TOGETHER if shared and is_alone(spout) else ""
         while (other := claim.take()) is not None:
             if not told:
                 told = True
-                ctx.note(f"{text}: {other} reads it into this store; waiting until that one lets go")
+                ctx.note(f"{text}: {other} reads it into this store; waiting until that one lets go{hint}")
             if stop.asked:
                 return None
             time.sleep(_WAIT)

@@ -1,9 +1,20 @@
 """Kafka: what a URI says of a topic, and the two clients that read and write it behind one seam."""
 
 from penstock.kafka.address import CLIENTS, Address, address_of
-from penstock.kafka.connecting import Client, broker, connect
+from penstock.kafka.connecting import Client, GroupClient, broker, connect
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocols import MARK, SESSION, Broker, Chunk, Fields, GroupReader, Producer, Reader, Topic
+from penstock.kafka.protocols import (
+    MARK,
+    SESSION,
+    Broker,
+    Chunk,
+    Fields,
+    GroupBroker,
+    GroupReader,
+    Producer,
+    Reader,
+    Topic,
+)
 
 __all__ = [
     "CLIENTS",
@@ -15,6 +26,8 @@ __all__ = [
     "Chunk",
     "Client",
     "Fields",
+    "GroupBroker",
+    "GroupClient",
     "GroupReader",
     "KafkaFault",
     "OffsetLost",

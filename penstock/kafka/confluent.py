@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from penstock.kafka.address import Address
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocols import Broker, Chunk, Fields, GroupReader, Producer, Reader, Topic, are_plain
+from penstock.kafka.protocols import Chunk, Fields, GroupBroker, GroupReader, Producer, Reader, Topic, are_plain
 
 ck: Any = importlib.import_module("confluent_kafka")
 admin: Any = importlib.import_module("confluent_kafka.admin")
@@ -98,7 +98,7 @@ class _Silent:
 class ConfluentClient:
     """What confluent-kafka opens."""
 
-    def broker(self, address: Address) -> Broker:
+    def broker(self, address: Address) -> GroupBroker:
         """Its brokers."""
         return ConfluentBroker(address)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 _OBJECT = ord("{")
 _first = itemgetter(0)
@@ -209,13 +209,18 @@ class Broker(Protocol):
         """The first offset from a moment on (milliseconds), or the end."""
         ...
 
-    def members(self, group: str) -> dict[str, set[int]]:
-        """By what the members of a group call themselves what each was dealt; nobody where the broker doesn't tell."""
-        ...
-
     def close(self) -> None:
         """Let go of the brokers."""
         ...
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
+
+
+@runtime_checkable
+class GroupBroker(Broker, Protocol):
+    """Brokers that are also asked about groups."""
+
+    def members(self, group: str) -> dict[str, set[int]]:
+        """By what the members of a group call themselves what each was dealt; nobody where the broker doesn't tell."""
+        ...

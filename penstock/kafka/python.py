@@ -1,7 +1,8 @@
 """The client kafka-python: pure Python, the default.
 
 What it raises while it decodes makes its next poll spin for ever, so that is the end of a reader; it decodes no values,
-and never moves to another offset by itself.
+and never moves to another offset by itself. It is no member of groups: one of version 3.0.12 may be expelled without
+noticing, and deal out nothing where it leads.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Self
 
 from penstock.kafka.address import Address
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocols import Broker, Chunk, Fields, GroupReader, Producer, Reader, Topic
+from penstock.kafka.protocols import Broker, Chunk, Fields, Producer, Reader, Topic
 
 kafka: Any = importlib.import_module("kafka")
 admin: Any = importlib.import_module("kafka.admin")
@@ -114,12 +115,6 @@ class PythonClient:
         """A reader."""
         return PythonReader(address, lean)
 
-    def member(self, address: Address, called: str, lean: bool = False) -> GroupReader:
-        """A reader that is a member of its group."""
-        from penstock.kafka.pythongroup import PythonMember
-
-        return PythonMember(address, called, lean)
-
     def producer(self, address: Address) -> Producer:
         """A producer."""
         return PythonProducer(address)
@@ -175,22 +170,6 @@ class PythonBroker:
             return {partition: own if own >= 0 else ends[partition] for partition, own in found.items()}
         return found
 
-    def members(self, group: str) -> dict[str, set[int]]:
-        """By client id what each was dealt."""
-        out: dict[str, set[int]] = {}
-        try:
-            for one in self._admin.describe_groups([group])[group]["members"]:
-                dealt = one["member_assignment"] or {"assigned_partitions": ()}
-                own = [
-                    share["partitions"]
-                    for share in dealt["assigned_partitions"]
-                    if share["topic"] == self._address.topic
-                ]
-                out.setdefault(str(one["client_id"]), set()).update(*own)
-        except (errors.KafkaError, KeyError, TypeError):
-            return {}
-        return out
-
     def _offsets(self, partitions: Sequence[int], spec: Any) -> dict[int, int]:
         asked = {kafka.TopicPartition(self._address.topic, partition): spec for partition in partitions}
         committed = 1  # the isolation level
@@ -211,7 +190,7 @@ class PythonBroker:
 class PythonReader:
     """A reader on a KafkaConsumer that is assigned partitions, and so is no member of its group."""
 
-    def __init__(self, address: Address, lean: bool, more: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, address: Address, lean: bool) -> None:
         self._address = address
         self._lean = lean
         self._fields = _FIELDS.timeless() if lean else _FIELDS
@@ -227,7 +206,6 @@ class PythonReader:
                 "metadata_max_age_ms": 5_000,
                 "allow_auto_create_topics": False,
                 "metrics_enabled": False,
-                **(more or {}),
             },
         )
         self._consumer = _called(address, lambda: kafka.KafkaConsumer(**config))

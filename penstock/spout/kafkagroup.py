@@ -9,8 +9,8 @@ their own: one that was stopped wakes with records that another has given since.
 - every batch is fenced: what a member says that has not heard of the next share changes nothing;
 - nobody else is in the group, or their shares would be missing here;
 - who is not among the group's members for long joins anew, whatever the client believes, and so does everybody where
-  some partition is dealt to nobody: a client that missed that it was expelled, or one that dealt too little, as
-  kafka-python has been seen to, would wait for ever;
+  some partition is dealt to nobody: a client that missed that it was expelled, or one that dealt too little, would
+  wait for ever;
 - while the store doesn't know the topic, a member says for all its partitions where they begin.
 """
 
@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from penstock.gateway import TableBatch
-from penstock.kafka import SESSION, BrokerAway, GroupReader, Topic
+from penstock.kafka import SESSION, BrokerAway, GroupBroker, GroupClient, GroupReader, Topic
 from penstock.spout.envelope import Enveloped
 from penstock.spout.errors import SourceUnreadable
 from penstock.spout.kafka import FIRST, KafkaSpout
@@ -68,6 +68,7 @@ class KafkaMember(KafkaSpout):
         self._let_go(self._share)
 
     def _join(self) -> None:
+        assert isinstance(self._client, GroupClient), "joined saw to it"
         self._id = f"{self._called}{_OWN}{uuid.uuid4().hex[:12]}"
         self._reader = self._member = self._client.member(self._address, self._id, self._lean)
         self._seen = self._asked = self._beats()
@@ -75,7 +76,7 @@ class KafkaMember(KafkaSpout):
 
     def _check_group(self) -> None:
         """Partitions that are dealt to who reads for somebody else would never come into this store."""
-        assert self._broker is not None, "it has begun"
+        assert isinstance(self._broker, GroupBroker), "it has begun"
         assert self.group is not None, "it is a member of one"
         others = {own.rpartition(_OWN)[0] or own for own in self._broker.members(self.group)} - {self._called}
         if others:
@@ -124,7 +125,7 @@ class KafkaMember(KafkaSpout):
 
     def _see_to_it(self) -> None:
         """Look whether it is a member still, and all is dealt; where that is not so for long it joins anew."""
-        assert self._broker is not None, "it has begun"
+        assert isinstance(self._broker, GroupBroker), "it has begun"
         assert self.group is not None, "it is a member of one"
         assert self._member is not None, "it has begun"
         self._asked = self._beats()
@@ -205,10 +206,15 @@ class KafkaMember(KafkaSpout):
 
 
 def joined(spout: Spout, called: str) -> Spout:
-    """The spout of a topic with a group as a member of that; any other as it is. `called` is of one store alone."""
+    """The spout of a topic with a group as a member of that, where its client can be one; any other as it is.
+
+    `called` is of one store alone.
+    """
     if isinstance(spout, Enveloped):
         return Enveloped(joined(spout.inner, called))
-    return KafkaMember.of(spout, called) if isinstance(spout, KafkaSpout) and spout.group is not None else spout
+    if isinstance(spout, KafkaSpout) and spout.group is not None and isinstance(spout._client, GroupClient):
+        return KafkaMember.of(spout, called)
+    return spout
 
 
 def _partition(batch: SpoutBatch) -> int:

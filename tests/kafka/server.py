@@ -57,7 +57,7 @@ class Server:
         return f"&session.timeout.ms={least}&heartbeat.interval.ms={least // 5}"
 
     def must_deal(self) -> None:
-        """It deals a topic's partitions out among members of a group on either client."""
+        """It deals a topic's partitions out among members of a group."""
         self._administrates("groups that have several members")
 
     def must_be_own(self) -> Broker:

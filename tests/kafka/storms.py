@@ -1,6 +1,6 @@
 """Members of one group, spout processes of one store, are killed, stopped, ended and begun, while records are produced.
 
-    python -m tests.kafka.storms --strikes 100 --seed 1 [--client confluent]
+    python -m tests.kafka.storms --strikes 100 --seed 1
 
 A story is drawn from its seed: up to three members over a store of several partitions, and what befalls which of them.
 One that is stopped wakes after the others have gone on with its share, with what it had fetched before; where it held
@@ -34,7 +34,6 @@ from penstock.cli.claims import claims
 from tests.kafka.killing import APP
 from tests.kafka.server import PATIENCE, Server, ck, serve, until
 
-CLIENTS = ("kafka-python", "confluent")
 STRIKES = ("kill", "kill the holder", "stop", "stop the holder", "end", "begin")
 _MEMBERS = 3
 _PARTITIONS = 5  # of the topic
@@ -45,10 +44,10 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class Storm:
-    """One store, its members, and what befalls them; `client` is that of all members, or None for either."""
+    """One store, its members, and what befalls them."""
 
-    def __init__(self, server: Server, folder: Path, client: str | None, seed: int) -> None:
-        self._server, self._folder, self._client = server, folder, client
+    def __init__(self, server: Server, folder: Path, seed: int) -> None:
+        self._server, self._folder = server, folder
         self._draw = random.Random(seed)
         self._topic = server.topic(_PARTITIONS)
         self._group = f"storm-{self._topic}"
@@ -80,8 +79,7 @@ class Storm:
 
     def begin(self) -> None:
         """One more member."""
-        client = self._client or self._draw.choice(CLIENTS)
-        own = f"group={self._group}&client={client}{self._server.session}"
+        own = f"group={self._group}&client=confluent{self._server.session}"
         uri = f"users=kafka://{self._server.servers}/{self._topic}?{own}"
         command = [sys.executable, "-m", "tests.kafka.run_member", "--app", str(self._folder / "app.py")]
         command += ["--store", self._store, "run", "--from", uri]
@@ -205,10 +203,10 @@ class Storm:
             assert "Traceback" not in self._said(number), self._said(number)
 
 
-def storm(server: Server, client: str | None, seed: int, strikes: Sequence[str | None]) -> Counter[str]:
+def storm(server: Server, seed: int, strikes: Sequence[str | None]) -> Counter[str]:
     """A storm of these strikes, those that are None drawn; what struck how often."""
     with tempfile.TemporaryDirectory() as folder:
-        own = Storm(server, Path(folder), client, seed)
+        own = Storm(server, Path(folder), seed)
         try:
             for _ in range(_MEMBERS):
                 own.begin()
@@ -227,19 +225,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strikes", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--client", choices=CLIENTS, help="that of all members; else each has one of the two")
     asked = parser.parse_args()
     began = time.monotonic()
     server = serve()
     try:
-        struck = storm(server, asked.client, asked.seed, [None] * asked.strikes)
+        struck = storm(server, asked.seed, [None] * asked.strikes)
     finally:
         server.close()
     what = ", ".join(f"{many} {name}" for name, many in sorted(struck.items()))
-    print(
-        f"{asked.client or 'both clients'}, seed {asked.seed}: {asked.strikes} strikes ({what}) in "
-        f"{time.monotonic() - began:.0f} s, all held"
-    )
+    print(f"seed {asked.seed}: {asked.strikes} strikes ({what}) in {time.monotonic() - began:.0f} s, all held")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The contract of members of a group, over both clients: whose partitions are whose, and where they are read from."""
+"""The contract of members of a group, over confluent: whose partitions are whose, and where they are read from."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 import penstock as ps
 from penstock.engine.handed import spout_batch_data, spout_batch_of
+from penstock.kafka.confluent import ConfluentClient, ConfluentReader
 from penstock.spout import SPOUTS, KafkaMember, SourceMoved, SourceUnreadable, SpoutBatch, joined
 from tests.kafka.reading import names, shop, users
 from tests.kafka.server import Row, Server, until
@@ -31,10 +32,10 @@ def dealing(server: Server) -> None:
 
 @contextmanager
 def member(
-    server: Server, engine: ps.Engine, topic: str, client: str, options: str = "", called: str = "this-store"
+    server: Server, engine: ps.Engine, topic: str, options: str = "", called: str = "this-store"
 ) -> Iterator[Any]:
     """A member of the topic's group, which looks at the topic whenever it is asked for a batch."""
-    uri = f"kafka://{server.servers}/{topic}?client={client}&group=of-{topic}{server.session}{options}"
+    uri = f"kafka://{server.servers}/{topic}?client=confluent&group=of-{topic}{server.session}{options}"
     own = joined(SPOUTS.open(uri, "users"), called)
     assert isinstance(own, KafkaMember)
     ticks = itertools.count()
@@ -100,15 +101,14 @@ def shared(engine: ps.Engine, partitions: int, *members: Any) -> None:
     until(found, "every partition is dealt")
 
 
-def test_a_share_is_let_go_of_and_taken_up_at_the_store_s_offset(server: Server, client: str) -> None:
+def test_a_share_is_let_go_of_and_taken_up_at_the_store_s_offset(server: Server) -> None:
     topic = server.topic(4)
     for partition in range(4):
         server.produce(topic, [doc(10 * partition + i) for i in range(5)], partition)
     with ps.open(shop(), None, partitions=2) as engine:
-        with member(server, engine, topic, client) as a:
+        with member(server, engine, topic) as a:
             all_in(engine, 20, a)
-            other = "kafka-python" if client == "confluent" else "confluent"
-            with member(server, engine, topic, other + server.options(other)) as b:
+            with member(server, engine, topic) as b:
                 shared(engine, 4, a, b)
                 for partition in range(4):
                     server.produce(topic, [doc(10 * partition + i) for i in range(5, 8)], partition)
@@ -122,18 +122,18 @@ def test_a_share_is_let_go_of_and_taken_up_at_the_store_s_offset(server: Server,
     assert server.committed(f"of-{topic}") == {0: 8, 1: 8, 2: 8, 3: 9}
 
 
-def test_what_a_member_had_that_was_stopped_changes_nothing(server: Server, client: str) -> None:
+def test_what_a_member_had_that_was_stopped_changes_nothing(server: Server) -> None:
     topic = server.topic(2)
     for partition in range(2):
         server.produce(topic, [doc(10 * partition + i, "old") for i in range(6)], partition)
     # A group takes a process that is stopped for dead when its session ends, and one that asks for nothing so soon.
     soon = "&max.poll.interval.ms=" + server.session.partition("&heartbeat")[0].rpartition("=")[2]
-    with ps.open(shop(), None, partitions=2) as engine, member(server, engine, topic, client, soon) as a:
+    with ps.open(shop(), None, partitions=2) as engine, member(server, engine, topic, soon) as a:
         all_in(engine, 12, a)
         for partition in range(2):
             server.produce(topic, [doc(10 * partition + i, "last") for i in range(6)], partition)
         kept = [fetched(a)]
-        with member(server, engine, topic, client) as b:
+        with member(server, engine, topic) as b:
 
             def others_go_on() -> bool:
                 give(engine, b)
@@ -150,14 +150,14 @@ def test_what_a_member_had_that_was_stopped_changes_nothing(server: Server, clie
             all_in(engine, 14, a, b)
 
 
-def test_where_a_topic_begins_is_said_once_for_all_its_partitions(server: Server, client: str) -> None:
+def test_where_a_topic_begins_is_said_once_for_all_its_partitions(server: Server) -> None:
     topic = server.topic(3)
     for partition in range(3):
         server.produce(topic, [doc(partition, "before")], partition)
     with ps.open(shop(), None, partitions=2) as engine:
         with (
-            member(server, engine, topic, client, "&from=latest") as a,
-            member(server, engine, topic, client, "&from=latest") as b,
+            member(server, engine, topic, "&from=latest") as a,
+            member(server, engine, topic, "&from=latest") as b,
         ):
             shared(engine, 3, a, b)
             stands = {f"users=kafka:{topic}/{p}": 1 for p in range(3)}
@@ -168,10 +168,10 @@ def test_where_a_topic_begins_is_said_once_for_all_its_partitions(server: Server
         assert names(engine) == {"later": 1}
 
 
-def test_a_beginning_of_an_old_share_is_refused(server: Server, client: str) -> None:
+def test_a_beginning_of_an_old_share_is_refused(server: Server) -> None:
     """Two members say where a topic begins, and one of them is slow to."""
     topic = server.topic(1)
-    with ps.open(shop(), None, partitions=2) as engine, member(server, engine, topic, client, "&from=latest") as a:
+    with ps.open(shop(), None, partitions=2) as engine, member(server, engine, topic, "&from=latest") as a:
         kept: list[SpoutBatch] = []
 
         def said() -> bool:
@@ -193,11 +193,11 @@ def test_a_beginning_of_an_old_share_is_refused(server: Server, client: str) -> 
         assert engine.status()["sources"] == {f"users=kafka:{topic}/0": 1}
 
 
-def test_records_of_a_topic_that_had_the_name_before_are_refused(server: Server, client: str, store_path: Path) -> None:
+def test_records_of_a_topic_that_had_the_name_before_are_refused(server: Server, store_path: Path) -> None:
     topic = server.topic(1)
     server.produce(topic, [doc(i, "old") for i in range(4)])
     with ps.open(shop(), store_path, partitions=2, processes=False) as engine:
-        with member(server, engine, topic, client, "&lost=earliest") as a:
+        with member(server, engine, topic, "&lost=earliest") as a:
             all_in(engine, 4, a)
             server.produce(topic, [doc(i, "old") for i in range(4, 8)])
             kept = fetched(a)
@@ -213,20 +213,20 @@ def test_records_of_a_topic_that_had_the_name_before_are_refused(server: Server,
         server.delete(topic)
         server.make(topic)
         with (
-            member(server, engine, topic, client) as b,
+            member(server, engine, topic) as b,
             pytest.raises(SourceUnreadable, match="deleted and made again"),
         ):
             until(lambda: bool(give(engine, b)), "it is told")
 
 
-def test_who_rests_stays_a_member(server: Server, client: str) -> None:
+def test_who_rests_stays_a_member(server: Server) -> None:
     topic = server.topic(2)
     server.produce(topic, [doc(0)], 0)
-    with ps.open(shop(), None, partitions=2) as engine, member(server, engine, topic, client) as a:
+    with ps.open(shop(), None, partitions=2) as engine, member(server, engine, topic) as a:
         all_in(engine, 1, a)
         server.produce(topic, [doc(1)], 0)
         a.rest(0.05)
-        with member(server, engine, topic, client) as b:
+        with member(server, engine, topic) as b:
 
             def found() -> bool:
                 a.rest(0.02)
@@ -238,36 +238,42 @@ def test_who_rests_stays_a_member(server: Server, client: str) -> None:
             all_in(engine, 2, a, b)
 
 
-def test_a_group_is_of_one_store(server: Server, client: str) -> None:
+def test_a_group_is_of_one_store(server: Server) -> None:
     topic = server.topic(2)
     server.produce(topic, [doc(0)], 0)
     with (
         ps.open(shop(), None, partitions=2) as engine,
         ps.open(shop(), None, partitions=2) as second,
-        member(server, engine, topic, client) as a,
+        member(server, engine, topic) as a,
     ):
         all_in(engine, 1, a)
         says = rf"group of-{topic} has members that are not of this store \(this-store\); end them, or say"
-        own = member(server, second, topic, client, called="another-store")
+        own = member(server, second, topic, called="another-store")
         with pytest.raises(SourceUnreadable, match=says):
             own.__enter__()
         server.produce(topic, [doc(1)], 1)
         all_in(engine, 2, a)
 
 
-def test_who_was_expelled_and_never_heard_of_it_joins_anew(server: Server) -> None:
+class Deaf(ConfluentReader):
+    """A member that its group does not have, and that hears nothing of it."""
+
+    def dealt(self) -> list[int] | None:
+        return None
+
+
+def test_who_is_no_member_for_long_joins_anew(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = server.topic(2)
     for partition in range(2):
         server.produce(topic, [doc(10 * partition)], partition)
-    with ps.open(shop(), None, partitions=2) as engine, member(server, engine, topic, "kafka-python") as own:
-        all_in(engine, 2, own)
-        before, reader = own._id, own._member
-        reader._consumer._coordinator._close_heartbeat()  # what it is told of its group it no longer hears
-        until(lambda: give(engine, own) >= 0 and before not in own._broker.members(own.group), "the group expels it")
-        beats = itertools.count(int(own._asked), 11)
-        own._beats = lambda: float(next(beats))
-        until(lambda: give(engine, own) >= 0 and own._id != before, "it joins anew")
-        own._beats = time.monotonic
-        until(lambda: give(engine, own) >= 0 and own._broker.members(own.group).get(own._id) == {0, 1}, "all is dealt")
-        server.produce(topic, [doc(1)], 0)
-        all_in(engine, 3, own)
+    with monkeypatch.context() as planted, ps.open(shop(), None, partitions=2) as engine:
+        planted.setattr(ConfluentClient, "member", lambda self, address, called, lean=False: Deaf(address, lean))
+        with member(server, engine, topic) as own:
+            planted.undo()
+            before, beats = own._id, itertools.count(int(own._asked), 11)
+            own._beats = lambda: float(next(beats))
+            until(lambda: give(engine, own) >= 0 and own._id != before, "it joins anew")
+            own._beats = time.monotonic
+            all_in(engine, 2, own)
+            members = own._broker.members(own.group)
+            assert members == {own._id: {0, 1}}

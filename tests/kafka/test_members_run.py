@@ -53,10 +53,10 @@ def are(*states: str | None, of: list[int]) -> Callable[[], bool]:
 STANDING_BY = "standing by: no partition is dealt to this one"
 
 
-def test_members_share_a_topic_and_one_holds_the_store(server: Server, client: str, here: Path) -> None:
+def test_members_share_a_topic_and_one_holds_the_store(server: Server, here: Path) -> None:
     topic = server.topic(2)
     server.produce(topic, [user(i) for i in range(5)], 0)
-    uri = f"users=kafka://{server.servers}/{topic}?client={client}&group=of-{topic}{server.session}"
+    uri = f"users=kafka://{server.servers}/{topic}?client=confluent&group=of-{topic}{server.session}"
     with running(uri) as first:
         until(has_users(5), first)
         with running(uri) as second:
@@ -89,10 +89,10 @@ def test_members_share_a_topic_and_one_holds_the_store(server: Server, client: s
     assert f"{uri}: the store is held by this process now" in err
 
 
-def test_another_group_says_so_and_waits(server: Server, client: str, here: Path) -> None:
+def test_another_group_says_so_and_waits(server: Server, here: Path) -> None:
     topic = server.topic(2)
     server.produce(topic, [user(0)], 0)
-    uri = f"users=kafka://{server.servers}/{topic}?client={client}"
+    uri = f"users=kafka://{server.servers}/{topic}?client=confluent"
     with running(f"{uri}&group=of-{topic}") as first:
         until(has_users(1), first)
         for other in ("&group=other", ""):
@@ -102,3 +102,21 @@ def test_another_group_says_so_and_waits(server: Server, client: str, here: Path
                 assert second.stderr.readline() == says
                 assert ended(second)[:2] == (0, "")
         assert ended(first)[:2] == (0, f"{uri}&group=of-{topic}: 1 applied\n")
+
+
+def test_over_kafka_python_a_second_one_says_so_and_waits(server: Server, here: Path) -> None:
+    topic = server.topic(2)
+    server.produce(topic, [user(0)], 0)
+    uri = f"users=kafka://{server.servers}/{topic}?client=kafka-python&group=of-{topic}"
+    with running(uri) as first:
+        until(has_users(1), first)
+        with running(uri) as second:
+            assert second.stderr is not None
+            assert second.stderr.readline() == (
+                f"{uri}: process {first.pid} reads it into this store; waiting until that one lets go; over "
+                "client=confluent (pip install 'penstock[confluent]') processes share it\n"
+            )
+            assert ended(first)[:2] == (0, f"{uri}: 1 applied\n")
+            server.produce(topic, [user(1)], 1)
+            until(has_users(2), second)
+            assert ended(second)[:2] == (0, f"{uri}: 1 applied\n")
