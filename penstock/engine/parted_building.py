@@ -92,7 +92,7 @@ class PartedBuilding(SpannedEngine):
         self._all_built(progress)
 
     def _all_built(self, progress: Progress | None) -> list[Swept]:
-        more = True
+        more, swept = True, list[Swept]()
         while more:
             with self._lock.next():
                 self._open()
