@@ -210,6 +210,7 @@ class PythonReader:
         )
         self._consumer = _called(address, lambda: kafka.KafkaConsumer(**config))
         self._places: list[Any] = []
+        self._sent: dict[int, int] = {}  # what the group was told and nobody waited for
 
     def assign(self, places: Mapping[int, int]) -> None:
         """Read these."""
@@ -245,9 +246,11 @@ class PythonReader:
         """Send it."""
         if self._address.group is None:
             return
+        told = {**self._sent, **places} if last else places
+        self._sent = {} if last else {**self._sent, **places}
         own = {
             kafka.TopicPartition(self._address.topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
-            for partition, offset in places.items()
+            for partition, offset in told.items()
         }
         with suppress(errors.KafkaError):  # monitors alone see that it trails
             if last:
@@ -256,7 +259,9 @@ class PythonReader:
                 self._consumer.commit_async(own)
 
     def close(self) -> None:
-        """Close it."""
+        """Close it; what is under way to the group then is lost, and so is said again before."""
+        if self._sent:
+            self.commit({}, last=True)
         self._consumer.close(autocommit=False, timeout_ms=2_000)
 
 
