@@ -12,6 +12,7 @@ from penstock.engine.differing import differing
 from penstock.engine.preview import preview_of
 from penstock.engine.schema import built_of
 from penstock.engine.sweeper import Sweeper, Turn
+from penstock.engine.swept import STEP
 from penstock.engine.turns import Turns
 from penstock.views import App, Migrated, Preview, Progress
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from penstock.engine.snapshot import Snapshot
 
 __all__ = ["Migrating"]
-
-_STEP = 1 << 12  # documents of a step that nobody waits for
 
 
 class Migrating(ABC):
@@ -115,7 +114,7 @@ class Migrating(ABC):
         """Tell as many rows as came since the last step: each turn leaves fewer then. Whether there is more to do."""
         more = True
         while behind := self._core.behind:
-            more = self._core.sweep_step(min(behind, _STEP))
+            more = self._core.sweep_step(min(behind, STEP))
         return more
 
     def sweep_failed(self, why: str | None) -> None:
@@ -132,7 +131,7 @@ class Migrating(ABC):
         while more:
             with self._lock.next():
                 self._open()
-                more = self._core.sweep_step(_STEP)
+                more = self._core.sweep_step(STEP)
                 if self._core.behind:
                     more = self._catch_up()
             if progress is not None and self._core.sweep is not None:

@@ -20,12 +20,10 @@ from penstock.engine.differing import differing
 from penstock.engine.seat import Seat
 from penstock.engine.spannedengine import SpannedEngine
 from penstock.engine.sweeper import Sweeper, Turn
-from penstock.engine.swept import STEP, Swept
+from penstock.engine.swept import AT_ONCE, STEP, Swept
 from penstock.views import Changed, Migrated, Progress
 
 __all__ = ["PartedBuilding"]
-
-_FEW = 2_000  # documents and rows that opening a store may take the time for
 
 
 class PartedBuilding(SpannedEngine):
@@ -69,7 +67,7 @@ class PartedBuilding(SpannedEngine):
         swept = self._swept(None)
         if not any(own.more or own.waits for own in swept):
             return
-        if sum(own.total - own.done for own in swept) <= _FEW:
+        if sum(own.total - own.done for own in swept) <= AT_ONCE:
             self._finish(None)
         else:
             self._sweeper = Sweeper(self)

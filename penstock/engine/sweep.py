@@ -30,6 +30,7 @@ from penstock.engine.catalog import (
     write_state,
 )
 from penstock.engine.schema import built_of, told_by_rows
+from penstock.engine.swept import AT_ONCE
 from penstock.gateway import TableNode, TableSweep
 from penstock.mapreduce import Building, RowDelta, RowState, StoredCodec, ViewNode, Writes, rows_db, view_dbs
 from penstock.views import Row
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Sweep", "build_few", "empty_trash", "forget_former", "switched"]
 
 _FED = 64  # bytes that a change of the switch counts in the feed, which has them nowhere
-_FEW = 2_000  # documents and rows that opening a store may take the time for
 _EMPTIED = 1 << 10  # rows that one step takes out of a database
 
 
@@ -216,8 +216,8 @@ def build_few(core: Core) -> None:
         return
     with core.store.read() as reader:
         done, total = built_of(reader, core.catalog)
-    while core.sweep is not None and total - done <= _FEW:
-        core.sweep_step(_FEW)
+    while core.sweep is not None and total - done <= AT_ONCE:
+        core.sweep_step(AT_ONCE)
 
 
 # -- what was before

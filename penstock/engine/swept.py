@@ -13,10 +13,12 @@ from penstock.engine.schema import built_of
 if TYPE_CHECKING:
     from penstock.engine.core import Core
 
-__all__ = ["STEP", "Swept", "swept_by"]
+__all__ = ["AT_ONCE", "STEP", "Swept", "swept_by"]
 
 STEP = 1 << 12
 """Documents of a step that nobody waits for."""
+AT_ONCE = 2_000
+"""Documents and rows that opening a store may take the time for."""
 
 
 @dataclass(frozen=True, slots=True)

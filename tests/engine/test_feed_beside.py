@@ -71,7 +71,7 @@ def writing(engine: ps.Engine, seed: int) -> Iterator[None]:
 @pytest.fixture
 def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store; what changes there is not built while it is opened, but by the thread."""
-    monkeypatch.setattr(sweep, "_FEW", 0)
+    monkeypatch.setattr(sweep, "AT_ONCE", 0)
     choose = Random(1)
     with ps.open(app(), tmp_path / "s", limits=TINY) as engine:
         engine.put_many("users", [document(choose) for _ in range(1_000)])
