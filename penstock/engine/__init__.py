@@ -19,9 +19,10 @@ from penstock.engine.partedcopies import copy_any, restore_any
 from penstock.engine.parting import Parting, guard_of
 from penstock.engine.refilling import Refilled
 from penstock.engine.repartition import Repartitioned, repartition
+from penstock.engine.seat import Seat
 from penstock.engine.shipped import Shipped, shipped
 from penstock.engine.snapshot import Snapshot
-from penstock.engine.spanned import SpannedSnapshot
+from penstock.engine.spanned import SpannedSnapshot, Switching
 from penstock.engine.spannedengine import SpannedEngine
 from penstock.engine.standby import LOST, Loads, Standby
 from penstock.engine.swept import Swept
@@ -50,6 +51,7 @@ __all__ = [
     "Refilled",
     "Repartitioned",
     "Resume",
+    "Seat",
     "Settings",
     "Shipped",
     "Snapshot",
@@ -59,6 +61,7 @@ __all__ = [
     "State",
     "Stored",
     "Swept",
+    "Switching",
     "Tables",
     "Ticket",
     "Told",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SpannedEngine", "cores_of", "open_spanned"]
 
-_LOOKS, _AGAIN = 100, 0.01  # how often, and after how many seconds, a snapshot is tried again
+_AGAIN = 0.01  # seconds after which a snapshot is tried again
 _UNHELD = (
     "a snapshot with consistency='position' is made by the process that serves the store, which holds its partitions "
     "meanwhile; ask there, or leave consistency= out"
@@ -35,6 +35,9 @@ _UNHELD = (
 
 class SpannedEngine(Engine):
     """An open store of several partitions; made by `ps.open(…, readonly=True)`."""
+
+    looks = 100
+    """How often a snapshot is tried again while partitions switch to other views."""
 
     def __init__(self, cores: list[Core], path: str, layout: Layout) -> None:
         super().__init__(cores[0], path, None, True, False)
@@ -58,7 +61,7 @@ class SpannedEngine(Engine):
         return self._spanned()
 
     def _spanned(self) -> SpannedSnapshot:
-        for _ in range(_LOOKS):
+        for _ in range(self.looks):
             try:
                 return SpannedSnapshot(self._cores, self._ranges)
             except Switching:

@@ -2,148 +2,48 @@
 loses, repeats, delays and reorders; and what must hold of it.
 
 The wire knows whole messages: what one partition owes another, in an epoch of its own, and the answer to that. One of
-a process that is gone may still arrive. A partition that is killed begins anew in its next epoch, and what it was given
-then is given to it again, as its supervisor does; or all end at once, and sources go on from where the least partition
-stands.
+a process that is gone may still arrive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from random import Random
 
-from penstock.cache import BatchRejected, StoreFull, encode_key
-from penstock.engine import (
-    Concert,
-    Member,
-    MemberStanding,
-    Parted,
-    Parting,
-    Settings,
-    guard_of,
-    layout_of,
-    open_partition,
-)
-from penstock.mapreduce import Ranges, even_starts
-from penstock.recovery import OldEpoch
-from penstock.spout import Record
-from penstock.testing.checks import HASH_SEED, Finding, Wrong, demand, differences
+from penstock.cache import BatchRejected, StoreFull
+from penstock.engine import Member, Switching, guard_of
+from penstock.recovery import Early, OldEpoch
+from penstock.testing.checks import Finding, Wrong, demand, differences
 from penstock.testing.client import calls_of, is_list, put_by
-from penstock.testing.disk import Disk
-from penstock.testing.faults import Crash, Fault, Points
+from penstock.testing.faults import Crash
 from penstock.testing.fleetchecks import AtRest
+from penstock.testing.fleetoperator import Operator
 from penstock.testing.fleetplan import FleetPlan, FleetStep
-from penstock.testing.fleetseat import FleetSeat
+from penstock.testing.fleetstanding import Ended, FleetStanding, Flying
 from penstock.testing.fleetwire import EarlyWire, Packet
-from penstock.testing.oracle import Oracle
 from penstock.testing.plan import How
-from penstock.testing.pub import Downstream, Pub
 from penstock.testing.standing import source_name
 from penstock.views import App
 
-_MEMORY = 256 << 20
 _POLLS = 4
 _ROUNDS = 60  # of carrying all that is owed; views stand on each other in fewer
 
 
-class _Ended(Exception):
-    """Who serves the partitions is killed."""
-
-
-@dataclass(slots=True)
-class _Flying:
-    """Records on their way to their owners."""
-
-    records: Sequence[Record]
-    source: str | None
-    resume: int = 0
-    number: int = 0
-    landed: set[int] = field(default_factory=set)
-
-
-class Fleet:
+class Fleet(FleetStanding):
     """All of it, and what can be done to it."""
 
-    concert: Concert | None = None  # which views all partitions build, where the app is another one
-
     def __init__(self, app: App, plan: FleetPlan) -> None:
-        self.app = app
-        self.ranges = Ranges(even_starts(plan.partitions), HASH_SEED)
-        self.layout = layout_of(app.name, HASH_SEED, self.ranges.starts, 0)
-        self.points = Points()
-        self.disks = [Disk(self.points, f"{i} ") for i in range(plan.partitions)]
-        self.pub_disks = [Disk(self.points, f"pub {i} ") for i in range(plan.partitions)]
-        self.downstream = Downstream()
-        self.oracle = Oracle(app)
         self.logs = plan.sources
         self.wire: list[Packet] = []
-        self.faults = self.refused = 0  # refused: what zombies said
+        self.refused = 0  # of what zombies said
         self.heard: dict[tuple[int, int], int] = {}  # by sender and receiver the epoch that was heard of
-        self.epochs = [0] * plan.partitions
         self.early = EarlyWire(self, plan.seed)
-        self._limits = plan.limits
-        self._choose = Random(plan.seed)
-        self._ends = False
-        self._flying: _Flying | None = None
-        self._given: set[tuple[str, int | None]] = set()  # records of sources that are in
-        self._sources: list[dict[str, int]] = [{} for _ in self.disks]  # what each partition's owner was told is in
-        self.members: list[Member] = []
-        self._begin()
+        self.operator = Operator(self)
+        super().__init__(app, plan)
 
-    # -- processes
-
-    def _begin(self) -> None:
-        self.members = [self._member(i) for i in range(len(self.disks))]
-        self.pubs = [Pub(disk.open(), self.downstream, self.points) for disk in self.pub_disks]
-        cores = [member.core for member in self.members]
-        seats = [FleetSeat(self, i) for i in range(len(self.disks))]
-        self.engine = Parted(self.app, self.layout, cores, seats, lambda: None, None, None)  # the wire carries
-
-    def _member(self, i: int) -> Member:
-        while True:
-            try:
-                settings = Settings(_MEMORY, self._limits)
-                store, parting = self.disks[i].open(), Parting(i, self.ranges)
-                engine = open_partition(self.app, store, parting, None, None, settings, None, self.concert)
-            except Crash as crash:
-                self._killed(i, crash.fault)
-                continue
-            except StoreFull:
-                continue  # who looks after it tries again
-            epoch = engine._core.state.epoch
-            if epoch <= self.epochs[i]:
-                raise Wrong([Finding("epoch", f"partition {i}", f"{epoch} after {self.epochs[i]}")])
-            self.epochs[i] = epoch
-            member = Member(engine)
-            member.tells(self.early.of(i))
-            return member
-
-    def _killed(self, i: int, fault: Fault) -> None:
-        self.faults += 1
-        for disk in (self.disks[i], self.pub_disks[i]):
-            if fault is Fault.POWER:
-                disk.lose_power(self._choose)
-            else:
-                disk.end_process()
-
-    def follow(self, i: int, fault: Fault = Fault.CRASH) -> None:
-        """A partition's process is gone, and another one takes its place; or all end."""
-        self._killed(i, fault)
-        self.members[i] = self._member(i)
-        self.pubs[i] = Pub(self.pub_disks[i].open(), self.downstream, self.points)
-        self.engine._cores[i] = self.members[i].core
-        self._landed_if(i)
-        if self._ends:
-            raise _Ended
-
-    def restart(self) -> None:
-        """Who serves the partitions is killed, and they end with it."""
-        for i in range(len(self.disks)):
-            self._killed(i, Fault.CRASH)
-        self._flying = None
-        self._begin()
+    def told_early(self, here: int) -> Callable[[Mapping[int, Early]], Collection[int]]:
+        """How one of them tells others early: on the wire."""
+        return self.early.of(here)
 
     # -- what is done
 
@@ -160,6 +60,9 @@ class Fleet:
             "forget": self._forget,
             "poll": lambda s: self._poll(s.a % len(self.members)),
             "settle": lambda s: self.settle(),
+            "build": self.operator.build,
+            "change": self.operator.change,
+            "mend": self.operator.mend,
         }
         if step.strike is not None:
             self.points.arm(step.strike)
@@ -170,7 +73,7 @@ class Fleet:
     def _survives(self, act: Callable[[], None]) -> None:
         try:
             act()
-        except _Ended:
+        except Ended:
             self.restart()
         except Wrong:
             raise
@@ -190,7 +93,7 @@ class Fleet:
         done = self.engine.remembered(name)
         offset = 0 if done is None else done.offset
         start, end = max(0, offset - back), min(len(log), offset + n)
-        self._flying = _Flying(log[start:end], name, end)
+        self._flying = Flying(log[start:end], name, end)
         with suppress(StoreFull):
             self.engine.ingest(log[start:end], name, end)
         self._flying = None
@@ -199,7 +102,7 @@ class Fleet:
         for part in calls_of(step.how, step.records):
             strict = step.how is How.STRICT and is_list(part)
             refused = strict and any(self.oracle.tables[r.table].refuses(r) for r in part)
-            self._flying = None if refused else _Flying(part, None)
+            self._flying = None if refused else Flying(part, None)
             try:
                 put_by(self.engine, step.how, part)
             except BatchRejected:
@@ -295,54 +198,25 @@ class Fleet:
         except Crash as crash:
             self.follow(i, crash.fault)
 
-    # -- what is in
-
-    def owner(self, record: Record) -> int:
-        """The partition that a record goes to."""
-        table = self.oracle.tables[record.table]
-        key = table.key_of(record)
-        return 0 if key is None else self.ranges.of(encode_key(key))
-
-    def give(self, i: int, number: int) -> None:
-        """A batch with this number is given to a partition."""
-        if self._flying is not None:
-            self._flying.number = number
-
-    def landed(self, i: int) -> None:
-        """A partition has its part of what is on its way."""
-        flying = self._flying
-        if flying is None or i in flying.landed:
-            return
-        flying.landed.add(i)
-        records = [record for record in flying.records if self.owner(record) == i]
-        if flying.source is not None:
-            done = self._sources[i].get(flying.source, 0)
-            records = [record for record in records if record.offset is None or record.offset >= done]
-            self._sources[i][flying.source] = max(done, flying.resume)
-            self._given |= {(flying.source, record.offset) for record in records}
-        self.oracle.take(records)
-
-    def _landed_if(self, i: int) -> None:
-        """It was in when the process was killed, or not."""
-        flying = self._flying
-        state = self.members[i].core.state
-        if flying is not None and flying.number and state.batch >= flying.number:
-            self.landed(i)
-        for source, offset in self._sources[i].items():
-            if state.sources.get(source, 0) < offset:
-                text = f"partition {i} stands at {state.sources.get(source, 0)}, and {offset} was acknowledged"
-                raise Wrong([Finding("lost", f"source {source!r}", text)])
-
     # -- what must hold
 
     def settle(self) -> None:
-        """Carry all that is owed, and look: nothing pending, and views as the oracle has them."""
+        """Carry all that is owed, and look: nothing pending, and views as the oracle has them.
+
+        Where partitions are switching just now, readers see them once they have.
+        """
         self.carried()
-        with self.engine.snapshot() as snap:
+        try:
+            snap = self.engine.snapshot()
+        except Switching:
+            self.operator.build_all()
+            snap = self.engine.snapshot()
+        with snap:
             demand(differences(snap, self.oracle))
 
     def carried(self) -> None:
         """All that partitions owe each other has arrived."""
+        self.still_there()
         for _ in range(_ROUNDS):
             before = [member.core.state.sent for member in self.members]
             for sender in range(len(self.members)):
@@ -355,18 +229,12 @@ class Fleet:
                 return
         raise Wrong([Finding("progress", "store", "what partitions owe each other never arrives")])
 
-    def standing(self, i: int) -> MemberStanding:
-        while True:
-            try:
-                return self.members[i].standing()
-            except Crash as crash:
-                self.follow(i, crash.fault)
-
     def heal(self) -> None:
         """No fault from now on: all is delivered, carried and published, and then all must hold."""
         self._survives(self._heal)
 
     def _heal(self) -> None:
+        self.operator.build_all()
         for at, log in enumerate(self.logs):
             self.deliver(at, len(log))
             name = source_name(at)
@@ -377,5 +245,5 @@ class Fleet:
         for _ in range(_POLLS):
             for i in range(len(self.pubs)):
                 self._poll(i)
-        at_rest = AtRest(self.engine, self.members, self.pubs, self.downstream, self.oracle)
+        at_rest = AtRest(self.engine, self.members, self.pubs, self.downstream, self.oracle, self.operator)
         demand(at_rest.findings())

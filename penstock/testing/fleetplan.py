@@ -10,6 +10,9 @@
     forget    a partition's memory ran out
     poll      the node that publishes what a partition shows looks
     settle    nobody owes anybody anything, and all must hold
+    mend      an operator restates, reposts, retries or drops
+    change    all are opened with another app, whose views are built meanwhile
+    build     a step of that at each of them
 
 What a number means depends on what there is: the third message, of four, say. So any step can be left out.
 """
@@ -25,10 +28,14 @@ from penstock.spout import Record
 from penstock.testing.faults import AFTER, Fault, Strike
 from penstock.testing.plan import GROWING, SMALL, How, Source
 from penstock.testing.shrink import cuts
+from penstock.views import App
 
-KINDS = ("deliver", "write", "send", "arrive", "drop", "crash", "restart", "forget", "poll", "settle")
+KINDS = ("deliver", "write", "send", "arrive", "drop", "crash", "restart", "forget", "poll", "settle", "mend")
+CHANGING = ("change", "build")
 GIVING = ("deliver", "write")
-_OFTEN = (6, 3, 12, 14, 2, 1.5, 0.7, 1, 2, 1)
+_OFTEN = (6, 3, 12, 14, 2, 1.5, 0.7, 1, 2, 1, 0.8)
+_OFTEN_CHANGING = (2.5, 14)
+_CHANGES = 0.3  # of the runs
 LOSSES = (Fault.CRASH, Fault.CRASH, Fault.POWER)
 FAILURES = (*LOSSES, Fault.FAIL)
 """Those that are of use where others are told of what then is not in."""
@@ -69,6 +76,7 @@ class FleetPlan:
     steps: tuple[FleetStep, ...]
     limits: Limits
     small_trees: bool
+    others: tuple[App, ...] = ()  # what the app can change to
 
     def smaller(self) -> Iterator[FleetPlan]:
         """Plans a little smaller, the largest cuts first."""
@@ -83,20 +91,24 @@ class FleetPlan:
                 yield replace(self, steps=(*self.steps[:at], replace(step, strike=None), *self.steps[at + 1 :]))
 
 
-def fleet_plan(seed: int, source: Source, losses: Sequence[Fault] = LOSSES) -> FleetPlan:
-    """The run that a seed means, over the records of a source, with faults out of these."""
+def fleet_plan(
+    seed: int, source: Source, losses: Sequence[Fault] = LOSSES, others: tuple[App, ...] = (), changes: float = _CHANGES
+) -> FleetPlan:
+    """The run that a seed means, over the records of a source, with faults out of these; in some the app changes."""
     choose = Random(seed)
     sizes = [choose.choice((2, 3, 4, 6, 10, 16)) for _ in range(choose.choice((1, 1, 2)))]
     logs = tuple(tuple(replace(source.record(choose), offset=i) for i in range(size)) for size in sizes)
     partitions = choose.choice((2, 2, 3, 4))
-    kinds = choose.choices(KINDS, _OFTEN, k=choose.choice((12, 20, 30, 45)))
-    giving = [at for at, kind in enumerate(kinds) if kind in GIVING]
+    changing = bool(others) and choose.random() < changes
+    every, often = (KINDS + CHANGING, _OFTEN + _OFTEN_CHANGING) if changing else (KINDS, _OFTEN)
+    kinds = choose.choices(every, often, k=choose.choice((6, 10, 15, 24)))
+    giving = [at for at, kind in enumerate(kinds) if kind in GIVING + CHANGING]
     struck = set(choose.sample([*range(len(kinds)), *giving, *giving, *giving], choose.choice((0, 1, 1, 2, 3))))
     steps = tuple(
         _step(choose, kind, losses if at in struck else (), partitions, source) for at, kind in enumerate(kinds)
     )
     limits = replace(choose.choice((Limits(), SMALL, SMALL, GROWING)), few=choose.choice((0, Limits().few)))
-    return FleetPlan(seed, partitions, logs, steps, limits, choose.random() < 0.75)
+    return FleetPlan(seed, partitions, logs, steps, limits, choose.random() < 0.75, others if changing else ())
 
 
 def _step(choose: Random, kind: str, losses: Sequence[Fault], partitions: int, source: Source) -> FleetStep:
@@ -104,6 +116,8 @@ def _step(choose: Random, kind: str, losses: Sequence[Fault], partitions: int, s
     if kind == "write":
         how = choose.choice((How.EACH, How.BATCH, How.LIST, How.STRICT))
         step = replace(step, records=tuple(source.record(choose) for _ in range(choose.choice((1, 1, 2, 4)))), how=how)
+    if kind == "mend":
+        step = replace(step, records=(source.record(choose),))
     if not losses:
         return step
     where = f"{choose.randrange(partitions)} "

@@ -63,8 +63,10 @@ def fleet_of(
     """What a seed means: one of the apps, its views on tables told so, and a run of it in several partitions."""
     trial = every[seed % len(every)]
     if not production.early:
-        return trial, fleet_plan(seed, trial.stream())
-    return replace(trial, app=told_by(trial.app, production)), fleet_plan(seed, trial.stream(), FAILURES)
+        return trial, fleet_plan(seed, trial.stream(), others=trial.others)
+    others = tuple(told_by(other, production) for other in trial.others)
+    own = replace(trial, app=told_by(trial.app, production), others=others)
+    return own, fleet_plan(seed, trial.stream(), FAILURES, others)
 
 
 def smallest_fleet(app: App, failure: FleetFailure) -> FleetFailure:

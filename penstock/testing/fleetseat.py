@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
-from penstock.engine import MemberStanding, Resume, Swept, Tables
+from penstock.engine import Member, MemberStanding, Resume, Swept, Tables
 from penstock.testing.faults import Crash
 from penstock.views import Counts
 
 if TYPE_CHECKING:
-    from penstock.testing.fleet import Fleet
+    from penstock.testing.fleetstanding import FleetStanding
+
+_T = TypeVar("_T")
 
 
 class FleetSeat:
     """A partition, as who serves it has it: begun again when it ends, and then given its work once more."""
 
-    def __init__(self, fleet: Fleet, i: int) -> None:
+    def __init__(self, fleet: FleetStanding, i: int) -> None:
         self._fleet = fleet
         self._i = i
 
@@ -31,6 +33,7 @@ class FleetSeat:
         """One transaction of records that it owns, and the offsets after them."""
         fleet, i = self._fleet, self._i
         fleet.give(i, number)
+        fleet.still_there()
         while True:
             member = fleet.members[i]
             try:
@@ -44,11 +47,7 @@ class FleetSeat:
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
         """How these records would fare."""
-        while True:
-            try:
-                return self._fleet.members[self._i].tried(tables, kinds)
-            except Crash as crash:
-                self._fleet.follow(self._i, crash.fault)
+        return self._done(lambda member: member.tried(tables, kinds))
 
     def standing(self) -> MemberStanding:
         """How far it is."""
@@ -56,19 +55,29 @@ class FleetSeat:
 
     def note(self, source: str) -> bytes:
         """What the spout of a source noted."""
-        return self._fleet.members[self._i].note(source)
+        return self._done(lambda member: member.note(source))
 
     def swept(self, limit: int | None, switch: bool = False) -> Swept:
         """One step of building views."""
-        return self._fleet.members[self._i].swept(limit, switch)
+        return self._done(lambda member: member.swept(limit, switch))
 
     def compact(self) -> dict[str, object]:
         """Give back what old versions take."""
-        return self._fleet.members[self._i].compact()
+        return self._done(Member.compact)
 
     def repair(self, do: str, *what: object) -> object:
         """A step of a repair."""
-        return self._fleet.members[self._i].repair(do, *what)
+        return self._done(lambda member: member.repair(do, *what))
+
+    def _done(self, work: Callable[[Member], _T]) -> _T:
+        """Have it done, once more by the next owner where one ends at it."""
+        fleet, i = self._fleet, self._i
+        while True:
+            fleet.still_there()
+            try:
+                return work(fleet.members[i])
+            except Crash as crash:
+                fleet.follow(i, crash.fault)
 
     def close(self) -> None:
         """The disk stays."""
