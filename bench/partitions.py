@@ -73,11 +73,10 @@ def _latency(plan: Plan) -> Iterator[Figure]:
     bound = _COMMITS * commit + _MORE
     reach = f"≤ {_COMMITS} × smallest commit + {1e3 * _MORE:g} ms"
     yield Figure("partitions", "a hop", 1e6 * hop, "µs", limits, idle, reach, hop / bound, plan.met(hop <= bound))
-    first, bound = median(got["shown"]["weak"][1]), trip + _MORE
+    # A hop is told before the document's commit: what it takes is what it takes longer than a put without that.
+    hop, bound = median(got["shown"]["weak"][1]) - (median(strong[0]) - commit), trip + _MORE
     reach = f"≤ the wire alone + {1e3 * _MORE:g} ms"
-    yield Figure(
-        "partitions", "weak, a hop", 1e6 * first, "µs", limits, idle, reach, first / bound, plan.met(first <= bound)
-    )
+    yield Figure("partitions", "weak, a hop", 1e6 * hop, "µs", limits, idle, reach, hop / bound, plan.met(hop <= bound))
     _draw(plan, got["shown"], commit)
 
 
