@@ -160,11 +160,18 @@ class Repair:
             )
             asked = self._with_remembered(node, moved, asked)
         self.view(name, None if asked is None else sorted(asked))
-        if isinstance(node.mapper, FunctionMapper):
-            for place in sorted({one.place for one in moved}):
-                rows = [(one.key, encode_key(one.repaired.group)) for one in moved if one.place == place]
-                for a in range(0, len(rows), STEP):
-                    self.step(place, "retell_rows", name, rows[a : a + STEP])
+        again = moved if isinstance(node.mapper, FunctionMapper) else self._held(node, moved)
+        for place in sorted({one.place for one in again}):
+            rows = [(one.key, encode_key(one.repaired.group)) for one in again if one.place == place]
+            for a in range(0, len(rows), STEP):
+                self.step(place, "retell_rows", name, rows[a : a + STEP])
+
+    def _held(self, node: ViewNode, moved: Sequence[Replaced]) -> list[Replaced]:
+        """Those of these rows that a view holds."""
+        with self.site.snapshot() as snap:
+            readers = [part.reader() for part in snap.parts]
+            db = held_db(node.number)
+            return [one for one in moved if readers[one.place].get_many(db, [one.key])[0] is not None]
 
     def _with_remembered(self, node: ViewNode, moved: Sequence[Replaced], asked: set[bytes]) -> set[bytes] | None:
         """These groups, and those of what is remembered of rows; None where that can't be read."""

@@ -17,7 +17,7 @@ from penstock.engine.releasing import Releasing
 from penstock.engine.remembering import forget, gone_of, remembered
 from penstock.engine.snapshot import Snapshot
 from penstock.gateway import retell
-from penstock.mapreduce import Fed, RowDelta, RowReading, Writes, fed_told, same_result
+from penstock.mapreduce import Fed, RowDelta, RowReading, Writes, fed_told, held_db, same_result
 from penstock.recovery import Mapping, Mended, Mender, Repaired, Shadow, Wanted, same_pairs
 from penstock.views import ABSENT, Row
 
@@ -89,7 +89,7 @@ class Steps:
         self._amend(step)
 
     def retell_rows(self, view: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Map rows of the source that changed, where what a view remembers of them no longer fits.
+        """Map rows of the source that changed, where what a view remembers of them no longer fits, or it holds them.
 
         They are named by their keys, and by the encodings of their groups.
         """
@@ -107,8 +107,10 @@ class Steps:
                 state = source.codec.decode(key, raw, f"view {node.view.source.name!r}")
                 new = Row(group, source.codec.result(state))
                 [mapped] = mapping.pairs([Row(*new)])
-                if mapped is not None and not same_pairs(told or [], mapped):
+                held = writer.get_many(held_db(node.number), [key])[0] is not None
+                if mapped is not None and (held or not same_pairs(told or [], mapped)):
                     deltas.append(RowDelta(key, group, None, new))
+            writes.changed |= bool(deltas)  # what is no longer held is content, whatever it counts
             node.on_rows(writer, deltas, writes)
 
         self._amend(step)

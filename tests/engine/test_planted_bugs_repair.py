@@ -112,8 +112,8 @@ BUGS = [
         Bug(
             "what is remembered of a row is not mapped again",
             "engine.repairing:Repair._follow",
-            "if isinstance(node.mapper, FunctionMapper):",
-            "if False:",
+            "moved if isinstance(node.mapper, FunctionMapper) else self._held(node, moved)",
+            "[]",
         ),
         "a contribution to kept",
     ),

@@ -19,6 +19,7 @@ from penstock.recovery import Mended, Repaired, recomputed
 from penstock.views import ABSENT
 from tests.engine.damage import add_to_lane, change_payload, overwrite, tell, turn_a_bit
 from tests.engine.histories import Failed, LastingStore
+from tests.engine.parted import placed
 
 VIEWS = ("counted", "kept", "yielded", "listed")
 MANY = 200  # contributions of a group that has nodes
@@ -197,6 +198,29 @@ def test_views_on_a_view_follow_its_rows(engine: Any) -> None:
     found = restated(engine, "counted")
     assert {view for view, _ in found} == {"counted", "sizes"}
     assert engine.digest() == before
+
+
+@pytest.mark.parametrize("fields", [True, False])
+@pytest.mark.parametrize("partitions", [None, 2])
+def test_a_view_on_a_view_takes_a_row_again_that_is_right(fields: bool, partitions: int | None) -> None:
+    app = ps.App("shop")
+    most = app.table("users", key="id").view("most", key="g", value="v", reduce=ps.max())
+    if fields:
+        most.view("sums", key=(), value="value", reduce=ps.sum())
+    else:
+        most.view("sums", reduce=ps.sum())(lambda row: [((), row.value * 2 // 2)])
+    with placed(), ps.open(app, None, partitions=partitions) as engine:
+        engine.put_many("users", [{"id": i, "g": "ab"[i % 2], "v": i} for i in range(8)])
+        before = engine.digest()
+        owner = engine if partitions is None else engine._seats[engine._ranges.of(encode_key("a"))].engine
+        tell(owner, "most", [(7_000, "a", "more than any number")], [])
+        if partitions is not None:
+            engine.settle()
+        assert [one.key for one in engine.quarantine(view="sums")] == ["a"]
+        engine.restate("most")
+        assert not list(engine.quarantine()), "it is right again, and nothing new has come"
+        assert engine.digest() == before
+        assert engine.restate("users") == []
 
 
 def test_a_document_s_groups(engine: Any) -> None:
