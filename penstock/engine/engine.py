@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -277,12 +278,20 @@ class Engine(Loading):
     ) -> Iterator[Changes]:
         """What `changes` gives, in parts, each as columns: for many changes a fraction of the cost.
 
+        In a store of several partitions the changes of one group come in the order of commits, those of groups in
+        several partitions in none; the position of each is that up to which all was given, so that any of them can be
+        gone on from.
+
         for part in engine.feed("namecount", since=position):
             print(part.groups, part.old, part.new, part.positions)
         """
         self._open()
-        live = (self._ended.wait, lambda: not self._closed)
-        return followed(self._core, views, since, follow, initial, until, *live)
+        return self._follows(views, since, follow, initial, until, self._ended.wait, lambda: not self._closed)
+
+    @property
+    def _follows(self) -> Callable[..., Iterator[Changes]]:
+        """Follows the feed of this store."""
+        return partial(followed, self._core)
 
     def status(self) -> dict[str, Any]:
         """Tables, views, position, sources and sizes, as data.

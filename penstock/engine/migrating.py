@@ -102,13 +102,22 @@ class Migrating(ABC):
         with self._lock.next():
             self._open()
             began = time.perf_counter()
-            more = self._core.sweep_step(limit)
+            more = self._step(limit)
             took = time.perf_counter() - began
             busy, self._seen = self._lock.taken != self._seen, self._lock.taken
-            if self._core.behind:
+            if self._behind:
                 busy = False  # writers make rows as quickly as they are told: they get no more than every other turn
                 more = self._catch_up()
         return Turn(more, took, began - asked, busy)
+
+    def _step(self, limit: int) -> bool:
+        """Do it; whether there is another."""
+        return self._core.sweep_step(limit)
+
+    @property
+    def _behind(self) -> int:
+        """How many rows came since the last step, which writers wait for."""
+        return self._core.behind
 
     def _catch_up(self) -> bool:
         """Tell as many rows as came since the last step: each turn leaves fewer then. Whether there is more to do."""

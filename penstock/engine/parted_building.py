@@ -10,7 +10,6 @@ each of them switches in a transaction of its own. Invariants:
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -19,7 +18,7 @@ from penstock.cache import PenstockError
 from penstock.engine.differing import differing
 from penstock.engine.seat import Seat
 from penstock.engine.spannedengine import SpannedEngine
-from penstock.engine.sweeper import Sweeper, Turn
+from penstock.engine.sweeper import Sweeper
 from penstock.engine.swept import AT_ONCE, STEP, Swept
 from penstock.views import Changed, Migrated, Progress
 
@@ -72,16 +71,12 @@ class PartedBuilding(SpannedEngine):
         else:
             self._sweeper = Sweeper(self)
 
-    def sweep_once(self, limit: int) -> Turn:
-        """One step at each partition."""
-        asked = time.perf_counter()
-        with self._lock.next():
-            self._open()
-            began = time.perf_counter()
-            more, _ = self._build(limit)
-            took = time.perf_counter() - began
-            busy, self._seen = self._lock.taken != self._seen, self._lock.taken
-        return Turn(more, took, began - asked, busy)
+    def _step(self, limit: int) -> bool:
+        return self._build(limit)[0]
+
+    @property
+    def _behind(self) -> int:
+        return 0  # a step at a partition tells what came since itself
 
     def _settle(self) -> None:
         self._all_built(None)

@@ -6,7 +6,8 @@ Invariant: it writes nothing; what others write shows in the next snapshot.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
@@ -19,7 +20,7 @@ from penstock.engine.snapshot import must_be_known
 from penstock.engine.spanned import SpannedSnapshot, Switching
 from penstock.engine.spannedfeed import follow_all
 from penstock.engine.spannedstatus import status_of_all
-from penstock.views import App, Changes, Position
+from penstock.views import App, Changes
 
 if TYPE_CHECKING:
     from penstock.engine.snapshot import Consistency, Snapshot
@@ -68,25 +69,9 @@ class SpannedEngine(Engine):
                 time.sleep(_AGAIN)  # partitions switch one right after the other
         return SpannedSnapshot(self._cores, self._ranges)
 
-    def feed(
-        self,
-        *views: str,
-        since: Position | None = None,
-        follow: bool = False,
-        initial: bool = False,
-        until: Position | None = None,
-    ) -> Iterator[Changes]:
-        """What `changes` gives, in parts, each as columns.
-
-        The changes of one group come in the order of commits; those of groups in several partitions in none. The
-        position of each is that up to which all was given, so that any of them can be gone on from.
-
-        for part in engine.feed("namecount", since=position):
-            print(part.groups, part.old, part.new, part.positions)
-        """
-        self._open()
-        live = (self._ended.wait, lambda: not self._closed)
-        return follow_all(self._cores, self.snapshot, views, since, follow, initial, until, *live)
+    @property
+    def _follows(self) -> Callable[..., Iterator[Changes]]:
+        return partial(follow_all, self._cores, self.snapshot)
 
     def status(self) -> dict[str, Any]:
         """Tables, views, position, sources and sizes, as data: those of all partitions together, and of each.
