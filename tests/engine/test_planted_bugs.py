@@ -8,6 +8,8 @@ one of the planting.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 import penstock as ps
@@ -15,6 +17,15 @@ from tests.engine import histories
 from tests.engine.planting import Bug, Edit
 
 STEPS, SEEDS = 60, range(6)
+FOUND_BY = {  # what finds a rare one soonest, tried before the others
+    "a late record is applied": 3,
+    "a tombstone is not looked at": 4,
+    "a patch from before the deletion is applied": 2,
+    "what a function yields now is taken back, not what it yielded then": 1,
+    "a group that empties keeps its row": 1,
+    "a group that memory forgot begins at nothing": 1,
+    "a fold drops tombstones": 3,
+}
 
 
 BUGS = [
@@ -159,14 +170,19 @@ def test_no_bug_is_found_where_none_was_planted(seed: int) -> None:
     histories.run(seed, STEPS)
 
 
+def test_every_seed_that_is_named_is_that_of_a_bug() -> None:
+    assert FOUND_BY.keys() <= {bug.name for bug in BUGS}
+
+
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     for edit in bug.edits:
         edit.plant(monkeypatch)
+    first = FOUND_BY.get(bug.name)
     with pytest.raises((AssertionError, ps.StoreDamaged)):
-        _search()
+        _run(SEEDS if first is None else [first, *SEEDS])
 
 
-def _search() -> None:
-    for seed in SEEDS:
+def _run(seeds: Iterable[int]) -> None:
+    for seed in seeds:
         histories.run(seed, STEPS)

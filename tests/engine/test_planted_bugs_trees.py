@@ -34,6 +34,11 @@ FOUND_BY = {  # what finds a rare one soonest, tried before the others
     "the greatest value went, and is shown": 6,
     "a greater value that came is not shown": 1,
     "what came and is no better counts for what went": 4,
+    "what waits for a group is not laid over its tree before that changes": 1,
+    "what was laid over a tree waits on": 1,
+    "what came first counts of what waits": 2,
+    "the log is emptied while something waits": 4,
+    "a group that falls to few waits": 1,
 }
 _STALE = """was = merge(old, new, nodes.items == 0)[1]
     both = [Column.join([a, b]) for a, b in zip(old.columns[1:], new.columns[1:])]
