@@ -23,7 +23,7 @@ MOST_BYTES = 12 << 20
 MOST_ITEMS = 1 << 17
 _NODE = 400
 _APART = 150  # bytes that a node takes over those of its row
-_ASKED = 64  # nodes of a batch whose rows are made to know how long they are
+_ASKED = 64  # nodes after which some, and of a large batch about so many, are asked how long their rows are
 Nodes = dict[bytes, Node | None]
 """Nodes by address; None is none."""
 
@@ -91,7 +91,7 @@ def last_of_each(items: Items, gone: Mask) -> tuple[Items, Mask]:
 class Behind:
     """Nodes of one view that changed since nodes were last written."""
 
-    __slots__ = ("_db", "_each", "_items", "_log", "_next", "_written", "nodes")
+    __slots__ = ("_db", "_each", "_items", "_log", "_next", "_unasked", "_written", "nodes")
 
     def __init__(self, db: str, log: str) -> None:
         self._db = db
@@ -99,6 +99,7 @@ class Behind:
         self.nodes: Nodes = {}
         self._written: Nodes = {}  # what was behind until nodes were last written
         self._each = _NODE  # bytes that a node takes, about
+        self._unasked = _ASKED  # nodes since some were asked last
         self._items = self._next = 0
 
     @property
@@ -173,7 +174,9 @@ class Behind:
         self._take(nodes)
 
     def _take(self, nodes: Nodes) -> None:
-        if nodes:
+        self._unasked += len(nodes)
+        if nodes and self._unasked >= _ASKED:
+            self._unasked = 0
             asked = list(islice(nodes.values(), 0, None, 1 + len(nodes) // _ASKED))
             size = sum(len(packed(node)) for node in asked if node is not None)
             self._each = max(self._each, _NODE // 2 + size // len(asked))
