@@ -2,8 +2,9 @@
 
     python -m bench.sizes
 
-Upserts of the standard workload into a filled store, and the same under a view of the greatest amount by city, whose
-contributions stand in the rows of their groups. No disk is in it, since that costs the same either way. The two
+Upserts of the standard workload into a filled store; the same under a view of the greatest amount by city, whose
+contributions stand in the rows of their groups; and under one of the middle amount of all, whose stand in two tries of
+nodes. No disk is in it, since that costs the same either way. The two
 engines take the same batches turn by turn, and each cell is the lower quartile, so that what else the machine does
 falls on both.
 """
@@ -11,54 +12,62 @@ falls on both.
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
+from typing import Any
+from unittest import mock
 
 import penstock as ps
 from bench.workload import TABLE, Workload, app, cut
 from penstock.cache import Limits
+from penstock.mapreduce import trie
 
-KEYS, ROUNDS, SIZES = 20_000, 400, (1, 2, 4, 8, 12, 16)
-FEW_KEYS = 5_000  # of 500 cities: no group has nodes
+ROUNDS, SIZES = 400, (1, 2, 4, 8, 12, 16)
 
 
-def measure(size: int, greatest: bool) -> tuple[float, float]:
+def measure(size: int, shop: ps.App, keys: int) -> tuple[float, float]:
     """µs a batch of so many records, as values and as columns."""
-    keys = FEW_KEYS if greatest else KEYS
     work = Workload(keys)
-    shop = _greatest() if greatest else app()
     engines = [ps.open(shop, None, limits=Limits(few=few)) for few in (max(SIZES), 0)]
     for part in cut(work.upserts(keys), 10_000):
         for engine in engines:
             engine.put_many(TABLE, part)
     seconds: tuple[list[float], list[float]] = ([], [])
+    forms: list[AbstractContextManager[object]] = [nullcontext(), mock.patch.object(trie, "FEW", 0)]
     for part in cut(work.upserts(ROUNDS * size), size):
-        for engine, own in zip(engines, seconds, strict=True):
-            began = perf_counter()
-            engine.put_many(TABLE, part)
-            own.append(perf_counter() - began)
+        for engine, form, own in zip(engines, forms, seconds, strict=True):
+            with form:
+                began = perf_counter()
+                engine.put_many(TABLE, part)
+                own.append(perf_counter() - began)
+    assert len({engine.digest() for engine in engines}) == 1, "both say the same"
     for engine in engines:
-        if greatest:
-            with engine.snapshot() as snap:
-                assert dict(snap.view("greatest").items()) == work.greatest(), "the view differs from the input"
-        else:
-            work.check(engine)
         engine.close()
     values, columns = (1e6 * sorted(own)[len(own) // 4] for own in seconds)
     return values, columns
 
 
-def _greatest() -> ps.App:
-    shop = ps.App("greatest")
-    shop.table(TABLE, key="id", ts="ts").view("greatest", key="city", value="amount", reduce=ps.max())
+def _amounts(reducer: Any, by: str | tuple[str, ...]) -> ps.App:
+    shop = ps.App("amounts")
+    shop.table(TABLE, key="id", ts="ts").view("amounts", key=by, value="amount", reduce=reducer)
     return shop
+
+
+def _cases() -> dict[str, tuple[ps.App, int]]:
+    """By name an app, and of how many documents its store is."""
+    return {
+        "": (app(), 20_000),
+        ", greatest by city": (_amounts(ps.max(), "city"), 5_000),
+        ", middle of all": (_amounts(ps.quantiles([0.5]), ()), 20_000),
+    }
 
 
 def main() -> int:
     """Print the table."""
     print("| µs a batch of | " + " | ".join(str(size) for size in SIZES) + " |")
     print("|---|" + "---|" * len(SIZES))
-    for what, greatest in (("", False), (", greatest by city", True)):
-        rows = [measure(size, greatest) for size in SIZES]
+    for what, (shop, keys) in _cases().items():
+        rows = [measure(size, shop, keys) for size in SIZES]
         for name, column in (("values", 0), ("columns", 1)):
             print(f"| {name}{what} | " + " | ".join(f"{row[column]:.0f}" for row in rows) + " |")
     return 0

@@ -19,13 +19,13 @@ import numpy as np
 
 from penstock.cache import Reader, encode_key, mix_one
 from penstock.mapreduce import nodes as trees
-from penstock.mapreduce.column import Column, Kind, lane_of, value_of
+from penstock.mapreduce.column import Column, Kind, lane_of
 from penstock.mapreduce.coming import items_of
 from penstock.mapreduce.emission import Contributions
 from penstock.mapreduce.fewfold import Moved
 from penstock.mapreduce.groups import Groups
 from penstock.mapreduce.items import Ints, Items
-from penstock.mapreduce.noderow import read_leaves
+from penstock.mapreduce.noderow import few_part, few_values, read_leaves
 from penstock.mapreduce.rowcodec import RowCodec, RowState
 from penstock.mapreduce.treenodes import CONTRIBUTIONS
 from penstock.mapreduce.treerows import ChangedRows, Said, TreeBatch, TreeRows, answers_of
@@ -38,7 +38,6 @@ Item = tuple[int, int, bytes | None, int, tuple[Any, ...]]
 
 _AT: Callable[[Item], int] = itemgetter(0)
 _MASK64 = (1 << 64) - 1
-_PLAIN = frozenset({Kind.NULL, Kind.INT})
 
 
 class RowsOnce:
@@ -319,20 +318,8 @@ def _of_leaf(leaf: Sequence[Any], columns: int) -> list[Item]:
         return _listed(read_leaves([leaf], columns))
     n = len(keys) >> 3
     lanes = unpack(f"<{n}q", keys)
-    rows = _rows([_values(part, n) for part in parts], n)
+    rows = _rows([few_values(part, n) for part in parts], n)
     return [(mix_one(lane & _MASK64), lane, None, 0, own) for lane, own in zip(lanes, rows, strict=True)]
-
-
-def _values(part: Any, n: int) -> Sequence[Any]:
-    """The values of one column of a leaf."""
-    if part is None:
-        return [None] * n
-    if isinstance(part, bytes):
-        return unpack(f"<{n}q", part)
-    lanes, kinds, *rest = part
-    objs = dict(rest[0]) if rest else {}
-    own = enumerate(zip(unpack(f"<{n}q", lanes), kinds, strict=True))
-    return [value_of(lane, kind, objs.get(i, True)) for i, (lane, kind) in own]
 
 
 def _rows(columns: Sequence[Sequence[Any]], n: int) -> Sequence[tuple[Any, ...]]:
@@ -369,23 +356,9 @@ def _leaf(items: list[Item], columns: int) -> tuple[list[Any], bool]:
     if any(item[2] is not None for item in items):
         keys = [pack(f"<{n}Q", *map(_AT, items)), [lane if i[2] is None else i[2] for lane, i in zip(lanes, items)]]
     ranks = [item[3] for item in items]
-    parts = [_column([item[4][i] for item in items]) for i in range(columns)]
+    parts = [few_part([item[4][i] for item in items]) for i in range(columns)]
     leaf = [keys, pack(f"<{n}I", *ranks) if any(ranks) else None, [part for part, _ in parts]]
     return leaf, all(plain for _, plain in parts)
-
-
-def _column(values: list[Any]) -> tuple[Any, bool]:
-    """One column of a leaf."""
-    found = list(map(lane_of, values))
-    kinds = {kind for _, kind in found}
-    if kinds == {Kind.NULL}:
-        return None, True
-    lanes = pack(f"<{len(found)}q", *[lane for lane, _ in found])
-    if kinds <= {Kind.INT}:
-        return lanes, True
-    objs = [[i, value] for i, (value, (_, kind)) in enumerate(zip(values, found)) if kind >= Kind.BIG]
-    part = [lanes, bytes([kind for _, kind in found])]
-    return ([*part, objs] if objs else part), kinds <= _PLAIN
 
 
 def _only_ints(said: Said) -> bool:

@@ -13,6 +13,7 @@ row is made only when nodes are written; a batch takes columns from the parts wi
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import canonical, mix, unpack, unpack_hook
-from penstock.mapreduce.column import Column, Kind
+from penstock.mapreduce.column import Column, Kind, lane_of, value_of
 from penstock.mapreduce.items import Ints, Items, Mask, Texts, source_hash
 
 LEAF, INNER = 0, 1
+_PLAIN_KINDS = frozenset({Kind.NULL, Kind.INT})
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ext_hook=unpack_hook).decode
 
@@ -224,3 +226,32 @@ def _read_column(parts: list[Any], counts: list[int]) -> Column:
                 objs.update((at + i, value) for i, value in part[2])
         at += n
     return Column(np.frombuffer(b"".join(lanes), "<i8"), np.frombuffer(b"".join(kinds), np.uint8), objs)
+
+
+# -- of a few values
+
+
+def few_values(part: Any, n: int) -> Sequence[Any]:
+    """The values of one column of a node, so many."""
+    if part is None:
+        return [None] * n
+    if isinstance(part, bytes):
+        return struct.unpack(f"<{n}q", part)
+    lanes, kinds, *rest = part
+    objs = dict(rest[0]) if rest else {}
+    own = enumerate(zip(struct.unpack(f"<{n}q", lanes), kinds, strict=True))
+    return [value_of(lane, kind, objs.get(i, True)) for i, (lane, kind) in own]
+
+
+def few_part(values: list[Any]) -> tuple[Any, bool]:
+    """One column of a node with these values; and whether all are ints and nulls."""
+    found = list(map(lane_of, values))
+    kinds = {kind for _, kind in found}
+    if kinds == {Kind.NULL}:
+        return None, True
+    lanes = struct.pack(f"<{len(found)}q", *[lane for lane, _ in found])
+    if kinds <= {Kind.INT}:
+        return lanes, True
+    objs = [[i, value] for i, (value, (_, kind)) in enumerate(zip(values, found)) if kind >= Kind.BIG]
+    part = [lanes, bytes([kind for _, kind in found])]
+    return ([*part, objs] if objs else part), kinds <= _PLAIN_KINDS
