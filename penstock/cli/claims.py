@@ -22,12 +22,14 @@ _SAY = 1.0  # seconds between two words
 
 
 class Claim:
-    """The right to read a source into the store at `path`."""
+    """The right to read a source into the store at `path`; or, of another `folder`, to write what is called so."""
 
-    def __init__(self, path: str, source: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: str, source: str, folder: str = _FOLDER, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.source = source
         self.group: str | None = None
-        self._path = Path(path) / _FOLDER / hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
+        self._path = Path(path) / folder / hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
         self._clock = clock
         self._file = -1
         self._said = (-_SAY, "", 0)  # when, in which state, and after how many records
@@ -63,7 +65,7 @@ class Shared(Claim):
     """The right of a member of a group to read its share of a source."""
 
     def __init__(self, path: str, source: str, group: str, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(path, source, clock)
+        super().__init__(path, source, clock=clock)
         self.group = group
         self._shared = -1
 

@@ -24,15 +24,15 @@ import click
 from penstock.cache import StoreInUse
 from penstock.cli.claims import Claim, Shared, called
 from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
-from penstock.cli.delivery import SINKS, Delivery, asked_of
+from penstock.cli.delivery import Delivery, asked_of, begun
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader, open_writer, table_of
 from penstock.cli.names import table_names, view_names
 from penstock.cli.pump import SHOWN, Pump, is_alone, topic_of
 from penstock.cli.stopped import end_stopped
 from penstock.cli.stopping import Stop
-from penstock.engine import LOST, Engine, HolderSilent, Standby, Writing, partitions_of
-from penstock.sink import STDOUT, Sink
+from penstock.engine import LOST, HolderSilent, Standby, Writing, partitions_of
+from penstock.sink import STDOUT
 from penstock.spout import SPOUTS, STDIN, Spout, joined
 from penstock.views import App, Table
 
@@ -85,7 +85,8 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
 
     With --to the rows of a view and then its changes go into a file, to standard output (-), or where an installed
     package takes them: the latest value of each group, with {"deleted": true} for one that is gone, or under
-    ?envelope=change what it was before as well. A file goes on behind the last position in it.
+    ?envelope=change what it was before as well. A file goes on behind the last position in it. While another process
+    of this store writes it, this one waits with that, and takes it over when that one ends.
 
     kafka://HOST:PORT/TOPIC is a topic, in and out; README has its options. It is read into a store by one process: a
     second one says so and waits. Into a store of several partitions the processes of one ?group=NAME&client=confluent
@@ -111,19 +112,21 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
             return DONE
         for claim in claims.values():
             stack.callback(claim.release)  # when the store is let go of
-        sinking = [(text, view, *_begun(stack, view, uri)) for text, view, uri in wanted]
+        deliveries = [begun(stack, ctx.store, *one) for one in wanted]
         writer = _standby(ctx, app, claims, stop)
         if writer is None:
             return DONE
         stack.enter_context(writer)
         if writer.holder is not None:
             ctx.note(f"the store is held by {writer.holder}, which all of this is handed over to")
-        reader = _reader(ctx, app, stack) if sinking else None
+        if deliveries:
+            reader = stack.enter_context(open_reader(ctx, app))
+            for delivery in deliveries:
+                delivery.read(reader, writer.settle)
         pumps = [
             Pump(writer, *one, lambda: stop.asked or failed(), lambda: stop.paused, claims.get(one[0]))
             for one in opened
         ]
-        deliveries = [Delivery(reader, *one) for one in sinking if reader is not None]
         workers: list[Pump | Delivery] = [*pumps, *deliveries]
 
         def failed() -> bool:
@@ -168,20 +171,6 @@ def _opened(ctx: Context, app: App, claims: dict[str, Claim]) -> Writing:
     return open_writer(ctx, app, migrate=True)
 
 
-def _reader(ctx: Context, app: App, stack: ExitStack) -> Engine:
-    """What the changes of views are read from; sinks know positions that are one number."""
-    reader = stack.enter_context(open_reader(ctx, app))
-    with reader.snapshot() as snap:
-        parts = len(snap.parts)
-    if parts > 1:
-        raise Fault(
-            f"--to writes changes of stores of one partition, and {ctx.store} has {parts}; `penstock watch VIEW` shows "
-            "them, and `penstock repartition --to 1` makes it a store of one",
-            WRONG,
-        )
-    return reader
-
-
 def _claimed(ctx: Context, opened: list[tuple[str, Table, Spout]], shared: bool, stop: Stop) -> dict[str, Claim] | None:
     """The right to read each topic, once nobody else reads it into this store; None where it is to end before."""
     out: dict[str, Claim] = {}
@@ -199,13 +188,6 @@ def _claimed(ctx: Context, opened: list[tuple[str, Table, Spout]], shared: bool,
                 return None
             time.sleep(_WAIT)
     return out
-
-
-def _begun(stack: ExitStack, view: str, uri: str) -> tuple[Sink, int | None]:
-    """A sink, and where it stands."""
-    sink = SINKS.open(uri, view)
-    stack.callback(sink.close)
-    return sink, sink.begin()
 
 
 def _asked(app: App, text: str) -> tuple[str, Table, str]:

@@ -138,6 +138,10 @@ class Here:
         with self.engine.snapshot() as snap:
             return snap.remembered(source)
 
+    def settle(self) -> None:
+        """Wait until all that was taken before shows in every view."""
+        self.engine.settle()
+
     def compact(self, progress: Progress | None = None) -> Compacted:
         """Give back what old versions take."""
         return self.engine.compact(progress)

@@ -99,6 +99,11 @@ def _refill(engine: Engine, asked: dict[str, Any], tell: Tell) -> dict[str, Any]
     return engine.refill(asked["folder"], progress).data()
 
 
+def _settle(engine: Engine, asked: dict[str, Any], tell: Tell) -> None:
+    """Wait until all that was taken before shows in every view."""
+    engine.settle()
+
+
 def _passed(tell: Tell) -> Progress:
     return lambda done, total: tell({"done": done, "total": total})
 
@@ -167,6 +172,7 @@ OPERATIONS: dict[str, Operation] = {
     "ingest": _ingest,
     "load": _load,
     "remembered": _remembered,
+    "settle": _settle,
     "compact": _compact,
     "repost": _repost,
     "restate": _restate,

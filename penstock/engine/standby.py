@@ -63,6 +63,10 @@ class Standby:
         """Where the store stands in a source."""
         return self._writer.remembered(source)
 
+    def settle(self) -> None:
+        """Wait until all that was taken before shows in every view."""
+        self._writer.settle()
+
     def renew(self) -> str | None:
         """See to it that somebody holds the store, this process if need be; why nobody can be reached yet."""
         with self._turn:

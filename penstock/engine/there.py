@@ -37,7 +37,7 @@ from penstock.views import App, Counts, Migrated
 
 __all__ = ["There"]
 
-_READING = ("remembered", "memory")
+_READING = ("remembered", "memory", "settle")
 _TAKING = ("write", "ingest", "load")
 
 
@@ -139,6 +139,10 @@ class There:
         """Where the store stands in a source."""
         found = self._ask("remembered", None, source=source)
         return None if found is None else Remembered(*found)
+
+    def settle(self) -> None:
+        """Wait until all that was taken before shows in every view."""
+        self._ask("settle", None)
 
     def compact(self, progress: Progress | None = None) -> Compacted:
         """Give back what old versions take."""

@@ -97,6 +97,10 @@ class Writing(Protocol):
         """Where the store stands in a source."""
         ...
 
+    def settle(self) -> None:
+        """Wait until all that was taken before shows in every view."""
+        ...
+
     def compact(self, progress: Progress | None = None) -> Compacted:
         """Give back what old versions take."""
         ...

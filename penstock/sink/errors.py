@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.cache import PenstockError
+from penstock.views import Position, shown_position
 
-__all__ = ["SinkBehind", "SinkTaken"]
+__all__ = ["SinkBehind", "SinkBusy", "SinkTaken"]
 
 
 class SinkTaken(PenstockError):
@@ -24,6 +25,18 @@ class SinkTaken(PenstockError):
         return f"{self.sink}: {self.reason}; {self.remedy}"
 
 
+class SinkBusy(SinkTaken):
+    """A sink that another process writes from the same store, whose changes it is given by that one meanwhile.
+
+    >>> print(SinkBusy("out.jsonl", "process 4711"))
+    out.jsonl: process 4711 writes it; wait until that one lets go
+    """
+
+    def __init__(self, sink: str, writer: str) -> None:
+        super().__init__(sink, f"{writer} writes it", "wait until that one lets go")
+        self.writer = writer
+
+
 class SinkBehind(PenstockError):
     """A sink that stands at a position which the feed no longer reaches back to, or which the store has not come to.
 
@@ -32,7 +45,7 @@ class SinkBehind(PenstockError):
 sink, which is given all rows first
     """
 
-    def __init__(self, sink: str, position: int, reason: str) -> None:
+    def __init__(self, sink: str, position: Position, reason: str) -> None:
         super().__init__(sink, position, reason)
         self.sink = sink
         self.position = position
@@ -40,6 +53,6 @@ sink, which is given all rows first
 
     def __str__(self) -> str:
         return (
-            f"{self.sink} has all changes up to position {self.position}, and {self.reason}; name an empty sink, which "
-            "is given all rows first"
+            f"{self.sink} has all changes up to position {shown_position(self.position)}, and {self.reason}; name an "
+            "empty sink, which is given all rows first"
         )

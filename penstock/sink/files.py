@@ -4,8 +4,8 @@
     {"view": "namecount", "group": "Joe", "value": null, "deleted": true, "position": 8} the group is gone
     {"view": "namecount", "envelope": "value", "position":                    8}         a mark: all up to 8 is above
 
-Under envelope=change the first two are the whole change, with `old` and `new`; what is absent there is left out.
-Invariants:
+Under envelope=change the first two are the whole change, with `old` and `new`; what is absent there is left out. Of a
+store of several partitions a position is a list of numbers. Invariants:
 
 - what stands behind the last mark came from a writer that was killed: it is cut off at the next beginning, and comes
   again. A file without a mark has not all of the rows that it begins with, and is begun anew;
@@ -21,13 +21,16 @@ import re
 import stat
 from collections.abc import Callable, Sequence
 
-from penstock.sink.errors import SinkTaken
-from penstock.views import ABSENT, Change
+from penstock.sink.errors import SinkBusy, SinkTaken
+from penstock.sink.protocols import Claiming, nobody
+from penstock.sink.standing import width_of
+from penstock.views import ABSENT, Change, Position, shown_position
 
 STDOUT = "-"
 ENVELOPES = ("value", "change")
 _BLOCK = 1 << 20
-_WIDTH = 20  # of a position in a mark, so that one can be written over another
+_WIDTH = 20  # of a number in a mark, so that one can be written over another
+_MOST = 256  # numbers of a position
 _SAYS = {
     True: "the latest value of a group is seen once for each commit: a killed writer's last lines are written again",
     False: "what can't be read back begins with all rows whenever it is opened",
@@ -54,13 +57,18 @@ class FileSink:
         self._dumps = dumps
         self._regular = stat.S_ISREG(os.fstat(file).st_mode) and name != "standard output"
         self._end = 0  # where the next line goes
-        self._marked: tuple[int, int] | None = None  # position and place of a mark that is the last line
+        self._marked: tuple[Position, int] | None = None  # position and place of a mark that is the last line
+        self.claim: Claiming = nobody
         self.contract = _SAYS[self._regular]
 
-    def begin(self) -> int | None:
+    def begin(self) -> Position | None:
         """Lock it, cut off what is not known to be whole, and say where it stands."""
         if not self._regular:
             return None
+        about = os.fstat(self._file)
+        other = self.claim(f"file {about.st_dev} {about.st_ino}")
+        if other is not None:
+            raise SinkBusy(self._name, other)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -83,11 +91,12 @@ class FileSink:
             self._append("".join(self._dumps(self._line(change)) + "\n" for change in changes).encode())
             self._marked = None
 
-    def holds(self, position: int) -> None:
+    def holds(self, position: Position) -> None:
         """A mark behind what was written, or over the mark that is there."""
         if not self._regular or (self._marked is not None and self._marked[0] == position):
             return
-        mark = f'{self._start()}"{self._envelope}", "position": {position:{_WIDTH}}}}\n'.encode()
+        shown = shown_position(position).rjust(_WIDTH * max(1, width_of(position)))
+        mark = f'{self._start()}"{self._envelope}", "position": {shown}}}\n'.encode()
         if self._marked is not None:
             self._end = self._marked[1]
         elif self._end:
@@ -131,11 +140,11 @@ class FileSink:
         if not start.startswith(found):
             raise SinkTaken(self._name, f"it holds something else than changes of view {self._view!r}")
 
-    def _last_mark(self) -> tuple[str, int, int, int] | None:
+    def _last_mark(self) -> tuple[str, Position, int, int] | None:
         """The envelope, position, place and end of the last whole mark."""
         start = re.escape(self._start().encode())
-        mark = re.compile(rb'(?<![^\n])%s"(\w+)", "position": +(\d+)\}\n' % start)
-        longest = len(self._start()) * 4 + 3 * _WIDTH + _WIDTH
+        mark = re.compile(rb'(?<![^\n])%s"(\w+)", "position": +(\d+|\[\d+(?:, \d+)*\])\}\n' % start)
+        longest = len(self._start()) * 4 + 3 * _WIDTH + _WIDTH * _MOST
         stop = os.fstat(self._file).st_size
         while stop > 0:
             first = max(0, stop - _BLOCK)
@@ -143,7 +152,8 @@ class FileSink:
             block = os.pread(self._file, stop - first + before + longest, first - before)
             for found in reversed(list(mark.finditer(block))):
                 if found.start() or not before:
-                    place = first - before
-                    return found[1].decode(), int(found[2]), place + found.start(), place + found.end()
+                    place, numbers = first - before, tuple(map(int, found[2].strip(b"[]").split(b", ")))
+                    position = numbers if found[2].startswith(b"[") else numbers[0]
+                    return found[1].decode(), position, place + found.start(), place + found.end()
             stop = first
         return None

@@ -4,17 +4,20 @@
     value   {"group": "Joe", "value": 2}; null when the group is gone
             under envelope=change {"group": "Joe", "old": 1, "new": 2, "position": 7}, what is absent left out; a null
             follows when the group is gone
-    header  penstock: {"view": "namecount", "held": 6, "position": 7}: the change is of 7, and all up to 6 were in the
-            topic before this was sent
+    header  penstock: {"view": "namecount", "held": 6, "position": 7}: nothing beyond 7 was sent up to here, and all up
+            to 6 was in the topic before this was sent; of a store of several partitions both are lists of numbers
 
 A mark is a record for that header alone: a null of the key {}, which no group has. Invariants:
 
 - what is sent is in the topic before a header says that it is held: the greatest that a last record of a partition has
-  is the position from which nothing is missing, and what stands behind it comes again, and says the same;
+  is the position from which nothing is missing, and what stands behind it comes again, and says the same. What runs
+  have held is one chain of positions, so that there is a greatest;
 - a mark stands behind the rows that a topic begins with, and where a run has ended. A topic without a position has not
   all of these rows: it is given them all, and what it has beside them is taken back;
 - where a run was killed, what may have been sent already comes again as the last of each group alone, so that no value
-  goes back; under envelope=change all of it does, with the positions it had;
+  goes back: all that comes before a position is held that has all the positions of last records, in each of its
+  numbers, what was never sent as well. The run that was killed may have gone another way there, so that a position
+  that is beyond one of these doesn't say that its change wasn't sent. Under envelope=change all of it comes again;
 - a group's changes are in one partition in their order, each once: the client numbers what it sends, and the broker
   drops what comes again;
 - nothing is written into a topic whose last records are not of this view.
@@ -26,14 +29,17 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import compress, groupby
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from penstock.kafka import MARK, Address, Chunk, KafkaFault, Reader, address_of, connect
-from penstock.sink.errors import SinkTaken
-from penstock.views import ABSENT, Change, Changes
+from penstock.sink.errors import SinkBusy, SinkTaken
+from penstock.sink.protocols import Claiming, nobody
+from penstock.sink.standing import has_all, joined, position_of, width_of
+from penstock.views import ABSENT, Change, Changes, Position
 
 _HEADER = "penstock"
 _PENDING = 10_000  # changes that are under way at most before a header says that they are held
@@ -76,15 +82,17 @@ class KafkaSink:
         self._clock = clock
         self._producer = self._client.producer(address)
         self.contract = f"of a group the latest value is seen once for each commit: {self._producer.idempotent}"
-        self._held = self._position = -1
+        self.claim: Claiming = nobody
+        self._held: Position | None = None
+        self._position: Position | None = None
         self._stale: set[bytes] = set()  # keys of a topic that has not all rows, which none was given for yet
         self._start = b""  # of a header
-        self._sent = -1  # the greatest position that a record of the topic had when it was begun
-        self._again: dict[bytes, Change] = {}  # by key: the last change that may have been sent already
+        self._sent: Position | None = None  # nothing beyond is in the topic, or on its way
+        self._again: dict[bytes, Change] | None = None  # by key, while it may have been sent already: the last change
         self._pending = 0
         self._flushed = clock()
 
-    def begin(self) -> int | None:
+    def begin(self) -> Position | None:
         """The greatest position that the last record of a partition says is held."""
         with self._client.broker(self._address) as broker:
             topic = broker.look()
@@ -94,20 +102,33 @@ class KafkaSink:
                     f"there is no topic {self._address.topic!r}",
                     "create it, with cleanup.policy=compact if it is to keep the latest of each group",
                 )
+            other = self.claim(f"topic {topic.id.hex() or self._address.topic}")
+            if other is not None:
+                raise SinkBusy(self._address.where, other)
             bounds = broker.bounds(range(topic.partitions))
         reader = self._client.reader(self._address)
         try:
             there = {partition: own for partition, own in bounds.items() if own[0] < own[1]}
-            found = [self._last(reader, partition, *own) for partition, own in there.items()]
-            self._hold(max((held for held, _ in found), default=-1))
-            self._sent = max((position for _, position in found), default=-1) if not self._change else -1
-            if self._held >= 0:
-                return self._held
-            for partition, own in there.items():
-                self._stale |= self._keys(reader, partition, *own)
+            self._stand([self._last(reader, partition, *own) for partition, own in there.items()])
+            if self._held is None:
+                for partition, own in there.items():
+                    self._stale |= self._keys(reader, partition, *own)
         finally:
             reader.close()
-        return None
+        return self._held
+
+    def _stand(self, found: list[tuple[Position | None, Position]]) -> None:
+        """What last records say is held, and up to where they may go; those that hold nothing were all given anew."""
+        held = [(own, position) for own, position in found if own is not None]
+        if len({width_of(one) for both in held for one in both}) > 1:
+            self._refuse("its records are of stores of different numbers of partitions")
+        self._hold(reduce(joined, (own for own, _ in held)) if held else None)
+        self._sent = reduce(joined, (position for both in held for position in both)) if held else None
+        if self._sent is not None and not self._change and self._sent != self._held:
+            self._again = {}
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise SinkTaken(self._address.where, reason, "name another topic")
 
     def _keys(self, reader: Reader, partition: int, first: int, end: int) -> set[bytes]:
         """The keys that have a value in a partition."""
@@ -117,8 +138,8 @@ class KafkaSink:
                 latest[chunk.key(place) or b""] = value is not None
         return {key for key, there in latest.items() if there}
 
-    def _last(self, reader: Reader, partition: int, first: int, end: int) -> tuple[int, int]:
-        """What the last record of a partition says is held, and its own position."""
+    def _last(self, reader: Reader, partition: int, first: int, end: int) -> tuple[Position | None, Position]:
+        """What the last record of a partition says is held, and up to where what was sent goes."""
         back = 1
         while True:
             start = max(first, end - back)
@@ -126,7 +147,7 @@ class KafkaSink:
             if chunk is not None:
                 return self._said(chunk)
             if start == first:
-                return -1, -1
+                return None, 0
             back *= 8  # what stands there are markers of transactions, or it was compacted
 
     def _tail(self, reader: Reader, partition: int, start: int, end: int) -> Chunk | None:
@@ -143,24 +164,25 @@ class KafkaSink:
                 yield chunk
                 at, until = chunk.offsets[-1] + 1, self._clock() + _WAIT
 
-    def _said(self, chunk: Chunk) -> tuple[int, int]:
+    def _said(self, chunk: Chunk) -> tuple[Position | None, Position]:
         data = chunk.headers(len(chunk) - 1).get(_HEADER)
         try:
             own = {} if data is None else _decode(data)
         except msgspec.MsgspecError:
             own = {}
-        held, position = own.get("held"), own.get("position")
-        if own.get("view") != self._view or not isinstance(held, int) or not isinstance(position, int):
-            raise SinkTaken(
-                self._address.where, f"its last record is no change of view {self._view!r}", "name another topic"
-            )
-        return held, position
+        position = position_of(own.get("position"))
+        if own.get("view") != self._view or position is None:
+            self._refuse(f"its last record is no change of view {self._view!r}")
+        return position_of(own.get("held")), position
 
     def write(self, changes: Sequence[Change]) -> None:
-        """A record for each, and a null behind a group that is gone."""
-        if self._sent >= 0 and self._held >= 0:
-            changes = self._later(changes)
-        own = changes if isinstance(changes, Changes) else Changes.of(changes)
+        """A record for each, and a null behind a group that is gone; later, where they may have been sent already."""
+        if self._again is not None:
+            self._again.update((self._json(change.group), change) for change in changes)
+            return
+        self._send(changes if isinstance(changes, Changes) else Changes.of(changes))
+
+    def _send(self, own: Changes) -> None:
         keys = self._texts(own.groups)
         if self._change:
             positions, keys, values = self._whole(own, keys)
@@ -175,20 +197,6 @@ class KafkaSink:
         if self._stale:
             self._stale.difference_update(keys)
 
-    def _later(self, changes: Sequence[Change]) -> list[Change]:
-        """What can be sent: of changes that may have been sent already the last of each group, behind all of them."""
-        later: list[Change] = []
-        for change in changes:
-            if change.position <= self._sent:
-                self._again[self._json(change.group)] = change
-            else:
-                later.append(change)
-        return [*self._repeated(), *later] if later else []
-
-    def _repeated(self) -> list[Change]:
-        out, self._again, self._sent = list(self._again.values()), {}, -1
-        return out
-
     def _latest(self, own: Changes, keys: list[bytes]) -> list[bytes | None]:
         """By change its group and value, None where the group is gone."""
         there = [new is not ABSENT for new in own.new]
@@ -199,9 +207,9 @@ class KafkaSink:
         left = iter(values)
         return [next(left) if here else None for here in there]
 
-    def _whole(self, own: Changes, keys: list[bytes]) -> tuple[list[int], list[bytes], list[bytes | None]]:
+    def _whole(self, own: Changes, keys: list[bytes]) -> tuple[list[Position], list[bytes], list[bytes | None]]:
         """Positions, keys and values: of each change the whole of it, and a null behind a group that is gone."""
-        at, out, values = list[int](), list[bytes](), list[bytes | None]()
+        at, out, values = list[Position](), list[bytes](), list[bytes | None]()
         for key, change in zip(keys, own, strict=True):
             data = change.data()
             del data["view"]
@@ -231,13 +239,14 @@ class KafkaSink:
                 pass
         return self._dumps(value).encode()
 
-    def holds(self, position: int) -> None:
+    def holds(self, position: Position) -> None:
         """Later records say so, once all before them have arrived."""
-        begins = self._held < 0
-        if position < self._sent and not begins:
-            return  # what comes again is not whole yet
-        if self._again:
-            self.write(self._repeated())
+        begins = self._held is None
+        if self._again is not None:
+            if not has_all(position, self._sent):
+                return  # what comes again is not whole yet
+            again, self._again = self._again, None
+            self._send(Changes.of(again.values()))
         self._position = position
         if self._stale:
             self._producer.send([*self._stale], [None] * len(self._stale), self._header(position))
@@ -246,29 +255,31 @@ class KafkaSink:
             self._hold(position)
         self._stale = set()
         if begins:
-            self._mark()
+            self._mark(position)
 
-    def _mark(self) -> None:
-        self._producer.send([MARK], [None], self._header(self._held))
+    def _mark(self, position: Position) -> None:
+        self._producer.send([MARK], [None], self._header(position))
         self._flush()
 
     def _flush(self) -> None:
         self._producer.flush()
         self._pending, self._flushed = 0, self._clock()
 
-    def _hold(self, position: int) -> None:
+    def _hold(self, position: Position | None) -> None:
         self._held = position
         self._start = _encode({"view": self._view, "held": position})[:-1]
 
-    def _header(self, position: int) -> tuple[tuple[str, bytes]]:
-        return ((_HEADER, b'%b,"position":%d}' % (self._start, position)),)
+    def _header(self, position: Position) -> tuple[tuple[str, bytes]]:
+        """What stands beside records of a position; what was sent before may be beyond it."""
+        self._sent = position if self._sent is None else joined(self._sent, position)
+        return ((_HEADER, b'%b,"position":%b}' % (self._start, _encode(self._sent))),)
 
     def close(self) -> None:
         """Wait for what is under way, say that it is held, and let go."""
         try:
-            if self._position > self._held:
+            if self._position is not None and self._position != self._held:
                 self._flush()
                 self._hold(self._position)
-                self._mark()
+                self._mark(self._position)
         finally:
             self._producer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
 import os
@@ -19,7 +20,7 @@ from penstock.engine import feeding
 
 from .conftest import Run
 from .loading import PATIENCE, PENSTOCK, STORE
-from .running import running, until, user
+from .running import ended, running, until, user
 from .terminal import Terminal
 
 SOURCE = "users=file:a.jsonl?follow=1"
@@ -68,6 +69,54 @@ def has(path: str, group: str) -> Callable[[], bool]:
     return lambda: group in latest(path)
 
 
+def parted(parts: int) -> None:
+    ps.open(load("app.py"), STORE, partitions=parts).close()
+
+
+def test_a_file_has_the_views_of_all_partitions_when_the_sources_have_ended(shop: Path, run: Run) -> None:
+    """What partitions owe each other is waited for."""
+    parted(2)
+    (shop / "a.jsonl").write_text("".join(user(i, f"{i % 9}" * (i % 9 + 1)) for i in range(300)))
+    command = ["run", "--from", "users=a.jsonl", "--to", "namecount=out.jsonl", "--to", "by_length=lengths.jsonl"]
+    run(*command)
+    assert latest("out.jsonl") == rows()
+    assert latest("lengths.jsonl") == rows("by_length")
+    (shop / "a.jsonl").write_text("".join(user(i, f"{i % 7}", 2) for i in range(300)))
+    before = (shop / "lengths.jsonl").stat().st_size
+    run(*command)
+    assert latest("out.jsonl") == rows()
+    assert latest("lengths.jsonl") == rows("by_length") == {1: 300}
+    assert (shop / "lengths.jsonl").stat().st_size > before
+    run("repartition", "--to", "1")
+    told = run(*command, code=3).stderr.splitlines()[-1]
+    assert told.startswith("penstock: namecount=out.jsonl has all changes up to position [")
+    assert "], and the store was given another number of partitions since, so that its feed begins at position " in told
+    assert told.endswith("; name an empty sink, which is given all rows first")
+
+
+def test_a_second_process_waits_for_the_sink_and_goes_on_where_the_first_was_killed(shop: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        (shop / name).touch()
+    with running(SOURCE, sinks=["namecount=out.jsonl"], cwd=shop) as first:
+        (shop / "a.jsonl").write_text(user(1, "Sue"))
+        until(has("out.jsonl", "Sue"), first)
+        with running("users=file:b.jsonl?follow=1", sinks=["namecount=./out.jsonl"], cwd=shop) as second:
+            assert second.stderr is not None
+            waits = f"namecount=./out.jsonl: process {first.pid} writes it; waiting until that one lets go\n"
+            assert waits in (second.stderr.readline(), second.stderr.readline())
+            (shop / "b.jsonl").write_text(user(2, "Joe"))
+            until(has("out.jsonl", "Joe"), first)
+            first.kill()
+            first.wait(PATIENCE)
+            with ps.open(load("app.py"), STORE) as engine:
+                engine.put("users", {"id": 3, "name": "Ann", "ts": 1})
+            until(has("out.jsonl", "Ann"), second)
+            code, out, _ = ended(second)
+    assert code == 0
+    assert out.splitlines()[0] == "users=file:b.jsonl?follow=1: 1 applied"
+    assert latest("out.jsonl") == rows()
+
+
 def test_a_file_has_the_view_when_the_sources_have_ended(shop: Path, run: Run) -> None:
     (shop / "a.jsonl").write_text("".join(user(i, "AB"[i % 2]) for i in range(30)))
     command = ["run", "--from", "users=a.jsonl", "--to", "namecount=out.jsonl"]
@@ -95,10 +144,12 @@ def test_standard_output_is_the_sinks_alone(shop: Path) -> None:
     assert done.stderr == "users=a.jsonl: 1 applied\nnamecount=-: 1 changes\n"
 
 
-def test_a_reader_sees_every_run_go_on_however_often_it_is_killed(shop: Path) -> None:
+@pytest.mark.parametrize(("parts", "rounds"), [(1, 4), (2, 2)])
+def test_a_reader_sees_every_run_go_on_however_often_it_is_killed(shop: Path, parts: int, rounds: int) -> None:
+    parted(parts)
     (shop / "a.jsonl").touch()
     expected: dict[int, str] = {}
-    for round_ in range(4):
+    for round_ in range(rounds):
         with running(SOURCE, sinks=["namecount=out.jsonl"], cwd=shop) as child, open("a.jsonl", "a") as file:
             for i in range(200):
                 expected[i % 50] = f"{(i + round_) % 7}"
@@ -116,7 +167,7 @@ def test_a_reader_sees_every_run_go_on_however_often_it_is_killed(shop: Path) ->
                 until(lambda: len(latest("out.jsonl")) > 3, child)
                 child.send_signal(signal.SIGKILL)
                 child.wait(PATIENCE)
-    names = [*expected.values(), "end 3"]
+    names = [*expected.values(), f"end {rounds - 1}"]
     assert latest("out.jsonl") == {name: names.count(name) for name in names}
     positions = [json.loads(line)["position"] for line in (shop / "out.jsonl").read_text().splitlines()]
     assert positions == sorted(positions)
@@ -185,11 +236,15 @@ def test_what_was_typed_wrong(shop: Path, run: Run) -> None:
     assert "there is no envelope 'all'; it is one of value, change" in wrong("namecount=file:o?envelope=all")
     assert "there is no option 'envelop'; the options are envelope" in wrong("namecount=file:o?envelop=change")
     assert "mine.txt: it holds something else" in wrong("namecount=mine.txt")
-    assert "another process writes it" in wrong("namecount=o", "ages=p", "adults=p")
+    assert "adults=p: it is given twice; name a sink once" in wrong("namecount=o", "ages=p", "adults=p")
+    with open("q", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "q: another process writes it; name another file" in wrong("namecount=q")
     assert "no such file or directory" in wrong("namecount=no/where")
     assert "is a directory" in wrong("namecount=.", code=3)
     assert (shop / "mine.txt").read_text() == "mine\n"
-    assert not (shop / STORE).exists()
+    with pytest.raises(ps.StoreMissing):
+        rows()
 
 
 @pytest.fixture

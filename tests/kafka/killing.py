@@ -1,9 +1,9 @@
 """kill -9 of the engine, of the broker and of both, while records are produced, and what must hold after it.
 
-    python -m tests.kafka.killing --kills 200 --seed 1 [--client confluent]
+    python -m tests.kafka.killing --kills 200 --seed 1 [--client confluent] [--partitions 2]
 
-A story is drawn from its seed: which are killed, and where, at random moments or at counted points of the engine. Then
-everything runs to its end, and
+A story is drawn from its seed: which are killed, and where, at random moments or at counted points of the engine; of a
+store of several partitions also the process of one, which is followed by another. Then everything runs to its end, and
 
 - documents and views equal a recompute of the topic in plain Python, from the records that another client reads;
 - the latest value of each key of the topic of changes equals the view;
@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,7 @@ from typing import Any
 import penstock as ps
 from examples.kafka.broker import Broker
 from penstock.cli.claims import claims
+from penstock.engine.core import Core
 from tests.kafka.run_killed import POINTS
 from tests.kafka.server import PATIENCE, Server, ck, until
 
@@ -46,8 +49,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 class Story:
     """One broker, one store, and what befalls them."""
 
-    def __init__(self, folder: Path, client: str, seed: int) -> None:
-        self._folder, self._client = folder, client
+    def __init__(self, folder: Path, client: str, seed: int, parts: int = 1) -> None:
+        self._folder, self._client, self._parts = folder, client, parts
         self._draw = random.Random(seed)
         self._broker = Broker()
         self._broker.start()
@@ -59,6 +62,8 @@ class Story:
         self._produced = 0
         self.killed: Counter[str] = Counter()
         (folder / "app.py").write_text(APP)
+        if parts > 1:
+            ps.open(_app(), folder / "state", partitions=parts).close()
 
     def close(self) -> None:
         self._server.close()
@@ -91,25 +96,28 @@ class Story:
 
     def kill(self) -> None:
         """One kill: who, and where, is drawn."""
-        who = self._draw.choice(["engine", "engine at a point", "engine at a point", "broker", "both"])
+        victims = ["engine", "engine at a point", "engine at a point", "broker", "both"]
+        who = self._draw.choice([*victims, "partition"] if self._parts > 1 else victims)
         self.killed[who] += 1
         if who == "engine at a point":
-            point = self._draw.choice(list(POINTS))
+            point = self._draw.choice([at for at, own in POINTS.items() if self._parts == 1 or own[0] is not Core])
             child = self._run("tests.kafka.run_killed", point, str(self._draw.randrange(1, 4)))
             self._until_dead(child)
             return
         child = self._run()
         try:
             self._until_at(self._stands() + self._draw.randrange(1, 30), child)
-            if who != "engine":
+            if who == "partition":
+                os.kill(self._draw.choice(_children(child.pid)), signal.SIGKILL)
+            if who in ("broker", "both"):
                 self._broker.kill()
                 self._produce(10)
-            if who != "broker":
+            if who in ("engine", "both"):
                 child.kill()
                 child.communicate()
-            if who != "engine":
+            if who in ("broker", "both"):
                 self._broker.start()
-            if who == "broker":
+            if who in ("broker", "partition"):
                 self._until_at(self._stands() + 1, child)
         finally:
             child.kill()
@@ -133,14 +141,12 @@ class Story:
         until(found, f"the store comes to {position}")
 
     def _opened(self) -> ps.Engine:
-        spaces: dict[str, Any] = {}
-        exec(APP, spaces)
-        return ps.open(spaces["app"], self._folder / "state", readonly=True)
+        return ps.open(_app(), self._folder / "state", readonly=True)
 
     def _stands(self) -> int:
         try:
             with self._opened() as engine, engine.snapshot() as snap:
-                return snap.position
+                return snap.position if self._parts == 1 else sum(snap.position)
         except ps.StoreMissing:
             return 0
 
@@ -188,10 +194,23 @@ class Story:
             return {}
 
 
-def story(client: str, seed: int, kills: int, check_every: int = 20) -> Counter[str]:
+def _app() -> ps.App:
+    spaces: dict[str, Any] = {}
+    exec(APP, spaces)
+    app: ps.App = spaces["app"]
+    return app
+
+
+def _children(pid: int) -> list[int]:
+    """The processes of the partitions of one that holds a store."""
+    own = (Path("/proc") / str(pid) / "task").glob("*/children")
+    return sorted({int(child) for path in own for child in path.read_text().split()})
+
+
+def story(client: str, seed: int, kills: int, parts: int = 1, check_every: int = 20) -> Counter[str]:
     """A story of so many kills; who was killed how often."""
     with tempfile.TemporaryDirectory() as folder:
-        own = Story(Path(folder), client, seed)
+        own = Story(Path(folder), client, seed, parts)
         try:
             for n in range(kills):
                 own.kill()
@@ -209,13 +228,13 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--client", default="kafka-python")
+    parser.add_argument("--partitions", type=int, default=1)
     asked = parser.parse_args()
     began = time.monotonic()
-    killed = story(asked.client, asked.seed, asked.kills)
+    killed = story(asked.client, asked.seed, asked.kills, asked.partitions)
     who = ", ".join(f"{many} {name}" for name, many in sorted(killed.items()))
-    print(
-        f"{asked.client}, seed {asked.seed}: {asked.kills} kills ({who}) in {time.monotonic() - began:.0f} s, all held"
-    )
+    what = f"{asked.client}, seed {asked.seed}, a store of {asked.partitions}"
+    print(f"{what}: {asked.kills} kills ({who}) in {time.monotonic() - began:.0f} s, all held")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ten kills of engine and broker, five a client; 200 by `make kafka-kills`.
+"""Twelve kills of engine and broker, five a client, and two of a store of two partitions; 200 by `make kafka-kills`.
 
 In processes of their own, side by side: kafka-python leaves the sockets of refused connections to the collector.
 """
@@ -11,27 +11,27 @@ import sys
 from tests.kafka.server import Server
 from tests.tidy.tree import ROOT
 
-_SEEDS = {"kafka-python": 8, "confluent": 7}
+_STORIES = [("kafka-python", 8, 1, 5), ("confluent", 7, 1, 5), ("confluent", 5, 2, 2)]
 
 
 def test_nothing_is_lost_and_nothing_counts_twice(server: Server) -> None:
     server.must_be_own()
-    command = [sys.executable, "-m", "tests.kafka.killing", "--kills", "5"]
+    command = [sys.executable, "-m", "tests.kafka.killing"]
     stories = [
         subprocess.Popen(
-            [*command, "--seed", str(seed), "--client", client],
+            [*command, f"--kills={kills}", f"--seed={seed}", f"--client={client}", f"--partitions={parts}"],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for client, seed in _SEEDS.items()
+        for client, seed, parts, kills in _STORIES
     ]
     try:
-        for story in stories:
+        for story, (*_, kills) in zip(stories, _STORIES, strict=True):
             said, _ = story.communicate(timeout=300)
             assert story.returncode == 0, said
-            assert "5 kills (" in said
+            assert f"{kills} kills (" in said
     finally:
         for story in stories:
             story.kill()

@@ -13,8 +13,9 @@ from penstock.cli.delivery import SINKS
 from penstock.cli.steps import Steps
 from penstock.cli.values import dumps
 from penstock.kafka import MARK, KafkaFault
-from penstock.sink import KafkaSink, SinkTaken
-from penstock.views import Change
+from penstock.sink import KafkaSink, SinkBusy, SinkTaken
+from penstock.sink.standing import has_all
+from penstock.views import Change, Position
 from tests.kafka.reading import names, shop
 from tests.kafka.server import Server
 
@@ -50,12 +51,18 @@ def no_producer_is_left() -> Iterator[None]:
         _opened.pop()._producer.close()
 
 
-def deliver(engine: ps.Engine, sink: KafkaSink, since: int | None, parts: int | None = None) -> int | None:
-    """Give what there is, or of its parts so many; where it stands then."""
+@pytest.fixture(params=[1, 3])
+def engine(request: pytest.FixtureRequest) -> Iterator[ps.Engine]:
+    """Of one partition, and of several."""
+    with ps.open(shop(), None, partitions=request.param) as own:
+        yield own
+
+
+def deliver(engine: ps.Engine, sink: KafkaSink, since: Position | None) -> Position:
+    """Give what there is; where it stands then."""
+    engine.settle()
     steps = Steps(engine, ["names"], since)
-    for n, (changes, position) in enumerate(steps.step()):
-        if n == parts:
-            break
+    for changes, position in steps.step():
         sink.write(changes)
         if position is not None:
             sink.holds(position)
@@ -66,37 +73,36 @@ def put(engine: ps.Engine, **named: str) -> None:
     engine.put_many("users", [{"id": key, "name": name} for key, name in named.items()])
 
 
-def test_the_latest_values_are_the_view(server: Server, client: str) -> None:
+def test_the_latest_values_are_the_view(server: Server, client: str, engine: ps.Engine) -> None:
     topic = server.topic(3)
-    with ps.open(shop(), None) as engine:
-        put(engine, a="Sue", b="Joe", c="Joe")
-        sink = opened(server, topic, client)
-        assert sink.begin() is None
-        since = deliver(engine, sink, None)
-        put(engine, a="Ann", b="Ann")
-        since = deliver(engine, sink, since)
-        sink.close()
-        assert values(server, topic) == names(engine) == {"Joe": 1, "Ann": 2}
-        assert [value for _, key, value in server.rows(topic) if key == b'"Sue"'][-1] is None
+    put(engine, a="Sue", b="Joe", c="Joe")
+    sink = opened(server, topic, client)
+    assert sink.begin() is None
+    since = deliver(engine, sink, None)
+    put(engine, a="Ann", b="Ann")
+    since = deliver(engine, sink, since)
+    sink.close()
+    assert values(server, topic) == names(engine) == {"Joe": 1, "Ann": 2}
+    assert [value for _, key, value in server.rows(topic) if key == b'"Sue"'][-1] is None
 
 
-def test_it_goes_on_where_the_topic_stands(server: Server, client: str) -> None:
+def test_it_goes_on_where_the_topic_stands(server: Server, client: str, engine: ps.Engine) -> None:
     """However it ended: what is given again says the same, and nothing is left out."""
     topic = server.topic(2)
-    with ps.open(shop(), None) as engine:
-        for n in range(6):
-            put(engine, **{f"k{i}": f"{(i + n) % 4}" for i in range(8)}, **{f"only{n}": f"o{n}"})
-            sink = opened(server, topic, client)
-            began = sink.begin()
-            assert began is None or began <= engine.status()["position"]
-            deliver(engine, sink, began)
-            if n % 2:
-                sink.close()
-            else:
-                sink._producer.flush()  # and then it is killed: nothing says that these are held
-                sink._producer.close()
-            assert values(server, topic) == names(engine)
-        assert opened(server, topic, client).begin() is not None
+    for n in range(6):
+        put(engine, **{f"k{i}": f"{(i + n) % 4}" for i in range(8)}, **{f"only{n}": f"o{n}"})
+        sink = opened(server, topic, client)
+        began = sink.begin()
+        with engine.snapshot() as snap:
+            assert began is None or has_all(snap.position, began)
+        deliver(engine, sink, began)
+        if n % 2:
+            sink.close()
+        else:
+            sink._producer.flush()  # and then it is killed: nothing says that these are held
+            sink._producer.close()
+        assert values(server, topic) == names(engine)
+    assert opened(server, topic, client).begin() is not None
 
 
 def test_only_what_has_arrived_is_held(server: Server, client: str) -> None:
@@ -118,50 +124,50 @@ def test_only_what_has_arrived_is_held(server: Server, client: str) -> None:
         assert opened(server, topic, client).begin() == 2
 
 
-def test_a_topic_that_has_not_all_rows_is_given_all_and_nothing_else_stays(server: Server, client: str) -> None:
+def test_a_topic_that_has_not_all_rows_is_given_all_and_nothing_else_stays(
+    server: Server, client: str, engine: ps.Engine
+) -> None:
     topic = server.topic(2)
-    with ps.open(shop(), None) as engine:
-        put(engine, **{f"k{i}": f"n{i}" for i in range(9)})
-        sink = opened(server, topic, client)
-        assert sink.begin() is None
-        for changes, _ in Steps(engine, ["names"], None).step():
-            sink.write(changes)
-        sink._producer.flush()  # and then it is killed, before it is said that these are all
-        sink._producer.close()
-        put(engine, **{f"k{i}": "same" for i in range(4)})
-        sink = opened(server, topic, client)
-        assert sink.begin() is None
-        deliver(engine, sink, None)
-        sink.close()
-        assert values(server, topic) == names(engine)
-        assert "n0" not in values(server, topic)
+    put(engine, **{f"k{i}": f"n{i}" for i in range(9)})
+    sink = opened(server, topic, client)
+    assert sink.begin() is None
+    for changes, _ in Steps(engine, ["names"], None).step():
+        sink.write(changes)
+    sink._producer.flush()  # and then it is killed, before it is said that these are all
+    sink._producer.close()
+    put(engine, **{f"k{i}": "same" for i in range(4)})
+    sink = opened(server, topic, client)
+    assert sink.begin() is None
+    deliver(engine, sink, None)
+    sink.close()
+    assert values(server, topic) == names(engine)
+    assert "n0" not in values(server, topic)
 
 
-def test_no_value_goes_back_where_a_run_was_killed(server: Server, client: str) -> None:
+def test_no_value_goes_back_where_a_run_was_killed(server: Server, client: str, engine: ps.Engine) -> None:
     """A reader who keeps the latest value is never given one that stood before it."""
     topic = server.topic()
-    with ps.open(shop(), None) as engine:
-        put(engine, a="Sue")
-        sink = opened(server, topic, client)
-        since = deliver(engine, sink, sink.begin())
-        sink._clock = lambda: 0.0  # nothing is said to be held any more
-        sink._flushed = 0.0
-        for n in range(8):
-            put(engine, **{f"k{n}": "Sue", f"only{n}": f"o{n}"})
-            since = deliver(engine, sink, since)
-        sink._producer.flush()
-        sink._producer.close()
-        put(engine, k8="Sue")
-        engine.delete("users", "only3")
-        sink = opened(server, topic, client)
-        began = sink.begin()
-        assert began == 1
-        deliver(engine, sink, began)
-        sink.close()
-        counted = [json.loads(value)["value"] for _, key, value in server.rows(topic) if key == b'"Sue"' and value]
-        assert counted == sorted(counted)
-        assert counted[-1] == 10
-        assert values(server, topic) == names(engine)
+    put(engine, a="Sue")
+    sink = opened(server, topic, client)
+    first = since = deliver(engine, sink, sink.begin())
+    sink._clock = lambda: 0.0  # nothing is said to be held any more
+    sink._flushed = 0.0
+    for n in range(8):
+        put(engine, **{f"k{n}": "Sue", f"only{n}": f"o{n}"})
+        since = deliver(engine, sink, since)
+    sink._producer.flush()
+    sink._producer.close()
+    put(engine, k8="Sue")
+    engine.delete("users", "only3")
+    sink = opened(server, topic, client)
+    began = sink.begin()
+    assert began == first
+    deliver(engine, sink, began)
+    sink.close()
+    counted = [json.loads(value)["value"] for _, key, value in server.rows(topic) if key == b'"Sue"' and value]
+    assert counted == sorted(counted)
+    assert counted[-1] == 10
+    assert values(server, topic) == names(engine)
 
 
 def test_changes_with_old_and_new(server: Server, client: str) -> None:
@@ -193,6 +199,29 @@ def test_a_topic_of_something_else_is_left_alone(server: Server, client: str) ->
         opened(server, topic, client).begin()
     with pytest.raises(KafkaFault, match="there is no topic 'nowhere'; create it, with cleanup"):
         opened(server, "nowhere", client).begin()
+
+
+def test_a_topic_that_another_process_of_the_store_writes(server: Server, client: str) -> None:
+    """It is known by its id, however it is addressed."""
+    topic, asked = server.topic(), list[str]()
+    for more in ("", "&envelope=change"):
+        own = opened(server, topic, client, more)
+        own.claim = lambda what: asked.append(what) or "process 4711"
+        with pytest.raises(SinkBusy, match=f"/{topic}.*: process 4711 writes it; wait until that one lets go"):
+            own.begin()
+    assert asked[0] == asked[1]
+    assert opened(server, topic, client).begin() is None
+
+
+def test_a_store_of_another_number_of_partitions(server: Server, client: str) -> None:
+    topic = server.topic(8)
+    for n, position in enumerate((3, (4, 4))):
+        sink = opened(server, topic, client)
+        sink._hold(position)
+        sink.write([Change("names", f"g{n}", None, 1, position)])
+        sink._flush()
+    with pytest.raises(SinkTaken, match="its records are of stores of different numbers of partitions; name another"):
+        opened(server, topic, client).begin()
 
 
 def test_the_last_record_is_found_behind_markers(server: Server, client: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.sink import FileSink, Sink, SinkTaken, files, open_file
+from penstock.engine.repartition import MOST_PARTITIONS
+from penstock.sink import FileSink, Sink, SinkBusy, SinkTaken, files, open_file
+from penstock.sink.standing import position_of
+from penstock.views import Position
 
 VIEW = 'name "count"'
 
@@ -26,7 +29,7 @@ def opened(path: Path, envelope: str = "value", view: str = VIEW) -> Iterator[Fi
         sink.close()
 
 
-def change(group: Any, old: Any, new: Any, position: int) -> ps.Change:
+def change(group: Any, old: Any, new: Any, position: Position) -> ps.Change:
     return ps.Change(VIEW, group, old, new, position)
 
 
@@ -52,12 +55,21 @@ HISTORY = [
 VALUES = {5: {"a": 2, "c": "\n{"}, 7: {"a": 2, "b": 3}}
 
 
-def give(sink: FileSink, since: int | None) -> None:
+Shown = Callable[[int], Position]
+
+
+@pytest.fixture(params=[1, 3])
+def at(request: pytest.FixtureRequest) -> Shown:
+    """A position of the history, as stores of one and of several partitions have it."""
+    return (lambda n: n) if request.param == 1 else lambda n: (n, 9, n * n)
+
+
+def give(sink: FileSink, since: Position | None, at: Shown = int) -> None:
     """All of the history after a position."""
     for position, changes in HISTORY:
-        if since is None or position > since:
-            sink.write([change(*one, position) for one in changes])
-            sink.holds(position)
+        if since is None or at(position) > since:
+            sink.write([change(*one, at(position)) for one in changes])
+            sink.holds(at(position))
 
 
 def test_the_latest_value_of_each_group(tmp_path: Path) -> None:
@@ -96,14 +108,18 @@ def test_whole_changes(tmp_path: Path) -> None:
         assert sink.begin() == 7
 
 
-def test_cut_anywhere_it_goes_on_and_ends_the_same(tmp_path: Path) -> None:
+def test_cut_anywhere_it_goes_on_and_ends_the_same(tmp_path: Path, at: Shown) -> None:
     """Whatever a writer that was killed has left of it."""
     path = tmp_path / "out.jsonl"
     with opened(path) as sink:
         sink.begin()
-        give(sink, None)
+        give(sink, None, at)
     whole = path.read_bytes()
-    marks = [(json.loads(line)["position"], line) for line in whole.splitlines(keepends=True) if b"envelope" in line]
+    marks = [
+        (position_of(json.loads(line)["position"]), line)
+        for line in whole.splitlines(keepends=True)
+        if b"envelope" in line
+    ]
     began = set()
     for cut in range(len(whole)):
         path.write_bytes(whole[:cut])
@@ -112,42 +128,44 @@ def test_cut_anywhere_it_goes_on_and_ends_the_same(tmp_path: Path) -> None:
             assert path.stat().st_size <= cut, "nothing that isn't known to be whole is left"
             held = [position for position, line in marks if whole.index(line) + len(line) <= cut]
             assert since == (held[-1] if held else None)
-            give(sink, since)
+            give(sink, since, at)
         assert path.read_bytes() == whole
         began.add(since)
-    assert began == {None, 2, 6}
+    assert began == {None, at(2), at(6)}
 
 
-def test_a_mark_that_is_written_over_and_torn_is_no_mark(tmp_path: Path) -> None:
+def test_a_mark_that_is_written_over_and_torn_is_no_mark(tmp_path: Path, at: Shown) -> None:
     path = tmp_path / "out.jsonl"
     with opened(path) as sink:
         sink.begin()
-        give(sink, None)
+        give(sink, None, at)
         size = path.stat().st_size
-        sink.holds(1_000_000)
+        sink.holds(at(1_000_000))
         assert path.stat().st_size == size, "a mark that is moved takes no room"
     with opened(path) as sink:
-        assert sink.begin() == 1_000_000
-        sink.write([change("d", ps.ABSENT, 1, 1_000_001)])
-        sink.holds(1_000_001)
+        assert sink.begin() == at(1_000_000)
+        sink.write([change("d", ps.ABSENT, 1, at(1_000_001))])
+        sink.holds(at(1_000_001))
     assert len(path.read_text().splitlines()) == 12
     data = path.read_bytes()
     path.write_bytes(data[:-10] + b"\0" * 9 + b"\n")
     with opened(path) as sink:
-        assert sink.begin() == 1_000_000
+        assert sink.begin() == at(1_000_000)
 
 
 @pytest.mark.parametrize("block", [1, 7, 60, 100_000])
-def test_the_last_mark_is_found_however_far_it_is(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_mark_is_found_however_far_it_is(
+    block: int, tmp_path: Path, at: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "_BLOCK", block)
     path = tmp_path / "out.jsonl"
     with opened(path) as sink:
         sink.begin()
-        give(sink, None)
+        give(sink, None, at)
         size = path.stat().st_size
-        sink.write([change("x" * i, 1, 2, 8) for i in range(100)])
+        sink.write([change("x" * i, 1, 2, at(8)) for i in range(100)])
     with opened(path) as sink:
-        assert sink.begin() == 7
+        assert sink.begin() == at(7)
         assert path.stat().st_size == size
 
 
@@ -197,6 +215,24 @@ def test_a_file_has_one_writer(tmp_path: Path) -> None:
         first.begin()
         with pytest.raises(SinkTaken, match="another process writes it"):
             second.begin()
+
+
+def test_of_one_store_a_second_process_waits(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text("something else\n")
+    with opened(path) as sink:
+        sink.claim = lambda what: "process 4711"
+        with pytest.raises(SinkBusy, match="process 4711 writes it; wait until that one lets go"):
+            sink.begin()
+
+
+def test_a_mark_of_as_many_numbers_as_there_can_be(tmp_path: Path) -> None:
+    path, position = tmp_path / "out.jsonl", tuple(range(10**9, 10**9 + MOST_PARTITIONS))
+    with opened(path) as sink:
+        sink.begin()
+        sink.holds(position)
+    with opened(path) as sink:
+        assert sink.begin() == position
 
 
 def test_a_pipe_begins_with_all_rows(tmp_path: Path) -> None:

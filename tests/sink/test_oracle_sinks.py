@@ -1,0 +1,163 @@
+"""Sinks of stores of one and of several partitions, killed anywhere: no value goes back, what is last is the view."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from penstock.cli.values import dumps
+from penstock.kafka import MARK
+from penstock.sink import FileSink, KafkaSink, open_file
+from penstock.sink import kafka as module
+from penstock.views import ABSENT, Change, Position
+from tests.sink.told import VIEW, Told
+from tests.sink.topics import ADDRESS, Killed, Topics
+
+SEEDS = range(150)
+_RUNS = 7
+
+
+def into_a_topic(seed: int, parts: int, change: bool, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Runs into one topic, most of which are killed; how many were."""
+    draw = Random(seed)
+    told, topics = Told(draw, parts), Topics(draw, draw.randrange(1, 4))
+    monkeypatch.setattr(module, "connect", lambda address: topics)
+    monkeypatch.setattr(module, "_PENDING", draw.choice((3, 10_000)))
+    kills = 0
+    for n in range(_RUNS):
+        told.commit(draw.randrange(8))
+        last = n == _RUNS - 1
+        ended, topics.mortal = False, not last
+        with suppress(Killed):
+            sink = KafkaSink(ADDRESS, VIEW, "change" if change else "value", dumps, topics.clock)
+            all_given = told.give(sink, sink.begin(), -1 if last else draw.randrange(14))
+            if last or draw.random() < 0.5:
+                sink.close()
+                ended = all_given
+        if not ended:
+            topics.kill()
+            kills += 1
+        _headers_follow(topics)
+        (_changes_follow if change else _values_follow)(told, topics)
+        if ended:
+            latest = {json.loads(key): value for key, value, *_ in topics.rows() if key is not None and key != MARK}
+            there = {group: json.loads(value) for group, value in latest.items() if value is not None}
+            name = "new" if change else "value"
+            assert {group: own[name] for group, own in there.items()} == told.rows(told.now)
+    return kills
+
+
+def _headers_follow(topics: Topics) -> None:
+    """What a last record says is held, and beyond what nothing was sent, is what any record before it said, or more."""
+    for own in topics.there:
+        said = [json.loads(record.headers[0][1] or b"") for record in own]
+        for before, after in pairwise(said):
+            assert _is_later(after["position"], before["position"])
+            assert before["held"] is None or _is_later(after["held"], before["held"])
+
+
+def _is_later(position: Any, other: Any) -> bool:
+    if isinstance(position, int):
+        return bool(position >= other)
+    return all(here >= there for here, there in zip(position, other, strict=True))
+
+
+def _values_follow(told: Told, topics: Topics) -> None:
+    seen: dict[str, list[Any]] = defaultdict(list)
+    for key, value, *_ in topics.rows():
+        if key != MARK:
+            seen[json.loads(key or b"")].append(None if value is None else json.loads(value)["value"])
+    for group, values in seen.items():
+        told.must_follow(group, values)
+
+
+def _changes_follow(told: Told, topics: Topics) -> None:
+    seen: dict[str, list[tuple[Any, Any]]] = defaultdict(list)
+    for key, value, *_ in topics.rows():
+        if value is not None:
+            own = json.loads(value)
+            seen[json.loads(key or b"")].append((own.get("old", ABSENT), own.get("new", ABSENT)))
+    for group, pairs in seen.items():
+        told.must_be_whole(group, pairs)
+
+
+class Sized:
+    """A file sink, and how large the file was before the last call."""
+
+    contract = ""
+
+    def __init__(self, sink: FileSink, path: Path) -> None:
+        self._sink, self._path = sink, path
+        self.size = 0
+
+    def begin(self) -> Position | None:
+        """Where it stands."""
+        since = self._sink.begin()
+        self.size = self._path.stat().st_size
+        return since
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """Some more."""
+        self.size = self._path.stat().st_size
+        self._sink.write(changes)
+
+    def holds(self, position: Position) -> None:
+        """All up to there."""
+        self.size = self._path.stat().st_size
+        self._sink.holds(position)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._sink.close()
+
+
+def into_a_file(seed: int, parts: int, change: bool, path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Runs into one file, most of which are killed, also in the middle of a line; how many were."""
+    monkeypatch.setattr(os, "fdatasync", lambda file: None)  # that is for the death of a machine
+    draw = Random(seed)
+    told, kills = Told(draw, parts), 0
+    path.unlink(missing_ok=True)
+    for n in range(_RUNS):
+        told.commit(draw.randrange(8))
+        sink = Sized(open_file(str(path), VIEW, "change" if change else "value", dumps), path)
+        ended = told.give(sink, sink.begin(), -1 if n == _RUNS - 1 else draw.randrange(14))
+        sink.close()
+        if not ended:
+            os.truncate(path, draw.randrange(min(sink.size, path.stat().st_size), path.stat().st_size + 1))
+            kills += 1
+        lines = [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        seen: dict[str, list[Any]] = defaultdict(list)
+        for line in lines:
+            if "group" in line:
+                seen[line["group"]].append(line.get("new" if change else "value", ABSENT) or ABSENT)
+        for group, values in seen.items():
+            history = told.history(group)
+            assert any(history[a : a + len(values)] == values for a in range(len(history))), (group, values, history)
+        if ended:
+            now = {group: values[-1] for group, values in seen.items() if values[-1] is not ABSENT}
+            assert now == told.rows(told.now)
+    return kills
+
+
+@pytest.mark.parametrize("change", [False, True], ids=["value", "change"])
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_topic_however_its_runs_are_killed(parts: int, change: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sum(into_a_topic(seed, parts, change, monkeypatch) for seed in SEEDS) > len(SEEDS)
+
+
+@pytest.mark.parametrize("change", [False, True], ids=["value", "change"])
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_file_however_its_runs_are_killed(
+    parts: int, change: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out.jsonl"
+    assert sum(into_a_file(seed, parts, change, path, monkeypatch) for seed in SEEDS) > len(SEEDS)

@@ -1,0 +1,127 @@
+"""A store of several partitions that tells sinks its changes, and an oracle of what a reader of them may see.
+
+The store is its history alone: by partition its commits, each with groups of that partition and their values. A run
+reads the partitions in an order that is drawn, so that two runs from one position go different ways. Nothing here knows
+how a sink keeps what it was told; what is asked of each is
+
+- the values of a group stand in the order in which its partition committed them;
+- where a run has ended in good order, what stands last of each group is the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from penstock.sink import Sink
+from penstock.views import ABSENT, Change, Changes, Position
+
+VIEW = "names"
+_GROUPS = 5  # of a partition
+
+
+@dataclass
+class Told:
+    """What a store has committed: by partition, by commit, its groups and what they are from then on."""
+
+    draw: Random
+    parts: int
+    commits: list[list[dict[str, Any]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.commits = [[] for _ in range(self.parts)]
+
+    @property
+    def now(self) -> tuple[int, ...]:
+        """Where each partition stands."""
+        return tuple(map(len, self.commits))
+
+    def commit(self, many: int) -> None:
+        """Some more; a value says which commit it is of, and a group may be gone."""
+        for _ in range(many):
+            part = self.draw.randrange(self.parts)
+            groups = self.draw.sample(range(_GROUPS), self.draw.randrange(1, _GROUPS))
+            number = len(self.commits[part]) + 1
+            there = self.rows(self.now)
+            told = {f"{part}.{group}": f"{part}@{number}" for group in groups}
+            for group in told:
+                if group in there and self.draw.random() < 0.3:
+                    told[group] = ABSENT
+            self.commits[part].append(told)
+
+    def rows(self, at: Sequence[int]) -> dict[str, Any]:
+        """The view at a position."""
+        out: dict[str, Any] = {}
+        for own, stop in zip(self.commits, at, strict=True):
+            for told in own[:stop]:
+                out.update(told)
+        return {group: value for group, value in out.items() if value is not ABSENT}
+
+    def history(self, group: str) -> list[Any]:
+        """All values of a group in order."""
+        return [told[group] for own in self.commits for told in own if group in told]
+
+    def shown(self, at: Sequence[int]) -> Position:
+        """A position as sinks have it."""
+        return at[0] if self.parts == 1 else tuple(at)
+
+    def steps(self, since: Position | None) -> Iterator[tuple[Changes, Position | None]]:
+        """What `Steps` gives: all that came since, the partitions in an order that is drawn, or all rows at first."""
+        now, draw = self.now, self.draw
+        if since is None:
+            rows = Changes.of(
+                Change(VIEW, group, ABSENT, new, self.shown(now)) for group, new in self.rows(now).items()
+            )
+            yield from ((part, None) for part in self._cut(rows))
+            yield Changes(), self.shown(now)
+            return
+        at = [since] if isinstance(since, int) else list(since)
+        assert all(here <= there for here, there in zip(at, now, strict=True)), "it was told nothing that isn't there"
+        while left := [i for i, stop in enumerate(now) if at[i] < stop]:
+            i = draw.choice(left)
+            before = self.rows(at)
+            told = self.commits[i][at[i]]
+            at[i] += 1
+            here = self.shown(at)
+            own = Changes.of(Change(VIEW, group, before.get(group, ABSENT), new, here) for group, new in told.items())
+            yield from ((part, None) for part in self._cut(own))
+            if draw.random() < 0.5:
+                yield Changes(), here
+        yield Changes(), self.shown(now)
+
+    def _cut(self, own: Changes) -> list[Changes]:
+        """In one part or two."""
+        cut = self.draw.randrange(len(own) + 1)
+        return [part for part in (own[:cut], own[cut:]) if part]
+
+    def give(self, sink: Sink, since: Position | None, calls: int) -> bool:
+        """Tell a sink what there is since, in so many calls, all where that is less than none; whether it was all."""
+        for changes, position in self.steps(since):
+            for call in (partial(sink.write, changes), position is not None and partial(sink.holds, position)):
+                if not calls:
+                    return False
+                calls -= 1
+                if call:
+                    call()
+        return True
+
+    def must_follow(self, group: str, seen: Sequence[Any]) -> None:
+        """What a reader saw of a group, None where it is gone, is in the order of its history."""
+        history, place = self.history(group), 0
+        for value in seen:
+            later = [i for i in range(place, len(history)) if history[i] == value or (value is None and not history[i])]
+            assert later, f"{group} goes back: {seen} of {history}"
+            place = later[0]
+
+    def must_be_whole(self, group: str, seen: Sequence[tuple[Any, Any]]) -> None:
+        """Behind its row no change of a group is left out of these, old and new of each; some may come again."""
+        pairs = list(pairwise([ABSENT, *self.history(group)]))
+        place = len(pairs)
+        for old, new in seen:
+            at = next(i for i, pair in enumerate(pairs) if pair == (old, new) or (old is ABSENT and pair[1] == new))
+            assert old is ABSENT or at <= place + 1, f"{group}: none led to {old}: {seen} of {pairs}"
+            place = at
