@@ -61,7 +61,27 @@ class Claim:
             self._file = -1
 
 
-class Shared(Claim):
+class Place(Claim):
+    """Where a process says how it reads a source that any other may read as well, a file for one."""
+
+    def take(self) -> str | None:
+        """A file of its own for that, which nobody is in the way of."""
+        self._own()
+        return None
+
+    def _own(self) -> None:
+        number = 0
+        while self._file < 0:
+            file = _opened(self._path.with_name(f"{self._path.name}-{number}"))
+            if _locked(file, fcntl.LOCK_EX):
+                os.ftruncate(file, 0)
+                self._file = file
+            else:
+                os.close(file)
+            number += 1
+
+
+class Shared(Place):
     """The right of a member of a group to read its share of a source."""
 
     def __init__(self, path: str, source: str, group: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,15 +102,7 @@ class Shared(Claim):
             other = _reader(self._path)
             fcntl.flock(self._shared, fcntl.LOCK_UN)
             return other
-        number = 0
-        while self._file < 0:
-            file = _opened(self._path.with_name(f"{self._path.name}-{number}"))
-            if _locked(file, fcntl.LOCK_EX):
-                os.ftruncate(file, 0)
-                self._file = file
-            else:
-                os.close(file)
-            number += 1
+        self._own()
         return None
 
     def release(self) -> None:

@@ -25,6 +25,8 @@ ENTRIES: dict[str, Entry] = {
     "delete": Entry(_WRITE, "penstock.cli.single:delete", "Delete documents by key."),
     "post": Entry(_WRITE, "penstock.cli.single:post", "Put records that name their table."),
     "run": Entry(_WRITE, "penstock.cli.run:run", "Take records from sources as they come."),
+    "pause": Entry(_WRITE, "penstock.cli.pause:pause", "Pause what `run` reads."),
+    "resume": Entry(_WRITE, "penstock.cli.pause:resume", "Let it go on."),
     "backfill": Entry(_WRITE, "penstock.cli.bulk:backfill", "Fill a new store in bulk, with Spark."),
     "migrate": Entry(_WRITE, "penstock.cli.migrate:migrate", "Build views whose definitions changed."),
     "get": Entry(_READ, "penstock.cli.read:get", "The result of one group of a view."),

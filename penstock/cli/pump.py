@@ -2,7 +2,7 @@
 
 Invariants:
 
-- what was read is committed before it ends, and before it pauses;
+- what was read is committed before it ends, and before it says that it is paused;
 - a member of a group goes on whoever holds the store, at the store's offsets; any other source ends with an error where
   its holder does.
 """
@@ -34,6 +34,7 @@ from penstock.spout import (
 from penstock.views import Counts, Table
 
 SHOWN = 5  # rejections of a source
+READING, PAUSED, ENDED = "reading", "paused", "ended"  # what a process says of a source
 _WAIT = 0.2  # seconds until a source that gives nothing is asked whether it has ended
 
 
@@ -77,6 +78,7 @@ class Pump(threading.Thread):
         finally:
             if self._claim is not None:
                 self._spout.close()  # before another may read on
+                self._claim.say(ENDED, None, self.counts.records)
 
     def _read(self) -> bool:
         """Read until the source ends or somebody stops it; False where a member's share is to be taken up anew."""
@@ -84,10 +86,11 @@ class Pump(threading.Thread):
         try:
             self._spout.begin(self._writer.remembered)
             while not self._stopped() and not self._spout.ended:
-                self._say()
                 if self._paused():
+                    self._say(PAUSED)
                     self._rest()
                     continue
+                self._say()
                 first = self._spout.next_batch(LIMIT, _WAIT)
                 self.lag = self._spout.lag()
                 if first is not None:
@@ -135,10 +138,10 @@ class Pump(threading.Thread):
                 self.counts += replace(counts, rejections=())
                 self._say()
 
-    def _say(self) -> None:
+    def _say(self, state: str | None = None) -> None:
         if self._claim is not None:
-            state = "paused" if self._paused() else self._trouble() or "reading"
-            self._claim.say(state, self.lag, self.counts.records)
+            lag = self.lag if isinstance(self._source, KafkaSpout) else None  # of others it is no number of records
+            self._claim.say(state or self._trouble() or READING, lag, self.counts.records)
 
     def _trouble(self) -> str | None:
         return self._source.trouble if isinstance(self._source, KafkaSpout) else None
@@ -149,7 +152,7 @@ class Pump(threading.Thread):
 
     def said(self) -> str:
         """How far it is, in words."""
-        trouble = "paused" if self._paused() else self._trouble()
+        trouble = PAUSED if self._paused() else self._trouble()
         behind = f", {_lag(self._source, self.lag)} behind" if self.lag else ""
         return f"{self.text}: {self.counts}{behind}{f', {trouble}' if trouble else ''}"
 
@@ -159,6 +162,12 @@ def topic_of(spout: Spout) -> tuple[str | None, str | None]:
     source = spout.inner if isinstance(spout, Enveloped) else spout
     group = source.group if isinstance(source, KafkaMember) else None
     return (source.source if isinstance(source, KafkaSpout) else None), group
+
+
+def source_of(spout: Spout) -> str | None:
+    """What the store calls the source of a spout; None of one that it doesn't remember."""
+    source = spout.inner if isinstance(spout, Enveloped) else spout
+    return getattr(source, "source", None)
 
 
 def is_alone(spout: Spout) -> bool:

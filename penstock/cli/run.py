@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 import click
 
 from penstock.cache import StoreInUse
-from penstock.cli.claims import Claim, Shared, called
+from penstock.cli.claims import Claim, Place, Shared, called
 from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
 from penstock.cli.delivery import Delivery, asked_of, begun
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader, open_writer, table_of
 from penstock.cli.names import table_names, view_names
-from penstock.cli.pump import SHOWN, Pump, is_alone, topic_of
+from penstock.cli.pump import SHOWN, Pump, is_alone, source_of, topic_of
 from penstock.cli.stopped import end_stopped
 from penstock.cli.stopping import Stop
 from penstock.engine import LOST, HolderSilent, Standby, Writing, partitions_of
@@ -36,6 +36,7 @@ from penstock.sink import STDOUT
 from penstock.spout import SPOUTS, STDIN, Spout, joined
 from penstock.views import App, Table
 
+_Opened = tuple[str, Table, Spout]
 _WAIT = 0.2  # seconds between two looks whether another process has let go of a topic
 _LOOK = 0.1  # seconds between two looks of the main thread
 _TOGETHER = "; over client=confluent (pip install 'penstock[confluent]') processes share it"
@@ -90,8 +91,9 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
 
     kafka://HOST:PORT/TOPIC is a topic, in and out; README has its options. It is read into a store by one process: a
     second one says so and waits. Into a store of several partitions the processes of one ?group=NAME&client=confluent
-    share a topic; one of them holds the store, and when it ends another one does. SIGUSR1 pauses the sources, SIGUSR2
-    lets them go on; what was read is committed first.
+    share a topic; one of them holds the store, and when it ends another one does.
+
+    `penstock pause` pauses the sources, `penstock resume` lets them go on; so do the signals SIGUSR1 and SIGUSR2.
 
     On a terminal a line shows how it goes; elsewhere there is a line now and then on standard error.
     """
@@ -100,7 +102,7 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     _check(asked)
     wanted = [asked_of(app, text) for text in sinks]
     with Stop(pauses=True) as stop, ExitStack() as stack:
-        opened: list[tuple[str, Table, Spout]] = []
+        opened: list[_Opened] = []
         shared = partitions_of(ctx.store) > 1
         for text, table, uri in asked:
             spout = SPOUTS.open(uri, table.name)
@@ -119,6 +121,7 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
         stack.enter_context(writer)
         if writer.holder is not None:
             ctx.note(f"the store is held by {writer.holder}, which all of this is handed over to")
+        _say_also(ctx, opened, claims, stack)
         if deliveries:
             reader = stack.enter_context(open_reader(ctx, app))
             for delivery in deliveries:
@@ -171,7 +174,7 @@ def _opened(ctx: Context, app: App, claims: dict[str, Claim]) -> Writing:
     return open_writer(ctx, app, migrate=True)
 
 
-def _claimed(ctx: Context, opened: list[tuple[str, Table, Spout]], shared: bool, stop: Stop) -> dict[str, Claim] | None:
+def _claimed(ctx: Context, opened: list[_Opened], shared: bool, stop: Stop) -> dict[str, Claim] | None:
     """The right to read each topic, once nobody else reads it into this store; None where it is to end before."""
     out: dict[str, Claim] = {}
     for text, _, spout in opened:
@@ -188,6 +191,15 @@ def _claimed(ctx: Context, opened: list[tuple[str, Table, Spout]], shared: bool,
                 return None
             time.sleep(_WAIT)
     return out
+
+
+def _say_also(ctx: Context, opened: list[_Opened], claims: dict[str, Claim], stack: ExitStack) -> None:
+    """Sources that any process may read have a place too, where this one says how it reads them."""
+    for text, _, spout in opened:
+        if text not in claims:
+            claim = claims[text] = Place(ctx.store, source_of(spout) or text)
+            claim.take()
+            stack.callback(claim.release)
 
 
 def _asked(app: App, text: str) -> tuple[str, Table, str]:

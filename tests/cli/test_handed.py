@@ -68,6 +68,7 @@ WORK = {
 NOT_HANDED = {"snapshot", "restore"}  # a copy is read beside the holder, and takes the place of what nobody holds
 ALONE = {"repartition"}  # while nobody else holds the store
 OF_SPARK = {"backfill", "verify"}  # which their own tests hold: a new store, and what is read of a copy
+TOLD = {"pause", "resume"}  # by a signal, to whoever reads; the store is left alone
 READ = {"get", "query", "why", "watch", "doc", "status", "explain", "export", "crashtest", "init", "completion"}
 
 
@@ -123,7 +124,7 @@ _WANTED: dict[str, str] = {}
 
 def test_these_are_all_commands_that_write() -> None:
     named = {"quarantine" if name in ("retry", "drop") else name.partition("-")[0] for name in WORK}
-    assert set(ENTRIES) <= named | NOT_HANDED | ALONE | OF_SPARK | READ
+    assert set(ENTRIES) <= named | NOT_HANDED | ALONE | OF_SPARK | TOLD | READ
 
 
 @pytest.mark.parametrize("name", WORK)

@@ -107,8 +107,8 @@ def test_it_pauses_and_goes_on(server: Server, client: str, here: Path) -> None:
         server.produce(topic, [user(1)])
         child.send_signal(signal.SIGUSR2)
         until(has_users(2), child)
-        child.send_signal(signal.SIGUSR1)
-        until(is_reading(state="paused"), child)
+        told = subprocess.run([*PENSTOCK, "pause", f"users=kafka:{topic}"], capture_output=True, text=True, check=True)
+        assert json.loads(told.stdout) == {"source": f"users=kafka:{topic}", "process": child.pid, "state": "paused"}
         server.produce(topic, [user(2)])
         assert ended(child)[:2] == (0, f"{uri}: 2 applied, paused\n")
     assert count() == 2
