@@ -87,7 +87,8 @@ class Story:
     def _run(self, *program: str) -> subprocess.Popen[str]:
         at = f"kafka://{self._broker.servers}"
         command = [sys.executable, "-m", *(program or ("penstock",)), "run", "--from"]
-        command += [f"users={at}/{self._source}?group=shop&client={self._client}", "--to"]
+        group = "group=shop&" if self._parts == 1 else ""  # one process alone reads it, and not a member of a group
+        command += [f"users={at}/{self._source}?{group}client={self._client}", "--to"]
         command += [f"names={at}/{self._sink}?client={self._client}", "--app", str(self._folder / "app.py")]
         command += ["--store", str(self._folder / "state")]
         return subprocess.Popen(
@@ -179,7 +180,8 @@ class Story:
             assert snap.view("total").get((), 0) == sum(user["n"] for user in users.values())
             assert snap.sources == sources
         assert given == names
-        assert all(offset <= ends[p] for p, offset in self._server.committed("shop").items())
+        if self._parts == 1:
+            assert all(offset <= ends[p] for p, offset in self._server.committed("shop").items())
         assert sum(ends.values()) == self._produced, "no record was produced twice, and none was lost"
 
     def _has(self, sources: dict[str, int], pid: int) -> bool:
