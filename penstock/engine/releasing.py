@@ -11,17 +11,26 @@ made anew from its contributions. Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from penstock.cache import PenstockError, Reader, Writer, unpack
-from penstock.engine.documents import MOST_BYTES, Batch, line_of
+from penstock.cache import PenstockError, Reader, Writer
+from penstock.engine.documents import MOST_BYTES, Batch
+from penstock.engine.kept import aimed, ready
 from penstock.engine.quarantine import held_documents, held_groups, rejected_records, views_of
 from penstock.engine.routing import Router
-from penstock.gateway import REJECTED, Deletion, Form, Outcome, TableBatch, TableNode, rest, superseded, tell_again
+from penstock.gateway import (
+    REJECTED,
+    Outcome,
+    TableBatch,
+    TableNode,
+    rest,
+    superseded,
+    tell_again,
+)
 from penstock.mapreduce import Holds, ViewNode, Writes, held_db, read_held, rest_rows, resting_db, take_rows_again
 from penstock.recovery import (
     Left,
@@ -179,9 +188,14 @@ class Releasing:
 
     def _take_records(self, numbers: Sequence[int], writer: Writer, writes: Writes) -> Settled:
         tables: dict[str, dict[int, Reject]] = {}
-        for number, reject in read_rejects(writer, numbers).items():
-            tables.setdefault(reject.table, {})[number] = reject
-        out = Settled()
+        out, found = Settled(), read_rejects(writer, numbers)
+        for number, reject in found.items():
+            try:
+                own = aimed(self._core.app, reject)
+            except PenstockError as error:
+                out += Settled.of_left([Left(record_id(number), str(getattr(error, "reason", error)))])
+            else:
+                tables.setdefault(own.table, {})[number] = own
         for name, rejects in tables.items():
             node = self._core.tables.get(name)
             if not name:
@@ -189,22 +203,24 @@ class Releasing:
             elif node is None:
                 out += Settled.of_left([Left(record_id(n), "its table is not there any more") for n in rejects])
             else:
-                out += self._take(node, rejects, writer, writes)
+                out += self._take(node, rejects, {n: found[n].table for n in rejects}, writer, writes)
         return out
 
-    def _take(self, node: TableNode, rejects: dict[int, Reject], writer: Writer, writes: Writes) -> Settled:
-        """Take records of one table."""
+    def _take(
+        self, node: TableNode, rejects: dict[int, Reject], kept: Mapping[int, str], writer: Writer, writes: Writes
+    ) -> Settled:
+        """Take records of one table; each was `kept` in the name of one."""
         name = node.table.name
         self._core.make_room(node, len(rejects))
         left: dict[int, str] = {}
-        batch, numbers = _batch(rejects, left)
+        batch, numbers = ready(rejects, left)
         if self._core.parting is not None and batch.n:
             left.update((numbers[place], why) for place, why in self._foreign(name, batch).items())
-            batch, numbers = _batch({n: r for n, r in rejects.items() if n not in left}, left)
+            batch, numbers = ready({n: r for n, r in rejects.items() if n not in left}, left)
         if not node.table.has_ts and batch.n:
             late = superseded(node, writer, batch, [rejects[number].tail for number in numbers])
             left.update((numbers[place], why) for place, why in late.items())
-            batch, numbers = _batch({n: r for n, r in rejects.items() if n not in left}, left)
+            batch, numbers = ready({n: r for n, r in rejects.items() if n not in left}, left)
         taken: dict[int, int] = {}
         if batch.n:
             report = self._core.retake(writer, name, batch, writes)
@@ -214,7 +230,7 @@ class Releasing:
                     left[number] = report.rejected[place]
                 else:
                     taken[number] = outcomes[place]
-        release(dict.fromkeys(taken, name), writes)
+        release({number: kept[number] for number in taken}, writes)
         kinds = list(taken.values())
         counted = Settled(kinds.count(Outcome.APPLIED), kinds.count(Outcome.EQUAL), kinds.count(Outcome.LATE))
         return counted + Settled.of_left([Left(record_id(n), left[n]) for n in sorted(left)])
@@ -346,28 +362,3 @@ def _chunks(numbers: Sequence[tuple[int, int]]) -> Iterable[list[int]]:
         total += size
     if part:
         yield part
-
-
-def _batch(rejects: dict[int, Reject], left: dict[int, str]) -> tuple[TableBatch, list[int]]:
-    """The records that can be handed over again, and their numbers; why the others can't comes to `left`."""
-    batch, numbers = TableBatch([]), list[int]()
-    for number in sorted(rejects):
-        got = rejects[number].received
-        place = batch.n
-        if not got.whole:
-            left[number] = f"only the beginning of its {got.size:,} bytes is kept; put it anew from its source"
-        elif got.form is Form.TEXT:
-            left[number] = "what is kept is no document in itself; correct it where it came from, and put it anew"
-        elif got.form is Form.KEY:
-            batch.deletes[place] = Deletion(unpack(got.data), got.ts)
-            numbers.append(number)
-        else:
-            try:
-                batch.lines.append(got.data if got.form is Form.PACKED else line_of(got.data))
-            except PenstockError as error:
-                left[number] = str(getattr(error, "reason", error))
-                continue
-            if got.ts is not None:
-                batch.stamps[place] = got.ts
-            numbers.append(number)
-    return batch, numbers

@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from penstock.cache import PenstockError, RecordError, normalise, unpack_document
+from penstock.cache import PenstockError, normalise
 from penstock.engine.documents import Batch, line_of
+from penstock.engine.kept import wire_record
 from penstock.engine.reposting import Posted, posted
 from penstock.gateway import Received
-from penstock.spout import Record, opened
 from penstock.views import App
 
 __all__ = ["Wired", "wired"]
@@ -36,7 +34,7 @@ def wired(app: App, table: str, batch: Batch) -> Wired:
     refused, received = dict(batch.refused), dict(batch.received)
     for place, line in zip(batch.places(range(batch.records.n)), batch.records.lines, strict=True):
         try:
-            record = _record(app, line)
+            record = wire_record(app, line)
             if record.repost:
                 own = posted(app.table_of(record.table), record.doc)
                 out.values.setdefault(record.table, []).append(own)
@@ -44,7 +42,7 @@ def wired(app: App, table: str, batch: Batch) -> Wired:
             else:
                 taken.setdefault(record.table, {})[place] = line_of(record.doc), normalise(record.ts)
         except PenstockError as error:
-            refused[place], received[place] = str(getattr(error, "reason", error)), Received.of_line(line)
+            refused[place], received[place] = str(getattr(error, "reason", error)), Received.of_wire(line)
     places = range(batch.records.n + len(batch.skips))
     for name, lines in taken.items():
         part = Batch(unit=batch.unit, first=batch.first, origin=batch.origin, run=batch.run)
@@ -56,11 +54,3 @@ def wired(app: App, table: str, batch: Batch) -> Wired:
             part.records.refused = len(refused)
         out.tables[name] = [part]
     return out
-
-
-def _record(app: App, line: bytes) -> Record:
-    try:
-        wire = unpack_document(line)
-    except (msgspec.MsgspecError, RecursionError, ValueError):
-        raise RecordError("it is no JSON object") from None
-    return opened(app, wire)

@@ -26,6 +26,8 @@ class Form(Enum):
     """A document as it came."""
     PACKED = "packed"
     """A document in MessagePack."""
+    WIRE = "wire"
+    """A record that names its own table, as JSON or in MessagePack."""
     KEY = "key"
     """The key of a deletion, packed."""
     TEXT = "text"
@@ -75,6 +77,11 @@ class Received:
     def of_line(cls, line: bytes, ts: Any = None) -> Received:
         """A document in stored form: JSON as it came, or MessagePack."""
         return cls.made(Form.JSON if line[:1] == b"{" else Form.PACKED, line, ts)
+
+    @classmethod
+    def of_wire(cls, line: bytes) -> Received:
+        """A record that names its own table, in stored form."""
+        return cls.made(Form.WIRE, line)
 
     @classmethod
     def of_key(cls, key: Any, ts: Any = None) -> Received:

@@ -122,16 +122,22 @@ def test_entries_are_named_by_their_ids_and_counted(both: tuple[Any, Any]) -> No
     ]
 
 
-def test_what_lies_with_another_than_its_owner_stays(both: tuple[Any, Any], tmp_path: Path) -> None:
+def test_what_lies_with_another_than_its_owner_stays(tmp_path: Path) -> None:
     """A record that named no table is kept by the first partition; its key may belong to another one."""
-    parts, _ = both
-    parts.drop(kind="record")
-    delivered(parts, tmp_path / "wire.jsonl", *({"topic": "nobody", "id": 100 + i, "ts": 5} for i in range(8)))
-    here = sum(parts._ranges.of(encode_key(100 + i)) == 0 for i in range(8))
-    settled = parts.retry(kind="record")
-    assert (settled.applied, settled.left) == (here, 8 - here)
-    assert "its key belongs to partition" in settled.why[0].reason
-    assert parts.check().ok
+    with placed(), ps.open(shop(), tmp_path / "store", partitions=3) as parts:
+        delivered(parts, tmp_path / "wire.jsonl", *({"topic": "nobody", "id": 100 + i, "ts": 5} for i in range(8)))
+        assert parts.retry(kind="record").left == 8
+    app = shop()
+    app.table("nobody", key="id", ts="ts")
+    parts: Any
+    with placed(), ps.open(app, tmp_path / "store", partitions=3) as parts:
+        here = sum(parts._ranges.of(encode_key(100 + i)) == 0 for i in range(8))
+        settled = parts.retry(kind="record")
+        assert (settled.applied, settled.left) == (here, 8 - here)
+        assert "its key belongs to partition" in settled.why[0].reason
+        with parts.snapshot() as snap:
+            assert (len(snap.table("nobody")), len(snap.table("users"))) == (here, 0)
+        assert parts.check().ok
 
 
 def test_in_processes_of_their_own(tmp_path: Path) -> None:

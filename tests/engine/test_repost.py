@@ -280,3 +280,29 @@ def test_a_store_that_is_right_is_not_written_to() -> None:
         for doc in (user(3, "Sam"), user(3, "Sue"), user(99, "Sue")):
             assert engine.repost("users", doc) == []
         assert content_of(engine) == before
+
+
+def test_what_named_no_table_of_the_app_is_taken_once_it_does(engine: Any, tmp_path: Path) -> None:
+    """A record is retried in the name of its own table, never of that which its source was given to."""
+    wires: list[dict[str, Any]] = [
+        {"topic": "users(name)", "ts": 3, "id": 1, "name": "Sue", "age": 1},
+        {"topic": "marks(id)", "ts": 0, "a": 3},
+        {"topic": "nobody", "id": 2, "ts": 3},
+        {"id": 3, "name": "Joe", "ts": 3},
+    ]
+    before = engine.digest()
+    [counts] = delivered(engine, tmp_path / "wire.jsonl", *wires)
+    assert counts.rejected == 4
+    kept = list(engine.quarantine("record"))
+    assert [(own.table, own.key, own.document) for own in kept] == [("users", None, None)] * 4
+    assert [json.loads(own.data) for own in kept] == wires
+    settled = engine.retry(kind="record")
+    assert (settled.applied, settled.left) == (0, 4)
+    assert sorted(left.reason[:30] for left in settled.why) == [
+        "it names no table; write it as",
+        "it posts an old value, which t",
+        "its topic 'users(name)' names ",
+        "there is no table named 'nobod",
+    ]
+    assert engine.digest() == before, "nothing of that was taken as a document of users"
+    assert engine.drop(kind="record").dropped == 4
