@@ -8,11 +8,11 @@ given the same number since, which would end of it.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, suppress
 
 import click
 
@@ -32,7 +32,7 @@ _LOOK = 0.02
 def _sources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Names of sources that are being read, for a shell that completes them."""
     store = str(ctx.params.get("store") or ctx.find_root().params.get("store") or STORE)
-    return sorted({one["source"] for one in claims(store) if one["source"].startswith(incomplete)})
+    return sorted({name for _, name in _said(store) if name.startswith(incomplete)})
 
 
 _source = click.argument("source", required=False, shell_complete=_sources)
@@ -80,48 +80,60 @@ def resume(ctx: Context, source: str | None, format: str | None) -> int:
 def _told(ctx: Context, source: str | None, number: signal.Signals, to_pause: bool, format: str | None) -> int:
     if not is_store(ctx.store):
         raise StoreMissing(ctx.store)
-    asked = _reading(ctx.store, None)
-    own = [one for one in asked if source in (None, one["source"])]
-    if not own:
-        raise _nobody(ctx.store, source, asked)
-    processes = {one["pid"] for one in own if _tell(ctx.store, one["pid"], number)}
-    until = time.monotonic() + _PATIENCE
-    while late := [one for one in _reading(ctx.store, processes) if (one["state"] == PAUSED) != to_pause]:
-        if time.monotonic() > until:
-            break
-        time.sleep(_LOOK)
-    rows = [(one["source"], one["pid"], one["state"]) for one in _reading(ctx.store, processes)]
+    said = _said(ctx.store)
+    wanted = {pid for (pid, name), state in said.items() if source in (None, name) and state != ENDED}
+    if not wanted:
+        raise _nobody(ctx.store, source, {name for (_, name), state in said.items() if state != ENDED})
+    with ExitStack() as stack:
+        told = {pid: process for pid in wanted if (process := _tell(stack, ctx.store, pid, number)) is not None}
+        until = time.monotonic() + _PATIENCE
+        while late := sorted(set(_late(said, told, to_pause))):
+            if time.monotonic() > until:
+                break
+            time.sleep(_LOOK)
+            said |= _said(ctx.store)
+        left = sorted((name, pid) for pid, name in said if pid in told and not _has_ended(told[pid]))
+    rows = [(name, pid, said[pid, name]) for name, pid in left if said[pid, name] != ENDED]
     emit(ctx, rows, ("source", "process", "state"), format)
-    for pid in sorted({one["pid"] for one in late}):
+    for pid in late:
         done = "paused" if to_pause else "gone on"
         ctx.note(f"process {pid} has not {done} after {_PATIENCE:g} s: it is stopped, or has much in hand")
     return NO if late else DONE
 
 
-def _reading(store: str, processes: set[int] | None) -> list[dict[str, Any]]:
-    """What the processes say of the sources that they read, those of them that have not ended."""
-    found = [one for one in claims(store) if one["state"] != ENDED]
-    return [one for one in found if processes is None or one["pid"] in processes]
+def _said(store: str) -> dict[tuple[int, str], str]:
+    """By process and source that it reads into the store, what it says that it does."""
+    return {(one["pid"], one["source"]): one["state"] for one in claims(store) if "state" in one}
 
 
-def _nobody(store: str, source: str | None, others: Sequence[dict[str, Any]]) -> Fault:
+def _late(said: dict[tuple[int, str], str], told: dict[int, int], to_pause: bool) -> Iterator[int]:
+    """The processes that have not done what they were told."""
+    for (pid, _), state in said.items():
+        if pid in told and state != ENDED and (state == PAUSED) != to_pause and not _has_ended(told[pid]):
+            yield pid
+
+
+def _has_ended(process: int) -> bool:
+    return bool(select.select([process], [], [], 0)[0])
+
+
+def _nobody(store: str, source: str | None, others: Iterable[str]) -> Fault:
     if source is None:
         return Fault(f"no process reads a source into the store at {store}; `penstock run` does", NO)
-    there = ", ".join(sorted({one["source"] for one in others})) or "none at all"
+    there = ", ".join(sorted(others)) or "none at all"
     return Fault(f"no process reads {source} into the store at {store}; those that are read: {there}", NO)
 
 
-def _tell(store: str, pid: int, number: signal.Signals) -> bool:
-    """Signal a process that reads into this store; whether it was there."""
+def _tell(stack: ExitStack, store: str, pid: int, number: signal.Signals) -> int | None:
+    """Signal a process that reads into this store; what it is known by from then on, None where it has ended."""
     with suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
-        try:
-            # Asked once it can't be another process any more: a number is given again when its process has ended.
-            if any(one["pid"] == pid for one in claims(store)):
+        stack.callback(os.close, process)
+        # Asked once it can't be another process any more: a number is given again when its process has ended.
+        if any(own == pid for own, _ in _said(store)):
+            try:
                 signal.pidfd_send_signal(process, number)
-                return True
-        except PermissionError:
-            raise Fault(f"process {pid} is of another user; run this as that user", WRONG) from None
-        finally:
-            os.close(process)
-    return False
+            except PermissionError:
+                raise Fault(f"process {pid} is of another user; run this as that user", WRONG) from None
+            return process
+    return None

@@ -111,7 +111,7 @@ class Pump(threading.Thread):
         before = self._writer.holder
         while not self._stopped() and (reason := self._writer.renew()) is not None:
             self._source.trouble = reason
-            self._say()
+            self._say(PAUSED if self._paused() else None)
             self._rest()
         if self._writer.holder != before:
             self.notes.append(f"{self.text}: the store is held by {self._writer.holder or 'this process'} now")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,10 @@ def test_nobody_else_is_signalled(shop: Path, run: Run) -> None:
         f"penstock: no process reads a source into the store at {STORE}; `penstock run` does\n"
     )
     bystander = subprocess.Popen([*PENSTOCK, "--version"], stdout=subprocess.DEVNULL)
-    assert not pause._tell(STORE, bystander.pid, signal.SIGUSR1)
-    assert bystander.wait(PATIENCE) == 0
-    assert not pause._tell(STORE, bystander.pid, signal.SIGUSR1)
+    with ExitStack() as stack:
+        assert pause._tell(stack, STORE, bystander.pid, signal.SIGUSR1) is None
+        assert bystander.wait(PATIENCE) == 0
+        assert pause._tell(stack, STORE, bystander.pid, signal.SIGUSR1) is None
 
 
 def test_what_was_typed_wrong(shop: Path, run: Run) -> None:
