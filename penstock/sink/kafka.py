@@ -83,6 +83,7 @@ class KafkaSink:
         self._producer = self._client.producer(address)
         self.contract = f"of a group the latest value is seen once for each commit: {self._producer.idempotent}"
         self.claim: Claiming = nobody
+        self._called = ""  # what the topic is claimed as, once it was asked
         self._held: Position | None = None
         self._position: Position | None = None
         self._stale: set[bytes] = set()  # keys of a topic that has not all rows, which none was given for yet
@@ -94,6 +95,8 @@ class KafkaSink:
 
     def begin(self) -> Position | None:
         """The greatest position that the last record of a partition says is held."""
+        if self._called:
+            self._take(self._called)  # who waits for another one asks no broker
         with self._client.broker(self._address) as broker:
             topic = broker.look()
             if topic is None:
@@ -102,9 +105,9 @@ class KafkaSink:
                     f"there is no topic {self._address.topic!r}",
                     "create it, with cleanup.policy=compact if it is to keep the latest of each group",
                 )
-            other = self.claim(f"topic {topic.id.hex() or self._address.topic}")
-            if other is not None:
-                raise SinkBusy(self._address.where, other)
+            called = f"topic {topic.id.hex() or self._address.topic}"
+            if called != self._called:
+                self._take(called)
             bounds = broker.bounds(range(topic.partitions))
         reader = self._client.reader(self._address)
         try:
@@ -116,6 +119,12 @@ class KafkaSink:
         finally:
             reader.close()
         return self._held
+
+    def _take(self, called: str) -> None:
+        self._called = called
+        other = self.claim(called)
+        if other is not None:
+            raise SinkBusy(self._address.where, other)
 
     def _stand(self, found: list[tuple[Position | None, Position]]) -> None:
         """What last records say is held, and up to where they may go; those that hold nothing were all given anew."""

@@ -96,6 +96,32 @@ def test_a_second_one_says_so_and_waits(server: Server, client: str, here: Path)
             assert ended(second)[:2] == (0, f"{uri}&group=other: 1 applied\n")
 
 
+def test_of_two_processes_one_writes_a_topic_and_the_other_goes_on(server: Server, client: str, here: Path) -> None:
+    """Over a store of two partitions; the one that writes is killed."""
+    ps.open(load("app.py"), STORE, partitions=2).close()
+    topic = server.topic(2)
+    for name in ("a.jsonl", "b.jsonl"):
+        (here / name).touch()
+    taken = f"namecount=kafka://{server.servers}/{topic}?client={client}"
+    with running("users=file:a.jsonl?follow=1", sinks=[taken]) as first:
+        (here / "a.jsonl").write_text(
+            "".join(json.dumps({"id": i, "name": f"n{i % 5}", "ts": 1}) + "\n" for i in range(40))
+        )
+        until(lambda: sum(values(server, topic).values()) == 40, first)
+        with running("users=file:b.jsonl?follow=1", sinks=[taken]) as second:
+            assert second.stderr is not None
+            waits = f"{taken}: process {first.pid} writes it; waiting until that one lets go\n"
+            assert waits in (second.stderr.readline(), second.stderr.readline())
+            first.kill()
+            first.wait(60)
+            with ps.open(load("app.py"), STORE) as engine:
+                engine.put_many("users", [{"id": i, "name": "Ann", "ts": 2} for i in range(20)])
+                engine.settle()
+            until(lambda: values(server, topic).get("Ann") == 20, second)
+            assert ended(second)[0] == 0
+    assert values(server, topic) == {**{f"n{i}": 4 for i in range(5)}, "Ann": 20}
+
+
 def test_it_pauses_and_goes_on(server: Server, client: str, here: Path) -> None:
     topic = server.topic()
     server.produce(topic, [user(0)])
