@@ -2,7 +2,8 @@
 
 A claim is a file in the store's folder, which is never deleted; the death of its holder frees it, whatever killed it.
 What the file says counts only while the lock is held. Members of a group share the claim, which says what group it is,
-and each says how it goes in a file of its own.
+and each has a numbered file of its own, in which it says how it goes. By these they are counted: a member lives that
+holds its file, reads, is not stopped, and gave a sign of life in the last ten seconds.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +20,12 @@ from pathlib import Path
 from typing import Any
 
 _FOLDER = "reading"
+_STOPPED = "T"  # the kernel's letter
+_AT = "at"  # when it was said; only who reads says so
 _SAY = 1.0  # seconds between two words
+SESSION = 10.0
+"""Seconds without a word after which a member doesn't count: it hangs, for one that waits for the store says so."""
+_decode = json.JSONDecoder().raw_decode
 
 
 class Claim:
@@ -32,7 +39,11 @@ class Claim:
         self._path = Path(path) / folder / hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
         self._clock = clock
         self._file = -1
+        self._turn = threading.Lock()
         self._said = (-_SAY, "", 0)  # when, in which state, and after how many records
+        self._word: dict[str, Any] = {}
+        self._wrote = -_SAY
+        self._ended = False
 
     def take(self) -> str | None:
         """Take it; who has it instead, in words."""
@@ -45,14 +56,34 @@ class Claim:
 
     def say(self, state: str, lag: int | None, records: int) -> None:
         """Now and then, or when the state changes, how it goes."""
-        now = self._clock()
-        then, before, had = self._said
-        if now - then < _SAY and state == before:
-            return
-        rate = (records - had) / (now - then) if before and now > then else 0.0
-        self._said = now, state, records
-        own = {"source": self.source, "pid": os.getpid(), "state": state, "lag": lag, "rate": round(rate)}
-        _write(self._file, own if self.group is None else {**own, "group": self.group})
+        with self._turn:
+            now = self._clock()
+            then, before, had = self._said
+            if self._ended or (now - then < _SAY and state == before):
+                return
+            rate = (records - had) / (now - then) if before and now > then else 0.0
+            self._said = now, state, records
+            own = {"source": self.source, "pid": os.getpid(), "state": state, "lag": lag, "rate": round(rate)}
+            self._word = own if self.group is None else {**own, "group": self.group}
+            self._write(now)
+
+    def beat(self) -> None:
+        """A sign of life, by another thread: what was said last holds still."""
+        with self._turn:
+            now = self._clock()
+            if self._word and not self._ended and now - self._wrote >= _SAY:
+                self._write(now)
+
+    def _write(self, now: float) -> None:
+        self._wrote = now
+        _write(self._file, {**self._word, _AT: now})
+
+    def end(self, state: str) -> None:
+        """Say so for the last time: it is read no more, though the right to do so is kept."""
+        with self._turn:
+            self._ended = True
+            if self._word:
+                _write(self._file, {**self._word, "state": state, "lag": None, "rate": 0})
 
     def release(self) -> None:
         """Let others have it."""
@@ -64,21 +95,22 @@ class Claim:
 class Place(Claim):
     """Where a process says how it reads a source that any other may read as well, a file for one."""
 
+    _number = -1
+
     def take(self) -> str | None:
         """A file of its own for that, which nobody is in the way of."""
         self._own()
         return None
 
     def _own(self) -> None:
-        number = 0
         while self._file < 0:
-            file = _opened(self._path.with_name(f"{self._path.name}-{number}"))
+            self._number += 1
+            file = _opened(self._path.with_name(f"{self._path.name}-{self._number}"))
             if _locked(file, fcntl.LOCK_EX):
                 os.ftruncate(file, 0)
                 self._file = file
             else:
                 os.close(file)
-            number += 1
 
 
 class Shared(Place):
@@ -105,6 +137,19 @@ class Shared(Place):
         self._own()
         return None
 
+    def place(self) -> tuple[int, int]:
+        """The place of this one among the members that live, from 0, and how many these are."""
+        own = f"{self._path.name}-"
+        others = {int(file.name.removeprefix(own)): file for file in self._path.parent.glob(f"{own}*")}
+        living = sorted(number for number, file in others.items() if number == self._number or self._lives(file))
+        return living.index(self._number), len(living)
+
+    def _lives(self, file: Path) -> bool:
+        if _is_free(file):
+            return False
+        about = _said(file)
+        return _AT in about and self._clock() - about[_AT] < SESSION and not is_stopped(about["pid"])
+
     def release(self) -> None:
         """Let others have it."""
         super().release()
@@ -113,22 +158,21 @@ class Shared(Place):
             self._shared = -1
 
 
-def called(path: str) -> str:
-    """What members over the store at `path` call themselves: it is the same by whatever path they know it."""
-    folder = os.stat(path)
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    own = f"{boot} {folder.st_dev} {folder.st_ino}".encode()
-    return f"penstock-{hashlib.blake2b(own, digest_size=8).hexdigest()}"
-
-
 def claims(path: str) -> list[dict[str, Any]]:
     """What is said of the sources that are being read into the store at `path`."""
     out: list[dict[str, Any]] = []
     for file in sorted((Path(path) / _FOLDER).glob("*")):
-        if not _is_free(file):
-            with suppress(OSError, ValueError):  # it has not said anything yet
-                out.append(json.loads(file.read_bytes()))
+        if not _is_free(file) and "pid" in (about := _said(file)):
+            about.pop(_AT, None)
+            out.append(about)
     return out
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, as by SIGSTOP or a terminal."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:1] == [_STOPPED]
+    return False
 
 
 def _is_free(file: Path) -> bool:
@@ -160,10 +204,11 @@ def _write(file: int, about: dict[str, Any]) -> None:
 
 
 def _said(path: Path) -> dict[str, Any]:
+    """What is said, nothing if it isn't yet; the end of what was said before may stand behind it."""
+    about: dict[str, Any] = {}
     with suppress(OSError, ValueError):
-        about: dict[str, Any] = json.loads(path.read_bytes())
-        return about
-    return {}
+        about, _ = _decode(path.read_text())
+    return about
 
 
 def _reader(path: Path) -> str:

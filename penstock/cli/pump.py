@@ -4,7 +4,8 @@ Invariants:
 
 - what was read is committed before it ends, and before it says that it is paused;
 - a member of a group goes on whoever holds the store, at the store's offsets; any other source ends with an error where
-  its holder does.
+  its holder does;
+- who waits for the store gives signs of life, and a source that hangs gives none.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import chain
 
 from penstock.cache import shown_size
 from penstock.cli.claims import Claim
@@ -67,6 +67,7 @@ class Pump(threading.Thread):
         self._paused = paused
         self._claim = claim
         self._idle = threading.Event()
+        self._waits = False  # for the store, or for who holds it
 
     def run(self) -> None:
         """Until the source ends, or somebody stops it."""
@@ -78,7 +79,7 @@ class Pump(threading.Thread):
         finally:
             if self._claim is not None:
                 self._spout.close()  # before another may read on
-                self._claim.say(ENDED, None, self.counts.records)
+                self._claim.end(ENDED)
 
     def _read(self) -> bool:
         """Read until the source ends or somebody stops it; False where a member's share is to be taken up anew."""
@@ -88,7 +89,7 @@ class Pump(threading.Thread):
             while not self._stopped() and not self._spout.ended:
                 if self._paused():
                     self._say(PAUSED)
-                    self._rest()
+                    self._idle.wait(_WAIT)
                     continue
                 self._say()
                 first = self._spout.next_batch(LIMIT, _WAIT)
@@ -96,7 +97,7 @@ class Pump(threading.Thread):
                 if first is not None:
                     if isinstance(self._spout, FileSpout | ParquetSpout):
                         check_columns(self._spout, self._spout.name, self._table)
-                    self._take(chain([first], self._more()))
+                    self._take(self._from(first))
         except (*LOST, SourceMoved) as error:
             # Who holds the store and can't go on ends, so that another one takes it over.
             if not isinstance(self._source, KafkaMember) or (here and not isinstance(error, SourceMoved)):
@@ -105,28 +106,33 @@ class Pump(threading.Thread):
         return True
 
     def _recover(self) -> None:
-        """Wait until somebody holds the store, this process if nobody else does; a member stays in its group."""
+        """Wait until somebody holds the store, this process if nobody else does."""
         assert isinstance(self._writer, Standby), "a member's writer is"
         assert isinstance(self._source, KafkaMember), "no other comes here"
-        before = self._writer.holder
+        before, self._waits = self._writer.holder, True
         while not self._stopped() and (reason := self._writer.renew()) is not None:
             self._source.trouble = reason
             self._say(PAUSED if self._paused() else None)
-            self._rest()
+            self._idle.wait(_WAIT)
+        self._waits = False
         if self._writer.holder != before:
             self.notes.append(f"{self.text}: the store is held by {self._writer.holder or 'this process'} now")
 
-    def _rest(self) -> None:
-        """Read nothing for a while; a member stays in its group meanwhile."""
-        if isinstance(self._source, KafkaMember):
-            self._source.rest(_WAIT)
-        else:
-            self._idle.wait(_WAIT)
+    def _from(self, first: SpoutBatch) -> Iterator[SpoutBatch]:
+        """This one, and what has come meanwhile."""
+        batch: SpoutBatch | None = first
+        while batch is not None:
+            self._waits = True
+            try:
+                yield batch
+            finally:
+                self._waits = False
+            batch = None if self._stopped() or self._paused() else self._spout.next_batch(LIMIT)
 
-    def _more(self) -> Iterator[SpoutBatch]:
-        """What has come meanwhile."""
-        while not self._stopped() and not self._paused() and (batch := self._spout.next_batch(LIMIT)) is not None:
-            yield batch
+    def beat(self) -> None:
+        """A sign of life in the place of the thread that waits for the store."""
+        if self._waits and self._claim is not None:
+            self._claim.beat()
 
     def _take(self, batches: Iterator[SpoutBatch]) -> None:
         with closing(self._writer.load(self._table.name, batches)) as loaded:
@@ -158,22 +164,15 @@ class Pump(threading.Thread):
 
 
 def topic_of(spout: Spout) -> tuple[str | None, str | None]:
-    """What the store calls the topic of a spout, None of any other source; and the group that shares it."""
+    """What the store calls the topic of a spout, None of any other source; and the group that it names."""
     source = spout.inner if isinstance(spout, Enveloped) else spout
-    group = source.group if isinstance(source, KafkaMember) else None
-    return (source.source if isinstance(source, KafkaSpout) else None), group
+    return (source.source, source.group) if isinstance(source, KafkaSpout) else (None, None)
 
 
 def source_of(spout: Spout) -> str | None:
     """What the store calls the source of a spout; None of one that it doesn't remember."""
     source = spout.inner if isinstance(spout, Enveloped) else spout
     return getattr(source, "source", None)
-
-
-def is_alone(spout: Spout) -> bool:
-    """Whether the topic of a spout has a group, of which its client can't be a member."""
-    source = spout.inner if isinstance(spout, Enveloped) else spout
-    return isinstance(source, KafkaSpout) and source.group is not None and not isinstance(source, KafkaMember)
 
 
 def _lag(spout: Spout, lag: int) -> str:

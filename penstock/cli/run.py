@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 import click
 
 from penstock.cache import StoreInUse
-from penstock.cli.claims import Claim, Place, Shared, called
+from penstock.cli.claims import Claim, Place, Shared
 from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
 from penstock.cli.delivery import Delivery, asked_of, begun
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader, open_writer, table_of
 from penstock.cli.names import table_names, view_names
-from penstock.cli.pump import SHOWN, Pump, is_alone, source_of, topic_of
+from penstock.cli.pump import SHOWN, Pump, source_of, topic_of
 from penstock.cli.stopped import end_stopped
 from penstock.cli.stopping import Stop
 from penstock.engine import LOST, HolderSilent, Standby, Writing, partitions_of
@@ -39,7 +39,6 @@ from penstock.views import App, Table
 _Opened = tuple[str, Table, Spout]
 _WAIT = 0.2  # seconds between two looks whether another process has let go of a topic
 _LOOK = 0.1  # seconds between two looks of the main thread
-_TOGETHER = "; over client=confluent (pip install 'penstock[confluent]') processes share it"
 _EVERY = 10.0  # seconds between two lines of how it goes, where nobody watches
 _WINDOW = 3.0  # seconds over which a rate is taken
 
@@ -90,8 +89,8 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     of this store writes it, this one waits with that, and takes it over when that one ends.
 
     kafka://HOST:PORT/TOPIC is a topic, in and out; README has its options. It is read into a store by one process: a
-    second one says so and waits. Into a store of several partitions the processes of one ?group=NAME&client=confluent
-    share a topic; one of them holds the store, and when it ends another one does.
+    second one says so and waits. Into a store of several partitions the processes of one ?group=NAME share a topic; one
+    of them holds the store, and when it ends another one does.
 
     `penstock pause` pauses the sources, `penstock resume` lets them go on; so do the signals SIGUSR1 and SIGUSR2.
 
@@ -102,15 +101,9 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     _check(asked)
     wanted = [asked_of(app, text) for text in sinks]
     with Stop(pauses=True) as stop, ExitStack() as stack:
-        opened: list[_Opened] = []
-        shared = partitions_of(ctx.store) > 1
-        for text, table, uri in asked:
-            spout = SPOUTS.open(uri, table.name)
-            spout = joined(spout, called(ctx.store)) if shared else spout
-            stack.callback(spout.close)
-            opened.append((text, table, spout))
-        claims = _claimed(ctx, opened, shared, stop)
-        if claims is None:
+        claims: dict[str, Claim] = {}
+        opened = [_source(ctx, stack, claims, *one) for one in asked]
+        if not _claimed(ctx, claims, stop):
             return DONE
         for claim in claims.values():
             stack.callback(claim.release)  # when the store is let go of
@@ -174,23 +167,31 @@ def _opened(ctx: Context, app: App, claims: dict[str, Claim]) -> Writing:
     return open_writer(ctx, app, migrate=True)
 
 
-def _claimed(ctx: Context, opened: list[_Opened], shared: bool, stop: Stop) -> dict[str, Claim] | None:
-    """The right to read each topic, once nobody else reads it into this store; None where it is to end before."""
-    out: dict[str, Claim] = {}
-    for text, _, spout in opened:
-        source, group = topic_of(spout)
-        if source is None:
-            continue
-        claim = out[text] = Claim(ctx.store, source) if group is None else Shared(ctx.store, source, group)
-        told, hint = False, _TOGETHER if shared and is_alone(spout) else ""
+def _source(ctx: Context, stack: ExitStack, claims: dict[str, Claim], text: str, table: Table, uri: str) -> _Opened:
+    """What is read, and the right to read it where that is a topic; members of a group share both."""
+    spout = SPOUTS.open(uri, table.name)
+    source, group = topic_of(spout)
+    if source is not None and group is not None and partitions_of(ctx.store) > 1:
+        claims[text] = members = Shared(ctx.store, source, group)
+        spout = joined(spout, members)
+    elif source is not None:
+        claims[text] = Claim(ctx.store, source)
+    stack.callback(spout.close)
+    return text, table, spout
+
+
+def _claimed(ctx: Context, claims: dict[str, Claim], stop: Stop) -> bool:
+    """Take the right to read each topic, once nobody else reads it into this store; False if it is to end before."""
+    for text, claim in claims.items():
+        told = False
         while (other := claim.take()) is not None:
             if not told:
                 told = True
-                ctx.note(f"{text}: {other} reads it into this store; waiting until that one lets go{hint}")
+                ctx.note(f"{text}: {other} reads it into this store; waiting until that one lets go")
             if stop.asked:
-                return None
+                return False
             time.sleep(_WAIT)
-    return out
+    return True
 
 
 def _say_also(ctx: Context, opened: list[_Opened], claims: dict[str, Claim], stack: ExitStack) -> None:
@@ -303,6 +304,8 @@ def _lines(pumps: list[Pump], deliveries: list[Delivery], stop: Stop) -> Iterato
         if not any(pump.is_alive() for pump in pumps):
             for delivery in deliveries:
                 delivery.finish()
+        for pump in pumps:
+            pump.beat()
         working = next((worker for worker in workers if worker.is_alive()), None)
         if working is not None:
             working.join(_LOOK)

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from penstock.cache import owner_of, shown_size
-from penstock.cli.claims import claims
+from penstock.cli.claims import claims, is_stopped
 from penstock.cli.context import WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader
@@ -89,7 +89,7 @@ def read(engine: Engine, store: str, digest: bool) -> dict[str, Any]:
     except OSError:
         data["committed"] = None
     data["owner"] = owner_of(store)
-    data["reading"] = claims(store)
+    data["reading"] = [{**one, "state": "stopped"} if is_stopped(one["pid"]) else one for one in claims(store)]
     memory = None if data["owner"] is None else memory_of_holder(store)
     data["memory"] = None if memory is None else memory["memory"]
     for kind in ("tables", "views"):

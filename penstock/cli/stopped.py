@@ -10,12 +10,9 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from pathlib import Path
 
 from penstock.cache import owner_pid
-from penstock.cli.claims import claims
-
-_STOPPED = "T"
+from penstock.cli.claims import claims, is_stopped
 
 
 def end_stopped(store: str, groups: set[str]) -> int | None:
@@ -27,7 +24,7 @@ def end_stopped(store: str, groups: set[str]) -> int | None:
         process = os.pidfd_open(pid)
         try:
             # Asked once it can't be another process any more: a number is given again when its process has ended.
-            if owner_pid(store) == pid and _is_member(store, pid, groups) and _state(pid) == _STOPPED:
+            if owner_pid(store) == pid and _is_member(store, pid, groups) and is_stopped(pid):
                 signal.pidfd_send_signal(process, signal.SIGKILL)
                 return pid
         finally:
@@ -37,10 +34,3 @@ def end_stopped(store: str, groups: set[str]) -> int | None:
 
 def _is_member(store: str, pid: int, groups: set[str]) -> bool:
     return any(one["pid"] == pid and one.get("group") in groups for one in claims(store))
-
-
-def _state(pid: int) -> str | None:
-    """The kernel's letter for what a process does; None of one that is gone."""
-    with suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return None

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from penstock.kafka.address import Address
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocols import Chunk, Fields, GroupBroker, GroupReader, Producer, Reader, Topic, are_plain
+from penstock.kafka.protocols import Broker, Chunk, Fields, Producer, Reader, Topic, are_plain, refused
 
 ck: Any = importlib.import_module("confluent_kafka")
 admin: Any = importlib.import_module("confluent_kafka.admin")
@@ -98,19 +98,13 @@ class _Silent:
 class ConfluentClient:
     """What confluent-kafka opens."""
 
-    def broker(self, address: Address) -> GroupBroker:
+    def broker(self, address: Address) -> Broker:
         """Its brokers."""
         return ConfluentBroker(address)
 
     def reader(self, address: Address, lean: bool = False) -> Reader:
         """A reader."""
         return ConfluentReader(address, lean)
-
-    def member(self, address: Address, called: str, lean: bool = False) -> GroupReader:
-        """A reader that is a member of its group."""
-        from penstock.kafka.confluentgroup import ConfluentMember
-
-        return ConfluentMember(address, called, lean)
 
     def producer(self, address: Address) -> Producer:
         """A producer."""
@@ -163,19 +157,6 @@ class ConfluentBroker:
             return {partition: own if own >= 0 else ends[partition] for partition, own in found.items()}
         return found
 
-    def members(self, group: str) -> dict[str, set[int]]:
-        """By client id what each was dealt."""
-        out: dict[str, set[int]] = {}
-        try:
-            found = self._admin.describe_consumer_groups([group], request_timeout=_PATIENCE)[group].result()
-        except ck.KafkaException:
-            return out
-        for one in found.members:
-            dealt = one.assignment.topic_partitions if one.assignment is not None else ()
-            own = {share.partition for share in dealt if share.topic == self._address.topic}
-            out.setdefault(str(one.client_id), set()).update(own)
-        return out
-
     def _offsets(self, partitions: Sequence[int], spec: Any) -> dict[int, int]:
         asked = {ck.TopicPartition(self._address.topic, partition): spec for partition in partitions}
         if not asked:
@@ -206,7 +187,7 @@ class ConfluentBroker:
 class ConfluentReader:
     """A reader on a Consumer that is assigned partitions, and so is no member of its group."""
 
-    def __init__(self, address: Address, lean: bool, more: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, address: Address, lean: bool) -> None:
         self._address = address
         self._lean = lean
         self._fields = _FIELDS.timeless() if lean else _FIELDS
@@ -222,12 +203,13 @@ class ConfluentReader:
                 "queued.min.messages": _QUEUED,
                 "allow.auto.create.topics": False,
                 "topic.metadata.refresh.interval.ms": 5_000,
-                **(more or {}),
+                "on_commit": self._told,
             },
         )
         self._consumer = _called(address, lambda: ck.Consumer(config))
         self._partitions: list[int] = []
         self._errors: deque[KafkaFault] = deque()
+        self._refusal: str | None = None
 
     def assign(self, places: Mapping[int, int]) -> None:
         """Read these."""
@@ -268,7 +250,7 @@ class ConfluentReader:
                 sound.append(message)
             elif error.code() in _LOST:
                 self._errors.append(OffsetLost(self._address.where, message.partition(), message.offset()))
-            elif error.code() not in (*_GONE, *_AWAY, ck.KafkaError._MAX_POLL_EXCEEDED):  # it joins its group again
+            elif error.code() not in (*_GONE, *_AWAY):
                 self._errors.append(_fault(self._address, error))
         return sound
 
@@ -289,6 +271,17 @@ class ConfluentReader:
             own = [ck.TopicPartition(topic, partition, offset) for partition, offset in places.items()]
             with suppress(ck.KafkaException):  # monitors alone see that it trails
                 self._consumer.commit(offsets=own, asynchronous=True)
+
+    def _told(self, error: Any, partitions: object) -> None:
+        if error is None:
+            self._refusal = None
+        elif not isinstance(fault := _fault(self._address, error), BrokerAway):
+            subscribed = error.code() == ck.KafkaError.UNKNOWN_MEMBER_ID
+            self._refusal = refused(self._address.group, fault.reason, subscribed)
+
+    def refusal(self) -> str | None:
+        """What the last answer said."""
+        return self._refusal
 
     def close(self) -> None:
         """Close it."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from penstock.cache import MissingExtra
 from penstock.kafka.address import CLIENTS, Address
-from penstock.kafka.protocols import Broker, GroupBroker, GroupReader, Producer, Reader
+from penstock.kafka.protocols import Broker, Producer, Reader
 
 _MODULES: dict[str, str] = dict(zip(CLIENTS, ("kafka", "confluent_kafka"), strict=True))
 _EXTRAS: dict[str, tuple[str, str]] = {
@@ -29,19 +29,6 @@ class Client(Protocol):
 
     def producer(self, address: Address) -> Producer:
         """A producer into the topic."""
-        ...
-
-
-@runtime_checkable
-class GroupClient(Client, Protocol):
-    """A client that can be a member of a group."""
-
-    def broker(self, address: Address) -> GroupBroker:
-        """Its brokers, asked about the topic and its groups."""
-        ...
-
-    def member(self, address: Address, called: str, lean: bool = False) -> GroupReader:
-        """A reader of the topic that is a member of the address's group, under this client id."""
         ...
 
 

@@ -14,16 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self
 
 _OBJECT = ord("{")
 _first = itemgetter(0)
 MARK = b"{}"
 """The key of a null that deletes nothing: a sink writes it for the header that it has."""
-
-
-SESSION = 10_000
-"""Milliseconds after which a group takes a member for dead that gives no sign of life, unless the address says more."""
 
 
 class Fields(NamedTuple):
@@ -156,20 +152,12 @@ class Reader(Protocol):
         """Let the group's monitors know; only the `last` is waited for, and not for long."""
         ...
 
-    def close(self) -> None:
-        """Let go of the topic."""
+    def refusal(self) -> str | None:
+        """Why the group does not take what it was told last, in words; None where it does, or may yet."""
         ...
 
-
-class GroupReader(Reader, Protocol):
-    """A reader that is a member of its group, which deals out the partitions of the topic among its members.
-
-    A partition is read while it is dealt to this member and was assigned since; `take` serves the group, so a member
-    that does not call it for long loses its share.
-    """
-
-    def dealt(self) -> list[int] | None:
-        """The partitions that are this one's from now on, none of which is read yet; None where that is as it was."""
+    def close(self) -> None:
+        """Let go of the topic."""
         ...
 
 
@@ -217,10 +205,8 @@ class Broker(Protocol):
     def __exit__(self, *error: object) -> None: ...
 
 
-@runtime_checkable
-class GroupBroker(Broker, Protocol):
-    """Brokers that are also asked about groups."""
-
-    def members(self, group: str) -> dict[str, set[int]]:
-        """By what the members of a group call themselves what each was dealt; nobody where the broker doesn't tell."""
-        ...
+def refused(group: str | None, words: str, subscribed: bool) -> str:
+    """What a group that takes no offsets is said to be; those that somebody else is `subscribed` in take none."""
+    if subscribed:
+        words = "somebody else is subscribed in it; end that one, or read with another group="
+    return f"group {group} takes no offsets for its monitors: {words}"

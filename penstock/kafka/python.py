@@ -1,8 +1,7 @@
 """The client kafka-python: pure Python, the default.
 
 What it raises while it decodes makes its next poll spin for ever, so that is the end of a reader; it decodes no values,
-and never moves to another offset by itself. It is no member of groups: one of version 3.0.12 may be expelled without
-noticing, and deal out nothing where it leads.
+and never moves to another offset by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, Self
 
 from penstock.kafka.address import Address
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocols import Broker, Chunk, Fields, Producer, Reader, Topic
+from penstock.kafka.protocols import Broker, Chunk, Fields, Producer, Reader, Topic, refused
 
 kafka: Any = importlib.import_module("kafka")
 admin: Any = importlib.import_module("kafka.admin")
@@ -210,7 +209,7 @@ class PythonReader:
         )
         self._consumer = _called(address, lambda: kafka.KafkaConsumer(**config))
         self._places: list[Any] = []
-        self._sent: dict[int, int] = {}  # what the group was told and nobody waited for
+        self._refusal: str | None = None
 
     def assign(self, places: Mapping[int, int]) -> None:
         """Read these."""
@@ -246,22 +245,29 @@ class PythonReader:
         """Send it."""
         if self._address.group is None:
             return
-        told = {**self._sent, **places} if last else places
-        self._sent = {} if last else {**self._sent, **places}
         own = {
             kafka.TopicPartition(self._address.topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
-            for partition, offset in told.items()
+            for partition, offset in places.items()
         }
         with suppress(errors.KafkaError):  # monitors alone see that it trails
             if last:
                 self._consumer.commit(own, timeout_ms=_LAST)
             else:
-                self._consumer.commit_async(own)
+                self._consumer.commit_async(own, self._told)
+
+    def _told(self, offsets: object, answer: object) -> None:
+        if not isinstance(answer, Exception):
+            self._refusal = None
+        elif not isinstance(answer, _AWAY):
+            subscribed = isinstance(answer, errors.CommitFailedError)
+            self._refusal = refused(self._address.group, _line(answer), subscribed)
+
+    def refusal(self) -> str | None:
+        """What the last answer said."""
+        return self._refusal
 
     def close(self) -> None:
-        """Close it; what is under way to the group then is lost, and so is said again before."""
-        if self._sent:
-            self.commit({}, last=True)
+        """Close it; what is under way to the group then is lost."""
         self._consumer.close(autocommit=False, timeout_ms=2_000)
 
 

@@ -5,7 +5,7 @@ from penstock.spout.errors import SourceMissing, SourceMoved, SourceUnreadable, 
 from penstock.spout.files import FileSpout
 from penstock.spout.identity import Standing
 from penstock.spout.kafka import LATEST, KafkaSpout, Range
-from penstock.spout.kafkagroup import KafkaMember, joined
+from penstock.spout.kafkagroup import KafkaMember, Members, joined
 from penstock.spout.kafkauri import moment_in, open_kafka
 from penstock.spout.opening import FORMATS, STDIN, begun, file_size, format_of, open_file
 from penstock.spout.parquet import ParquetSpout
@@ -24,6 +24,7 @@ __all__ = [
     "FileSpout",
     "KafkaMember",
     "KafkaSpout",
+    "Members",
     "ParquetSpout",
     "Range",
     "Recall",

@@ -1,7 +1,7 @@
 """The spout of a Kafka topic: the store knows the offset of each of its partitions, and it alone decides.
 
-The partitions are assigned and never balanced, so what a group's members have read or committed changes nothing here;
-what is committed to the group is for monitors, and trails. Invariants:
+The partitions are assigned and never subscribed to, so what a group's members have read or committed changes nothing
+here; what is committed to the group is for monitors, and trails. Invariants:
 
 - a partition is read from the store's offset, however it ended before; one that the store doesn't know begins where
   `from` says, and that is committed before its first record;
@@ -106,7 +106,8 @@ class KafkaSpout:
         self._topic = Topic(b"", 0)
         self._given: dict[int, int] = {}  # by partition: the next to give
         self._fetched: dict[int, int] = {}  # the next to fetch
-        self._durable: dict[int, int] = {}
+        self._durable: dict[int, int] = {}  # by partition: what the group is told
+        self._untold = False
         self._held = Held()
         self._lost: OffsetLost | None = None
         self._standing: deque[SpoutBatch] = deque()
@@ -300,14 +301,17 @@ class KafkaSpout:
     def _look(self) -> None:
         """Now and then: whether it is still this topic, has more partitions, and what was to be read next."""
         now = self._clock()
+        assert self._broker is not None
+        assert self._reader is not None
+        if now - self._told >= _COMMIT and (self._untold or self._reader.refusal() is not None):
+            self._tell()
         lost = self._lost is not None and not self._held
         if now - self._looked < _LOOK and not lost:
             return
         self._looked = now
-        assert self._broker is not None
         try:
             topic = self._broker.look()
-            self.trouble = None
+            self.trouble = self._reader.refusal()
             self._found(topic, lost)
         except BrokerAway as error:
             self.trouble = error.reason
@@ -340,7 +344,7 @@ class KafkaSpout:
 
     def _forget(self) -> None:
         """Nothing was fetched."""
-        self._held, self._given, self._fetched, self._lost = Held(), {}, {}, None
+        self._held, self._given, self._fetched, self._durable, self._lost = Held(), {}, {}, {}, None
 
     def _find(self, topic: Topic) -> None:
         """What was to be read next is not there: it expired, or the end of the topic was lost."""
@@ -361,18 +365,15 @@ class KafkaSpout:
         return sum(max(0, end - self._given[partition]) for partition, end in ends.items() if partition in self._given)
 
     def committed(self, batch: SpoutBatch) -> None:
-        """Now and then the group is told."""
+        """The group is told so a while after."""
         assert batch.source is not None
         self._durable[int(batch.source.rpartition("/")[2])] = batch.resume
-        now = self._clock()
-        if now - self._told >= _COMMIT:
-            self._told = now
-            self._tell()
+        self._untold = True
 
     def _tell(self, last: bool = False) -> None:
         if self._durable and self._reader is not None:
+            self._told, self._untold = self._clock(), False
             self._reader.commit(self._durable, last)
-            self._durable = {}
 
     def close(self) -> None:
         """Tell the group how far it came, and let go."""

@@ -1,153 +1,105 @@
-"""The spout of a topic's partitions that a group has dealt to this member; the others are read by other processes.
+"""The spout of a process's share of a topic, whose other partitions are read into the same store by other processes.
 
-The group says who reads a partition, and the store alone from where. Members may be wrong for a while about what is
-their own: one that was stopped wakes with records that another has given since. Invariants:
+The members that live deal it among themselves: of n the one at place i reads the partitions p with p % n == i. Each
+looks for itself who lives, so that they may be wrong about each other for a while: one that was stopped wakes with
+records that another has given since. Where a partition is read from, and what counts, only the store says. Invariants:
 
-- what is given is committed before the group is heard again, so that a share is let go of with nothing under way; what
-  was fetched and not given is dropped;
-- a partition that was dealt is read from the store's offset at that time;
-- every batch is fenced: what a member says that has not heard of the next share changes nothing;
-- nobody else is in the group, or their shares would be missing here;
-- who is not among the group's members for long joins anew, whatever the client believes, and so does everybody where
-  some partition is dealt to nobody: a client that missed that it was expelled, or one that dealt too little, would
-  wait for ever;
+- what is given is committed before a look at who lives, so that a share is let go of with nothing under way; what was
+  fetched and not given is dropped;
+- a share is read from the store's offsets at the time when it is taken up, and is taken up anew where the store does
+  not stand where this member has come to: others have read on;
+- every batch is fenced: what a member says that is wrong about its share changes nothing;
 - while the store doesn't know the topic, a member says for all its partitions where they begin.
 """
 
 from __future__ import annotations
 
 import math
-import time
-import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from penstock.gateway import TableBatch
-from penstock.kafka import SESSION, BrokerAway, GroupBroker, GroupClient, GroupReader, Topic
+from penstock.kafka import BrokerAway, Topic
 from penstock.spout.envelope import Enveloped
-from penstock.spout.errors import SourceUnreadable
 from penstock.spout.kafka import FIRST, KafkaSpout
 from penstock.spout.protocols import Recall, Remembered, Spout, SpoutBatch
 
-_OWN = "/"  # between what members of a store call themselves, and what each adds
-_EVERY = SESSION / 4_000  # seconds between two looks whether it is a member still
-_LONG = 4 * _EVERY  # in which a group deals, and a client that was expelled joins anew by itself
+_EVERY = 0.5  # seconds between two looks who lives
 _NONE = "standing by: no partition is dealt to this one"
+
+
+class Members(Protocol):
+    """Those that read one source into one store, this process among them."""
+
+    def place(self) -> tuple[int, int]:
+        """The place of this one among those that live, from 0, and how many these are."""
+        ...
 
 
 class KafkaMember(KafkaSpout):
     """What a topic's spout is where it shares the topic with others; `begin` may be called again."""
 
-    _called = ""  # what all members of this store call themselves, before what each adds
-    _id = ""
-    _seen = _asked = -math.inf  # when it was among the members last, and when that was asked
-    _beats: Callable[[], float]
-    _member: GroupReader | None = None
+    _members: Members
     _recall: Recall
-    _due: Sequence[int] | None = None  # a share that was dealt, and is not read yet
-    _share: Sequence[int] = ()
-    _resting = False
+    _place = (0, 0)  # of how many; nobody is dealt anything among none
+    _asked = -math.inf
+    _due = False  # whether its share is to be taken up
 
     @classmethod
-    def of(cls, spout: KafkaSpout, called: str) -> KafkaMember:
+    def of(cls, spout: KafkaSpout, members: Members) -> KafkaMember:
         """A member in the place of a spout that has not begun."""
         table = spout.source.partition("=")[0]
         own = cls(spout._address, table, spout._client, spout._reading, spout._clock)
-        own._beats = time.monotonic
-        own._called = spout._address.config.get("client.id", called)
+        own._members = members
         return own
 
     def begin(self, recall: Recall) -> None:
-        """Join the group, or go on with what it has dealt, where the store stands now."""
+        """Go on with what is dealt to it, where the store stands now."""
         self._recall = recall
-        if self._member is None:
+        if self._reader is None:
             self._connected()
-            self._check_group()
-            self._join()
-            return
-        self._let_go(self._share)
-
-    def _join(self) -> None:
-        assert isinstance(self._client, GroupClient), "joined saw to it"
-        self._id = f"{self._called}{_OWN}{uuid.uuid4().hex[:12]}"
-        self._reader = self._member = self._client.member(self._address, self._id, self._lean)
-        self._seen = self._asked = self._beats()
-        self.trouble = _NONE
-
-    def _check_group(self) -> None:
-        """Partitions that are dealt to who reads for somebody else would never come into this store."""
-        assert isinstance(self._broker, GroupBroker), "it has begun"
-        assert self.group is not None, "it is a member of one"
-        others = {own.rpartition(_OWN)[0] or own for own in self._broker.members(self.group)} - {self._called}
-        if others:
-            raise SourceUnreadable(
-                self.name,
-                f"group {self.group} has members that are not of this store ({', '.join(sorted(others))})",
-                "end them, or say with group= another name: each store has a group of its own",
-            )
-
-    def rest(self, wait: float) -> None:
-        """Stay in the group for a while, and read nothing."""
-        assert self._member is not None, "it has begun"
-        if not self._resting:
-            self._resting = True
-            self._member.assign({})
-        self._member.take(1, wait)
-        self._hear()
-
-    def next_batch(self, limit: int, wait: float = 0.0) -> SpoutBatch | None:
-        """The next records of one partition of its share."""
-        if self._resting and not self.ended:
-            self._resting = False
-            self._let_go(self._share)
-        return super().next_batch(limit, wait)
+            self._reader = self._opened()
+            self.trouble = _NONE
+        self._let_go()
 
     # -- the share
 
     def _look(self) -> None:
         self._hear()
-        if self._due is not None:
+        if self._due:
             try:
-                self._take_up(self._due)
+                self._take_up(*self._place)
             except BrokerAway as error:
                 self.trouble = error.reason
         else:
             super()._look()
 
     def _hear(self) -> None:
-        """Whether another share was dealt."""
-        assert self._member is not None, "it has begun"
-        if self._beats() - self._asked >= _EVERY:
-            self._see_to_it()
-        dealt = self._member.dealt()
-        if dealt is not None:
-            self._let_go(dealt)
+        """Now and then: whether it has another share, or others have read this one."""
+        now = self._clock()
+        if now - self._asked < _EVERY:
+            return
+        self._asked = now
+        place, before = self._members.place(), self._place
+        self._place = place
+        if place != before or self._moved():
+            self._let_go()
 
-    def _see_to_it(self) -> None:
-        """Look whether it is a member still, and all is dealt; where that is not so for long it joins anew."""
-        assert isinstance(self._broker, GroupBroker), "it has begun"
-        assert self.group is not None, "it is a member of one"
-        assert self._member is not None, "it has begun"
-        self._asked = self._beats()
-        if self.trouble not in (None, _NONE):
-            return  # a broker that is away can't tell
-        members = self._broker.members(self.group)
-        dealt = set[int]().union(*members.values())
-        if self._id in members and dealt.issuperset(range(self._topic.partitions)):
-            self._seen = self._asked
-        elif self._asked - self._seen >= _LONG:
-            self._member.close()
-            self._let_go(())
-            self._join()
+    def _moved(self) -> bool:
+        """Whether the store does not stand where it was left: all that was given is in."""
+        stands = ((self._recall(self._named(partition)), offset) for partition, offset in self._given.items())
+        return any(own is None or own.offset != offset for own, offset in stands)
 
-    def _let_go(self, dealt: Sequence[int]) -> None:
+    def _let_go(self) -> None:
         """Another share, or the same one, from where the store stands: what was fetched is dropped."""
-        self._share = self._due = dealt
-        self._durable = {}
+        assert self._reader is not None, "it has begun"
+        self._due = True
         self._forget()
         self._standing.clear()
+        self._reader.assign({})
 
-    def _take_up(self, share: Sequence[int]) -> None:
+    def _take_up(self, place: int, many: int) -> None:
         """Read a share from the store's offsets."""
         assert self._broker is not None, "it has begun"
         topic = self._broker.look()
@@ -155,21 +107,18 @@ class KafkaMember(KafkaSpout):
             self._gone()
             return
         self._topic = topic
-        self._check_group()
-        first = self._recall(self._named(FIRST))
-        self._begun = first is not None
-        wanted = [partition for partition in share if partition < topic.partitions]
-        every = wanted if self._begun else range(topic.partitions)
-        known = {partition: self._recall(self._named(partition)) for partition in every}
+        share = range(place, topic.partitions, many)
+        self._begun = self._recall(self._named(FIRST)) is not None
+        known = {p: self._recall(self._named(p)) for p in (share if self._begun else range(topic.partitions))}
         places = self._decided(topic, known)
-        self._due, self._looked = None, self._clock()
-        self.trouble = None if wanted else _NONE
-        self._read_from([place for place in places if place.partition in wanted])
-        for place in places:
-            if place.partition not in wanted:
-                self._stand(place.partition, place.before, place.offset)
+        self._due, self._looked = False, self._clock()
+        self.trouble = None if share else _NONE
+        self._read_from([place for place in places if place.partition in share])
+        for own in places:
+            if own.partition not in share:
+                self._stand(own.partition, own.before, own.offset)
         self._order(known)
-        self._durable = {place.partition: place.offset for place in places if place.partition in wanted}
+        self._durable = {own.partition: own.offset for own in places if own.partition in share}
         self._tell()
 
     def _stand(self, partition: int, before: int, offset: int) -> None:
@@ -192,29 +141,25 @@ class KafkaMember(KafkaSpout):
         return batch
 
     def _found(self, topic: Topic | None, lost: bool) -> None:
-        """It is so now; that a topic has more partitions is for the group to see."""
-        self.trouble = None if self._given else _NONE
+        """It is so now."""
+        if not self._given:
+            self.trouble = self.trouble or _NONE
         if topic is None:
             self._gone()
-        elif topic.id != self._topic.id or lost:
-            self._let_go(self._share)  # and what is there instead is seen when it is taken up
+        elif (topic.id, topic.partitions) != (self._topic.id, self._topic.partitions) or lost:
+            self._let_go()  # and what is there instead is seen when it is taken up
 
     def committed(self, batch: SpoutBatch) -> None:
-        """Now and then the group is told, of what is dealt to this member."""
+        """The group is told of what is dealt to this member."""
         if _partition(batch) in self._given:
             super().committed(batch)
 
 
-def joined(spout: Spout, called: str) -> Spout:
-    """The spout of a topic with a group as a member of that, where its client can be one; any other as it is.
-
-    `called` is of one store alone.
-    """
+def joined(spout: Spout, members: Members) -> Spout:
+    """The spout of a topic as one of its members; any other as it is."""
     if isinstance(spout, Enveloped):
-        return Enveloped(joined(spout.inner, called))
-    if isinstance(spout, KafkaSpout) and spout.group is not None and isinstance(spout._client, GroupClient):
-        return KafkaMember.of(spout, called)
-    return spout
+        return Enveloped(joined(spout.inner, members))
+    return KafkaMember.of(spout, members) if isinstance(spout, KafkaSpout) else spout
 
 
 def _partition(batch: SpoutBatch) -> int:

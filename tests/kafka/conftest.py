@@ -1,4 +1,4 @@
-"""One broker for all tests of this folder, and each of its tests over both clients, but those of groups.
+"""One broker for all tests of this folder, and its tests over both clients.
 
 It is a real one, which Maven fetches; where that can't be, the one that KAFKA_BOOTSTRAP names; where there is none, the
 mock that confluent-kafka brings. The last lines of a run say which, and what that one can't show, with the tests of it.

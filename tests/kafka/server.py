@@ -6,7 +6,8 @@ import importlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -50,20 +51,10 @@ class Server:
         self.lacking.setdefault(what, []).append(test)
         pytest.skip(f"a broker of kind {self.kind} has no {what}")
 
-    @property
-    def session(self) -> str:
-        """What a member is to say in a URI, so that it is soon given up: others allow no less than six seconds."""
-        least = 2000 if self.broker is not None else 6000
-        return f"&session.timeout.ms={least}&heartbeat.interval.ms={least // 5}"
-
-    def must_deal(self) -> None:
-        """It deals a topic's partitions out among members of a group."""
-        self._administrates("groups that have several members")
-
     def must_be_own(self) -> Broker:
-        """Our own broker, which can be killed, asks for passwords and gives members up soon."""
+        """Our own broker, which can be killed and asks for passwords."""
         if self.broker is None:
-            self.lacks("kills, passwords and short sessions")
+            self.lacks("kills and passwords")
         return self.broker
 
     def _administrates(self, what: str) -> None:
@@ -142,6 +133,29 @@ class Server:
         self._administrates("offsets of groups that can be asked for")
         found = self._asked(lambda: self._admin.list_group_offsets(group))[group]
         return {one.partition: own.offset for one, own in found.items()}
+
+    def commit(self, group: str, name: str, offsets: dict[int, int]) -> None:
+        """Let a group have committed this."""
+        other = ck.Consumer({"bootstrap.servers": self.servers, "group.id": group})
+        other.commit(offsets=[ck.TopicPartition(name, *place) for place in offsets.items()], asynchronous=False)
+        other.close()
+
+    @contextmanager
+    def subscribed(self, group: str, name: str) -> Iterator[Any]:
+        """A consumer that its group has dealt the topic to."""
+        self._administrates("groups that refuse offsets")
+        other = ck.Consumer({"bootstrap.servers": self.servers, "group.id": group, "enable.auto.commit": False})
+        other.subscribe([name])
+
+        def dealt() -> bool:
+            other.poll(0.1)
+            return bool(other.assignment())
+
+        try:
+            until(dealt, "the group deals")
+            yield other
+        finally:
+            other.close()
 
     def produce(self, name: str, rows: Iterable[Row], partition: int = 0, time_ms: int | None = None) -> None:
         """Append records."""

@@ -1,6 +1,6 @@
 """Members of one group, spout processes of one store, are killed, stopped, ended and begun, while records are produced.
 
-    python -m tests.kafka.storms --strikes 100 --seed 1
+    python -m tests.kafka.storms --strikes 100 --seed 1 [--client confluent]
 
 A story is drawn from its seed: up to three members over a store of several partitions, and what befalls which of them.
 One that is stopped wakes after the others have gone on with its share, with what it had fetched before; where it held
@@ -46,8 +46,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 class Storm:
     """One store, its members, and what befalls them."""
 
-    def __init__(self, server: Server, folder: Path, seed: int) -> None:
-        self._server, self._folder = server, folder
+    def __init__(self, server: Server, client: str, folder: Path, seed: int) -> None:
+        self._server, self._client, self._folder = server, client, folder
         self._draw = random.Random(seed)
         self._topic = server.topic(_PARTITIONS)
         self._group = f"storm-{self._topic}"
@@ -79,8 +79,7 @@ class Storm:
 
     def begin(self) -> None:
         """One more member."""
-        own = f"group={self._group}&client=confluent{self._server.session}"
-        uri = f"users=kafka://{self._server.servers}/{self._topic}?{own}"
+        uri = f"users=kafka://{self._server.servers}/{self._topic}?group={self._group}&client={self._client}"
         command = [sys.executable, "-m", "tests.kafka.run_member", "--app", str(self._folder / "app.py")]
         command += ["--store", self._store, "run", "--from", uri]
         self._begun += 1
@@ -203,10 +202,10 @@ class Storm:
             assert "Traceback" not in self._said(number), self._said(number)
 
 
-def storm(server: Server, seed: int, strikes: Sequence[str | None]) -> Counter[str]:
+def storm(server: Server, client: str, seed: int, strikes: Sequence[str | None]) -> Counter[str]:
     """A storm of these strikes, those that are None drawn; what struck how often."""
     with tempfile.TemporaryDirectory() as folder:
-        own = Storm(server, Path(folder), seed)
+        own = Storm(server, client, Path(folder), seed)
         try:
             for _ in range(_MEMBERS):
                 own.begin()
@@ -225,15 +224,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strikes", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--client", default="kafka-python")
     asked = parser.parse_args()
     began = time.monotonic()
     server = serve()
     try:
-        struck = storm(server, asked.seed, [None] * asked.strikes)
+        struck = storm(server, asked.client, asked.seed, [None] * asked.strikes)
     finally:
         server.close()
     what = ", ".join(f"{many} {name}" for name, many in sorted(struck.items()))
-    print(f"seed {asked.seed}: {asked.strikes} strikes ({what}) in {time.monotonic() - began:.0f} s, all held")
+    took = time.monotonic() - began
+    print(f"{asked.client}, seed {asked.seed}: {asked.strikes} strikes ({what}) in {took:.0f} s, all held")
 
 
 if __name__ == "__main__":

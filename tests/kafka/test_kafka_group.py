@@ -1,11 +1,14 @@
-"""The contract of members of a group, over confluent: whose partitions are whose, and where they are read from."""
+"""The contract of members of a group: whose partitions are whose, and where they are read from.
+
+Who lives is said by real claims; that a member is silent for long is said by their clock. Bugs planted in it are found
+by the stories that hold where none is.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,20 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.cli.claims import SESSION, Shared
 from penstock.engine.handed import spout_batch_data, spout_batch_of
-from penstock.kafka.confluent import ConfluentClient, ConfluentReader
-from penstock.spout import SPOUTS, KafkaMember, SourceMoved, SourceUnreadable, SpoutBatch, joined
+from penstock.spout import (
+    SPOUTS,
+    KafkaMember,
+    KafkaSpout,
+    Remembered,
+    SourceMoved,
+    SourceUnreadable,
+    SpoutBatch,
+    joined,
+)
+from tests.engine.planting import Bug
+from tests.kafka import server as serving
 from tests.kafka.reading import names, shop, users
 from tests.kafka.server import Row, Server, until
 
@@ -24,45 +38,90 @@ def doc(key: int, name: str = "Sue") -> Row:
     return b"%d" % key, json.dumps({"id": key, "name": name}).encode()
 
 
-@pytest.fixture(autouse=True)
-def dealing(server: Server) -> None:
-    """A broker that deals a topic out."""
-    server.must_deal()
+class Group:
+    """A topic, a store of two partitions, and who reads the one into the other."""
 
+    def __init__(self, server: Server, client: str, folder: Path, engine: ps.Engine, partitions: int) -> None:
+        self.server, self.engine = server, engine
+        self.topic = server.topic(partitions)
+        self.name = f"of-{self.topic}"
+        self.now = 0.0
+        self._client, self._folder = client, folder
 
-@contextmanager
-def member(
-    server: Server, engine: ps.Engine, topic: str, options: str = "", called: str = "this-store"
-) -> Iterator[Any]:
-    """A member of the topic's group, which looks at the topic whenever it is asked for a batch."""
-    uri = f"kafka://{server.servers}/{topic}?client=confluent&group=of-{topic}{server.session}{options}"
-    own = joined(SPOUTS.open(uri, "users"), called)
-    assert isinstance(own, KafkaMember)
-    ticks = itertools.count()
-    own._clock = lambda: float(next(ticks))
+    @contextmanager
+    def member(self, options: str = "") -> Iterator[Any]:
+        """One more, which looks at the topic, and at who lives, whenever it is asked for a batch."""
+        uri = f"kafka://{self.server.servers}/{self.topic}?client={self._client}&group={self.name}{options}"
+        spout = SPOUTS.open(uri, "users")
+        assert isinstance(spout, KafkaSpout)
+        claim = Shared(str(self._folder), spout.source, self.name, lambda: self.now)
+        assert claim.take() is None
+        own: Any = joined(spout, claim)
+        assert isinstance(own, KafkaMember)
+        ticks = itertools.count()
+        own._clock = lambda: float(next(ticks))
+        own.claim = claim
+        own.begin(self.recall)
+        try:
+            yield own
+        finally:
+            own.close()
+            claim.release()
 
-    def recall(source: str) -> Any:
-        with engine.snapshot() as snap:
+    def recall(self, source: str) -> Remembered | None:
+        with self.engine.snapshot() as snap:
             return snap.remembered(source)
 
-    own.begin(recall)
-    try:
-        yield own
-    finally:
-        own.close()
+    def produce(self, partition: int, *rows: Row) -> None:
+        self.server.produce(self.topic, rows, partition)
+
+    def give(self, own: Any) -> SpoutBatch | None:
+        """Give the store what comes next, a batch at most; one that is refused has the share taken up anew."""
+        own.claim.say(own.trouble or "reading", own.lag(), 0)
+        batch: SpoutBatch | None = own.next_batch(10, 0.05)
+        if batch is None:
+            return None
+        try:
+            for _, _counts in self.engine.load("users", [batch]):
+                own.committed(batch)
+        except SourceMoved:
+            own.begin(self.recall)
+        return batch
+
+    def all_in(self, count: int, *members: Any) -> None:
+        """All of them read until the store has so many documents."""
+
+        def found() -> bool:
+            for own in members:
+                self.give(own)
+            return len(users(self.engine)) == count
+
+        until(found, f"{count} documents")
+
+    def shared(self, partitions: int, *members: Any) -> None:
+        """All of them read until each has a share, and all partitions are dealt, each to one."""
+
+        def found() -> bool:
+            for own in members:
+                self.give(own)
+            shares = [sorted(own._given) for own in members]
+            return all(shares) and sorted(itertools.chain(*shares)) == list(range(partitions))
+
+        until(found, "every partition is dealt")
+
+    def stands(self) -> dict[int, int]:
+        """Where the store stands in each partition of the topic."""
+        return {int(name.rpartition("/")[2]): at for name, at in self.engine.status()["sources"].items()}
 
 
-def give(engine: ps.Engine, own: Any) -> int:
-    """Give the store what comes next, a batch at most; one that is refused has the share taken up anew."""
-    batch = own.next_batch(10, 0.05)
-    if batch is None:
-        return 0
-    try:
-        for _, _counts in engine.load("users", [batch]):
-            own.committed(batch)
-    except SourceMoved:
-        own.begin(own._recall)
-    return batch.records.n
+Made = Callable[[int], Group]
+
+
+@pytest.fixture
+def made(server: Server, client: str, tmp_path: Path) -> Iterator[Made]:
+    """Groups, of a topic of so many partitions."""
+    with ps.open(shop(), None, partitions=2) as engine:
+        yield lambda partitions: Group(server, client, tmp_path, engine, partitions)
 
 
 def fetched(own: Any) -> SpoutBatch:
@@ -70,7 +129,7 @@ def fetched(own: Any) -> SpoutBatch:
     kept: list[SpoutBatch] = []
 
     def found() -> bool:
-        batch = own.next_batch(10, 0.05)
+        batch = own.next_batch(3, 0.05)
         kept.extend([batch] if batch is not None and batch.records.n else [])
         return bool(kept)
 
@@ -78,100 +137,195 @@ def fetched(own: Any) -> SpoutBatch:
     return kept[0]
 
 
-def all_in(engine: ps.Engine, count: int, *members: Any) -> None:
-    """All of them read until the store has so many documents."""
-
-    def found() -> bool:
-        for own in members:
-            give(engine, own)
-        return len(users(engine)) == count
-
-    until(found, f"{count} documents")
-
-
-def shared(engine: ps.Engine, partitions: int, *members: Any) -> None:
-    """All of them read until each has a share, and all partitions are dealt."""
-
-    def found() -> bool:
-        for own in members:
-            give(engine, own)
-        shares = [sorted(own._given) for own in members]
-        return all(shares) and sorted(itertools.chain(*shares)) == list(range(partitions))
-
-    until(found, "every partition is dealt")
-
-
-def test_a_share_is_let_go_of_and_taken_up_at_the_store_s_offset(server: Server) -> None:
-    topic = server.topic(4)
+def shares_are_let_go_of_and_taken_up(group: Group) -> None:
     for partition in range(4):
-        server.produce(topic, [doc(10 * partition + i) for i in range(5)], partition)
-    with ps.open(shop(), None, partitions=2) as engine:
-        with member(server, engine, topic) as a:
-            all_in(engine, 20, a)
-            with member(server, engine, topic) as b:
-                shared(engine, 4, a, b)
-                for partition in range(4):
-                    server.produce(topic, [doc(10 * partition + i) for i in range(5, 8)], partition)
-                all_in(engine, 32, a, b)
-                assert {a.lag(), b.lag()} == {0}
-            shared(engine, 4, a)
-            server.produce(topic, [doc(99)], 3)
-            all_in(engine, 33, a)
-        assert names(engine) == {"Sue": 33}
-        assert engine.status()["sources"] == {f"users=kafka:{topic}/{p}": 8 + (p == 3) for p in range(4)}
-    assert server.committed(f"of-{topic}") == {0: 8, 1: 8, 2: 8, 3: 9}
+        group.produce(partition, *(doc(10 * partition + i) for i in range(5)))
+    with group.member() as a:
+        group.all_in(20, a)
+        with group.member() as b:
+            group.shared(4, a, b)
+            for partition in range(4):
+                group.produce(partition, *(doc(10 * partition + i) for i in range(5, 8)))
+            group.all_in(32, a, b)
+            assert {a.lag(), b.lag()} == {0}
+            with group.member() as c:
+                group.shared(4, a, b, c)
+        group.shared(4, a)
+        group.produce(3, doc(99))
+        group.all_in(33, a)
+    assert names(group.engine) == {"Sue": 33}
+    assert group.stands() == {p: 8 + (p == 3) for p in range(4)}
 
 
-def test_what_a_member_had_that_was_stopped_changes_nothing(server: Server) -> None:
-    topic = server.topic(2)
+def who_is_silent_is_dealt_a_share_when_it_speaks(group: Group) -> None:
     for partition in range(2):
-        server.produce(topic, [doc(10 * partition + i, "old") for i in range(6)], partition)
-    # A group takes a process that is stopped for dead when its session ends, and one that asks for nothing so soon.
-    soon = "&max.poll.interval.ms=" + server.session.partition("&heartbeat")[0].rpartition("=")[2]
-    with ps.open(shop(), None, partitions=2) as engine, member(server, engine, topic, soon) as a:
-        all_in(engine, 12, a)
+        group.produce(partition, *(doc(10 * partition + i, "old") for i in range(6)))
+    with group.member() as a, group.member() as b:
+        group.all_in(12, a, b)
+        group.shared(2, a, b)
         for partition in range(2):
-            server.produce(topic, [doc(10 * partition + i, "last") for i in range(6)], partition)
-        kept = [fetched(a)]
-        with member(server, engine, topic) as b:
+            group.produce(partition, *(doc(10 * partition + i, "last") for i in range(6)))
+        kept = fetched(a)
+        group.now += SESSION
 
-            def others_go_on() -> bool:
-                give(engine, b)
-                return names(engine) == {"last": 12}
+        def others_go_on() -> bool:
+            group.give(b)
+            return names(group.engine) == {"last": 12}
 
-            until(others_go_on, "the other one has the topic")
-            before = engine.digest()
-            for batch in kept:
-                (told,) = [counts for _, counts in engine.load("users", [spout_batch_of(spout_batch_data(batch))])]
-                assert told.late == batch.records.n
-            assert engine.digest() == before
-            server.produce(topic, [doc(50)], 0)
-            server.produce(topic, [doc(51)], 1)
-            all_in(engine, 14, a, b)
+        until(others_go_on, "the other one has the topic")
+        before = group.engine.digest()
+        (told,) = [counts for _, counts in group.engine.load("users", [spout_batch_of(spout_batch_data(kept))])]
+        assert told.late == kept.records.n
+        assert group.engine.digest() == before
+        for partition in range(2):
+            group.produce(partition, doc(50 + partition))
+        given: list[SpoutBatch] = []
+
+        def both_go_on() -> bool:
+            given.extend(batch for own in (a, b) if (batch := group.give(own)) is not None and batch.records.n)
+            return len(users(group.engine)) == 14
+
+        until(both_go_on, "who was silent reads its share again")
+        group.shared(2, a, b)
+        assert [batch.start for batch in given] == [12, 12], "nothing was given that is in"
 
 
-def test_where_a_topic_begins_is_said_once_for_all_its_partitions(server: Server) -> None:
-    topic = server.topic(3)
+def where_a_topic_begins_is_said_once(group: Group) -> None:
     for partition in range(3):
-        server.produce(topic, [doc(partition, "before")], partition)
-    with ps.open(shop(), None, partitions=2) as engine:
-        with (
-            member(server, engine, topic, "&from=latest") as a,
-            member(server, engine, topic, "&from=latest") as b,
-        ):
-            shared(engine, 3, a, b)
-            stands = {f"users=kafka:{topic}/{p}": 1 for p in range(3)}
-            until(lambda: not (give(engine, a) or give(engine, b)) and engine.status()["sources"] == stands, "pins")
-            server.widen(topic, 4)
-            server.produce(topic, [doc(40, "later")], 3)
-            all_in(engine, 1, a, b)
-        assert names(engine) == {"later": 1}
+        group.produce(partition, doc(partition, "before"))
+    with group.member("&from=latest") as a, group.member("&from=latest") as b:
+        b.claim.say("reading", None, 0)  # it lives, and is slow
+        until(lambda: group.give(a) is None and bool(group.stands()), "one says where the topic begins")
+        assert a._place == (0, 2)
+        assert group.stands() == dict.fromkeys(range(3), 1)
+        group.shared(3, a, b)
+        for partition in range(3):
+            group.produce(partition, doc(10 + partition, "after"))
+        group.all_in(3, a, b)
+    assert names(group.engine) == {"after": 3}
 
 
-def test_a_beginning_of_an_old_share_is_refused(server: Server) -> None:
+def the_group_s_offset_decides_nothing(group: Group) -> None:
+    def all_come(own: Any, docs: int) -> set[int]:
+        """Where the batches begin by which all comes in."""
+        given: list[SpoutBatch] = []
+
+        def found() -> bool:
+            given.extend(batch for batch in [group.give(own)] if batch is not None and batch.records.n)
+            return len(users(group.engine)) == docs
+
+        until(found, "all that the store has not")
+        return {batch.start for batch in given}
+
+    for partition in range(2):
+        group.produce(partition, *(doc(10 * partition + i) for i in range(6)))
+    group.server.commit(group.name, group.topic, {0: 4, 1: 4})
+    with group.member() as own:
+        assert all_come(own, 12) == {0}
+    group.server.commit(group.name, group.topic, {0: 1, 1: 1})
+    for partition in range(2):
+        group.produce(partition, doc(50 + partition))
+    with group.member() as own:
+        assert all_come(own, 14) == {6}
+
+
+STORIES = {
+    shares_are_let_go_of_and_taken_up: 4,
+    who_is_silent_is_dealt_a_share_when_it_speaks: 2,
+    where_a_topic_begins_is_said_once: 3,
+    the_group_s_offset_decides_nothing: 2,
+}
+_MEMBER = "spout.kafkagroup:KafkaMember."
+_DEALT = "in vain: every partition is dealt"
+BUGS = [
+    (
+        shares_are_let_go_of_and_taken_up,
+        Bug(
+            "who has a share keeps it when others come", _MEMBER + "_hear", "place != before or self._moved()", "False"
+        ),
+        _DEALT,
+    ),
+    (
+        shares_are_let_go_of_and_taken_up,
+        Bug("each reads all", _MEMBER + "_take_up", "range(place, topic.partitions, many)", "range(topic.partitions)"),
+        _DEALT,
+    ),
+    (
+        who_is_silent_is_dealt_a_share_when_it_speaks,
+        Bug("who was stopped gives what it had", _MEMBER + "_hear", " or self._moved()", ""),
+        "nothing was given that is in",
+    ),
+    (
+        where_a_topic_begins_is_said_once,
+        Bug(
+            "each says for its own share where it begins",
+            _MEMBER + "_take_up",
+            "share if self._begun else range(topic.partitions)",
+            "share",
+        ),
+        "0: 1",
+    ),
+]
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_members(story: Callable[[Group], None], made: Made) -> None:
+    story(made(STORIES[story]))
+
+
+ONE = pytest.mark.parametrize("client", ["kafka-python"], indirect=True)  # it shows what is no client's
+
+
+@ONE
+@pytest.mark.parametrize(("story", "bug", "where"), BUGS, ids=[bug.name for _, bug, _ in BUGS])
+def test_a_planted_bug_is_found(
+    story: Callable[[Group], None], bug: Bug, where: str, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = made(STORIES[story])
+    for edit in bug.edits:
+        edit.plant(monkeypatch)
+    monkeypatch.setattr(serving, "PATIENCE", 3.0)
+    with pytest.raises(AssertionError, match=where):
+        story(group)
+
+
+@ONE
+def test_a_share_that_is_read_from_the_group_s_offset_is_found(
+    server: Server, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = KafkaSpout._decided
+
+    def planted(self: Any, topic: Any, known: dict[int, Remembered | None]) -> Any:
+        told = server.committed(self.group)
+        note = next((own.note for own in known.values() if own is not None), b"")
+        return sound(self, topic, {p: Remembered(told[p], note) if p in told else own for p, own in known.items()})
+
+    group = made(2)
+    monkeypatch.setattr(KafkaSpout, "_decided", planted)
+    monkeypatch.setattr(serving, "PATIENCE", 3.0)
+    with pytest.raises(AssertionError, match="all that the store has not"):
+        the_group_s_offset_decides_nothing(group)
+
+
+def test_partitions_that_come_later_are_dealt_and_read_whole(server: Server, made: Made) -> None:
+    group = made(1)
+    group.produce(0, doc(0, "before"))
+    with group.member("&from=latest") as a, group.member("&from=latest") as b:
+        until(lambda: not (group.give(a) or group.give(b)) and group.stands() == {0: 1}, "it is pinned")
+        assert (a.trouble, b.trouble) == (None, "standing by: no partition is dealt to this one")
+        server.widen(group.topic, 3)
+        for partition in range(1, 3):
+            group.produce(partition, doc(partition, "later"))
+        group.all_in(2, a, b)
+        group.shared(3, a, b)
+        assert (a.trouble, b.trouble) == (None, None)
+    assert names(group.engine) == {"later": 2}
+
+
+def test_a_beginning_of_an_old_share_is_refused(made: Made) -> None:
     """Two members say where a topic begins, and one of them is slow to."""
-    topic = server.topic(1)
-    with ps.open(shop(), None, partitions=2) as engine, member(server, engine, topic, "&from=latest") as a:
+    group = made(1)
+    with group.member("&from=latest") as a:
         kept: list[SpoutBatch] = []
 
         def said() -> bool:
@@ -182,98 +336,54 @@ def test_a_beginning_of_an_old_share_is_refused(server: Server) -> None:
         until(said, "it says where the topic begins")
         (old,) = kept
         assert (old.again, old.fenced, old.stood) == (True, True, None)
-        a.begin(a._recall)
-        all_in(engine, 0, a)
-        until(lambda: not give(engine, a) and bool(engine.status()["sources"]), "it is pinned")
-        server.produce(topic, [doc(1)])
-        all_in(engine, 1, a)
+        a.begin(group.recall)
+        until(lambda: not group.give(a) and group.stands() == {0: 0}, "it is pinned")
+        group.produce(0, doc(1))
+        group.all_in(1, a)
         for given in (old, spout_batch_of(spout_batch_data(old))):
             with pytest.raises(SourceMoved):
-                list(engine.load("users", [given]))
-        assert engine.status()["sources"] == {f"users=kafka:{topic}/0": 1}
+                list(group.engine.load("users", [given]))
+        assert group.stands() == {0: 1}
 
 
-def test_records_of_a_topic_that_had_the_name_before_are_refused(server: Server, store_path: Path) -> None:
-    topic = server.topic(1)
-    server.produce(topic, [doc(i, "old") for i in range(4)])
-    with ps.open(shop(), store_path, partitions=2, processes=False) as engine:
-        with member(server, engine, topic, "&lost=earliest") as a:
-            all_in(engine, 4, a)
-            server.produce(topic, [doc(i, "old") for i in range(4, 8)])
-            kept = fetched(a)
-            server.delete(topic)
-            server.make(topic)
-            server.produce(topic, [doc(i, "new") for i in range(100, 104)])
-            a.begin(a._recall)
-            all_in(engine, 8, a)
-            assert names(engine) == {"old": 4, "new": 4}
-            with pytest.raises(SourceMoved):
-                list(engine.load("users", [kept]))
-            assert names(engine) == {"old": 4, "new": 4}
-        server.delete(topic)
-        server.make(topic)
-        with (
-            member(server, engine, topic) as b,
-            pytest.raises(SourceUnreadable, match="deleted and made again"),
-        ):
-            until(lambda: bool(give(engine, b)), "it is told")
+def test_records_of_a_topic_that_had_the_name_before_are_refused(server: Server, made: Made) -> None:
+    group = made(1)
+    group.produce(0, *(doc(i, "old") for i in range(4)))
+    with group.member("&lost=earliest") as a:
+        group.all_in(4, a)
+        group.produce(0, *(doc(i, "old") for i in range(4, 8)))
+        kept = fetched(a)
+        server.delete(group.topic)
+        server.make(group.topic)
+        group.produce(0, *(doc(i, "new") for i in range(100, 104)))
+        a.begin(group.recall)
+        group.all_in(8, a)
+        assert names(group.engine) == {"old": 4, "new": 4}
+        with pytest.raises(SourceMoved):
+            list(group.engine.load("users", [kept]))
+        assert names(group.engine) == {"old": 4, "new": 4}
+    server.delete(group.topic)
+    server.make(group.topic)
+    with group.member() as b, pytest.raises(SourceUnreadable, match="deleted and made again"):
+        until(lambda: bool(group.give(b)), "it is told")
 
 
-def test_who_rests_stays_a_member(server: Server) -> None:
-    topic = server.topic(2)
-    server.produce(topic, [doc(0)], 0)
-    with ps.open(shop(), None, partitions=2) as engine, member(server, engine, topic) as a:
-        all_in(engine, 1, a)
-        server.produce(topic, [doc(1)], 0)
-        a.rest(0.05)
-        with member(server, engine, topic) as b:
+def test_a_group_that_somebody_else_is_subscribed_in_is_told_nothing_and_that_is_said(
+    server: Server, made: Made
+) -> None:
+    group = made(2)
+    group.produce(0, doc(0))
+    with server.subscribed(group.name, group.topic) as other, group.member() as own:
+        says = f"group {group.name} takes no offsets for its monitors: somebody else is subscribed in it; end that one"
 
-            def found() -> bool:
-                a.rest(0.02)
-                give(engine, b)
-                return len(b._given) == 1
+        def told() -> bool:
+            other.poll(0)
+            group.give(own)
+            return (own.trouble or "").startswith(says)
 
-            until(found, "the other one has a share")
-            assert len(users(engine)) <= 2
-            all_in(engine, 2, a, b)
-
-
-def test_a_group_is_of_one_store(server: Server) -> None:
-    topic = server.topic(2)
-    server.produce(topic, [doc(0)], 0)
-    with (
-        ps.open(shop(), None, partitions=2) as engine,
-        ps.open(shop(), None, partitions=2) as second,
-        member(server, engine, topic) as a,
-    ):
-        all_in(engine, 1, a)
-        says = rf"group of-{topic} has members that are not of this store \(this-store\); end them, or say"
-        own = member(server, second, topic, called="another-store")
-        with pytest.raises(SourceUnreadable, match=says):
-            own.__enter__()
-        server.produce(topic, [doc(1)], 1)
-        all_in(engine, 2, a)
-
-
-class Deaf(ConfluentReader):
-    """A member that its group does not have, and that hears nothing of it."""
-
-    def dealt(self) -> list[int] | None:
-        return None
-
-
-def test_who_is_no_member_for_long_joins_anew(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = server.topic(2)
-    for partition in range(2):
-        server.produce(topic, [doc(10 * partition)], partition)
-    with monkeypatch.context() as planted, ps.open(shop(), None, partitions=2) as engine:
-        planted.setattr(ConfluentClient, "member", lambda self, address, called, lean=False: Deaf(address, lean))
-        with member(server, engine, topic) as own:
-            planted.undo()
-            before, beats = own._id, itertools.count(int(own._asked), 11)
-            own._beats = lambda: float(next(beats))
-            until(lambda: give(engine, own) >= 0 and own._id != before, "it joins anew")
-            own._beats = time.monotonic
-            all_in(engine, 2, own)
-            members = own._broker.members(own.group)
-            assert members == {own._id: {0, 1}}
+        until(told, "it is said")
+        group.produce(1, doc(1))
+        group.all_in(2, own)
+        other.close()
+        until(lambda: not group.give(own) and own.trouble is None, "it is told again")
+    assert server.committed(group.name) == {0: 1, 1: 1}
