@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,8 +211,14 @@ def _children(pid: int) -> list[int]:
     return sorted({int(child) for path in own for child in path.read_text().split()})
 
 
-def story(client: str, seed: int, kills: int, parts: int = 1, check_every: int = 20) -> Counter[str]:
-    """A story of so many kills; who was killed how often."""
+def _nobody(said: str) -> None:
+    """Nobody listens."""
+
+
+def story(
+    client: str, seed: int, kills: int, parts: int = 1, check_every: int = 20, told: Callable[[str], None] = _nobody
+) -> Counter[str]:
+    """A story of so many kills; who was killed how often. It is told how far it is."""
     with tempfile.TemporaryDirectory() as folder:
         own = Story(Path(folder), client, seed, parts)
         try:
@@ -218,6 +226,7 @@ def story(client: str, seed: int, kills: int, parts: int = 1, check_every: int =
                 own.kill()
                 if (n + 1) % check_every == 0 and n + 1 < kills:
                     own.check()
+                    told(f"{n + 1} of {kills}, all held")
             own.check()
         finally:
             own.close()
@@ -233,7 +242,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=1)
     asked = parser.parse_args()
     began = time.monotonic()
-    killed = story(asked.client, asked.seed, asked.kills, asked.partitions)
+    killed = story(asked.client, asked.seed, asked.kills, asked.partitions, told=partial(print, flush=True))
     who = ", ".join(f"{many} {name}" for name, many in sorted(killed.items()))
     what = f"{asked.client}, seed {asked.seed}, a store of {asked.partitions}"
     print(f"{what}: {asked.kills} kills ({who}) in {time.monotonic() - began:.0f} s, all held")
