@@ -34,6 +34,7 @@ from penstock.views import Production
 
 HOPS = ("document", "view", "view of it", "view of that")
 _COMMITS, _MORE, _SHARE = 3, 0.001, 0.75
+_SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)  # of puts, as the plot has them
 _PATIENCE = 30.0
 _TURN = 5e-5  # seconds between two looks, in which who puts goes on
 _PARTS = 2
@@ -77,18 +78,24 @@ def _latency(plan: Plan) -> Iterator[Figure]:
     hop, bound = median(got["shown"]["weak"][1]) - (median(strong[0]) - commit), trip + _MORE
     reach = f"≤ the wire alone + {1e3 * _MORE:g} ms"
     yield Figure("partitions", "weak, a hop", 1e6 * hop, "µs", limits, idle, reach, hop / bound, plan.met(hop <= bound))
-    _draw(plan, got["shown"], commit)
+    _draw(plan, got["shown"], got["commits"])
 
 
-def _draw(plan: Plan, shown: dict[str, list[list[float]]], commit: float) -> None:
+def _draw(plan: Plan, shown: dict[str, list[list[float]]], commits: Sequence[float]) -> None:
+    """By kind: the median by hops, and by shares of the puts how long the first hop takes."""
     if plan.plots is None:
         return
     plan.plots.mkdir(parents=True, exist_ok=True)
     places = [10**n for n in range(len(HOPS))]
     lines: dict[str, Sequence[float]] = {kind: [median(own) for own in hops] for kind, hops in shown.items()}
-    lines["LMDB commits"] = [commit * (n + 1) for n in range(len(HOPS))]
+    lines["LMDB commits"] = [median(commits) * (n + 1) for n in range(len(HOPS))]
     title = "a put until it shows, by hops between partitions: median"
-    plot.svg(plan.plots / "partitions.svg", title, places, lines, [f"{n}" for n in range(len(HOPS))])
+    plot.svg(plan.plots / "partitions-hops.svg", title, places, lines, [f"{n}" for n in range(len(HOPS))])
+    places = [10**n for n in range(len(_SHARES))]
+    lines = {kind: [percentile(hops[1], share) for share in _SHARES] for kind, hops in shown.items()}
+    lines["an LMDB commit"] = [percentile(commits, share) for share in _SHARES]
+    title = "a put until it shows at another partition, by kind: so many of a hundred are quicker"
+    plot.svg(plan.plots / "partitions.svg", title, places, lines, [f"{100 * share:g}" for share in _SHARES])
 
 
 def hops(folder: str, puts: int) -> dict[str, Any]:
