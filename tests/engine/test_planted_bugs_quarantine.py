@@ -30,7 +30,7 @@ BUGS = [
         Bug(
             "what is taken stays in quarantine",
             "engine.releasing:Releasing._take",
-            "release(dict.fromkeys(taken, name), writes)",
+            "release({number: kept[number] for number in taken}, writes)",
             "pass",
         ),
         on_one(records.test_a_record_is_retried_with_its_own_ts),
@@ -39,8 +39,8 @@ BUGS = [
         Bug(
             "what is rejected again is let go",
             "engine.releasing:Releasing._take",
-            "release(dict.fromkeys(taken, name), writes)",
-            "release(dict.fromkeys(rejects, name), writes)",
+            "release({number: kept[number] for number in taken}, writes)",
+            "release(dict(kept), writes)",
         ),
         on_one(records.test_what_is_rejected_again_stays),
     ),
