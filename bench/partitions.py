@@ -14,11 +14,10 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter, sleep
-from typing import Any
+from typing import Any, Self
 
 import penstock as ps
 from bench import child, plot
@@ -36,7 +35,7 @@ HOPS = ("document", "view", "view of it", "view of that")
 _COMMITS, _MORE, _SHARE = 3, 0.001, 0.75
 _SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)  # of puts, as the plot has them
 _PATIENCE = 30.0
-_TURN = 5e-5  # seconds between two looks, in which who puts goes on
+_TURN = 5e-5  # seconds between two looks
 _PARTS = 2
 
 
@@ -106,9 +105,10 @@ def hops(folder: str, puts: int) -> dict[str, Any]:
     trips: list[float] = []
     shown: dict[str, list[list[float]]] = {kind.value: [[] for _ in HOPS] for kind in Production}
     with ExitStack() as stack:
-        smallest, echo = stack.enter_context(SmallestCommit(root)), stack.enter_context(_Echo(root))
+        smallest, echo = stack.enter_context(SmallestCommit(root)), stack.enter_context(_Other(root, "answer"))
         engines = {kind: stack.enter_context(_opened(_hopping(kind), root / kind.value)) for kind in Production}
-        putting = {kind: stack.enter_context(_Putting(engine)) for kind, engine in engines.items()}
+        looking = stack.enter_context(_Other(root, "look"))
+        putting = {kind: _Putting(engine, kind.value, looking) for kind, engine in engines.items()}
         for _ in range(puts):
             commits.append(smallest.once())
             trips.append(echo.once(b"x" * 200))
@@ -119,36 +119,25 @@ def hops(folder: str, puts: int) -> dict[str, Any]:
 
 
 class _Putting:
-    """Puts one document after the other, by a thread of its own, so that its views are looked at meanwhile."""
+    """Puts one document after the other, whose views another process looks at meanwhile."""
 
-    def __init__(self, engine: Parted) -> None:
+    def __init__(self, engine: Parted, kind: str, looking: _Other) -> None:
         self._engine = engine
+        self._kind = kind
+        self._looking = looking
         self._ranges = engine._layout.ranges()
         self._key = self._owned(0, (f"k{i}" for i in itertools.count()))
         self._group = self._owned(1, (f"g{i}" for i in itertools.count()))
         self._numbers = (i for i in itertools.count() if self._ranges.of(encode_key(i)) == 0)
-        self._pool = ThreadPoolExecutor(1)
-
-    def __enter__(self) -> _Putting:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown()
 
     def once(self) -> list[float]:
         """Seconds until a put has returned, and until each of its views shows it."""
         number = next(self._numbers)
+        self._looking.say({"kind": self._kind, "due": _due(self._group, number)})
         began = perf_counter()
-        put = self._pool.submit(self._put, {"id": self._key, "group": self._group, "number": number})
-        shown: list[float] = []
-        for view, at, value in _due(self._group, number):
-            _until(self._engine, view, at, value)
-            shown.append(perf_counter() - began)
-        return [put.result() - began, *shown]
-
-    def _put(self, doc: dict[str, Any]) -> float:
-        self._engine.put(TABLE, doc)
-        return perf_counter()
+        self._engine.put(TABLE, {"id": self._key, "group": self._group, "number": number})
+        returned = perf_counter()
+        return [own - began for own in (returned, *self._looking.hear())]
 
     def _owned(self, partition: int, keys: Iterator[str]) -> str:
         return next(key for key in keys if self._ranges.of(encode_key(key)) == partition)
@@ -179,24 +168,32 @@ def _until(engine: ps.Engine, view: str, group: Any, value: Any) -> None:
     raise AssertionError(f"{view} never showed {value!r}")
 
 
-class _Echo:
-    """Another process that answers what it is sent."""
+class _Other:
+    """Another process, which answers what it is sent; the clock is the same in both."""
 
-    def __init__(self, root: Path) -> None:
-        self._folder = root / "echo"
+    def __init__(self, root: Path, function: str) -> None:
+        self._folder = root / function
         self._folder.mkdir()
-        self._child = child.start("bench.partitions:answer", folder=str(self._folder))
+        self._child = child.start(f"bench.partitions:{function}", folder=str(self._folder))
         assert self._child.note() == "listening"
         self._wire = connect(str(self._folder), _PATIENCE)
+
+    def say(self, what: Any) -> None:
+        """Send it something."""
+        self._wire.send(what)
+
+    def hear(self) -> Any:
+        """What it answers."""
+        return self._wire.receive(_PATIENCE)
 
     def once(self, data: bytes) -> float:
         """Seconds there and back."""
         began = perf_counter()
-        self._wire.send({"data": data})
-        self._wire.receive(_PATIENCE)
+        self.say({"data": data})
+        self.hear()
         return perf_counter() - began
 
-    def __enter__(self) -> _Echo:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -205,13 +202,36 @@ class _Echo:
         self._child.result()
 
 
+def look(folder: str) -> None:
+    """Say when each of some views showed what it is to show, of stores beside this folder."""
+    root = Path(folder).parent
+    with ExitStack() as stack:
+        engines: dict[str, ps.Engine] = {}
+
+        def looked(message: Any) -> list[float]:
+            kind, shown = message["kind"], list[float]()
+            if kind not in engines:
+                app = _hopping(Production(kind))
+                engines[kind] = stack.enter_context(ps.open(app, root / kind, readonly=True))
+            for view, group, value in message["due"]:
+                _until(engines[kind], view, group, value)
+                shown.append(perf_counter())
+            return shown
+
+        _serve(folder, looked)
+
+
 def answer(folder: str) -> None:
     """Send back what comes, until None does."""
+    _serve(folder, lambda message: message)
+
+
+def _serve(folder: str, answered: Callable[[Any], Any]) -> None:
     sock = listen(folder)
     print("listening", flush=True)
     wire = Wire(sock.accept()[0])
     while (message := wire.receive(None)) is not None:
-        wire.send(message)
+        wire.send(answered(message))
     wire.close()
     sock.close()
 
