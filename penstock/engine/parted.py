@@ -354,11 +354,11 @@ class Parted(PartedBuilding):
                     raise BatchRejected(0, tried.rejections)
             self._number += 1
             number = self._number
-            self._stands.sure = False
+            sure, self._stands.sure = self._stands.sure, False
             counts = self._of_each(
                 routed, lambda owner: self._seats[owner].take(routed[owner], sources, number, kinds, strict)
             )
-            self._stands.sure = True
+            self._stands.sure = sure  # what another batch left in doubt is in doubt still
             self._carry()
             return counts
 

@@ -33,6 +33,11 @@ def test_no_seed_finds_anything(kind: str) -> None:
     assert seeds.totals.faults > seeds.totals.seeds / 2, "faults must strike"
 
 
+@pytest.mark.parametrize(("kind", "seed"), [("weak", 25_248)])  # a batch in doubt was believed after the next one
+def test_a_seed_that_once_failed(kind: str, seed: int) -> None:
+    assert KINDS[kind](seed, Seeds().totals) is None
+
+
 @pytest.mark.parametrize("production", Production)
 def test_a_seed_is_the_same_run_each_time(production: Production) -> None:
     for seed in range(6):
