@@ -33,7 +33,8 @@ def test_no_seed_finds_anything(kind: str) -> None:
     assert seeds.totals.faults > seeds.totals.seeds / 2, "faults must strike"
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("weak", 25_248)])  # a batch in doubt was believed after the next one
+# A batch in doubt was believed after the next one; trees were not put back where no row changed with them.
+@pytest.mark.parametrize(("kind", "seed"), [("weak", 25_248), ("weak", 9_187), ("weak", 23_659)])
 def test_a_seed_that_once_failed(kind: str, seed: int) -> None:
     assert KINDS[kind](seed, Seeds().totals) is None
 
