@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.deltas import Delta
 from penstock.mapreduce.emission import Contributions, Sources
+from penstock.mapreduce.groups import local_codes
 from penstock.mapreduce.items import Items, SourceKeys
 from penstock.mapreduce.noderow import Cut, read_leaves
 from penstock.mapreduce.ranges import Ranges
@@ -55,11 +56,20 @@ def side_data(side: Contributions, codes: NDArray[np.int64], fields: Sequence[Pa
 def side_of(side: Side, codes: NDArray[Any], fields: Sequence[Path | None]) -> Contributions:
     """The contributions that this is the data of, without those whose group has a negative code."""
     places, leaf = side
-    own = codes[np.frombuffer(places, "<u4")] if len(places) else np.zeros(0, np.int32)
+    if not places:
+        return _none(fields)
+    own = codes[np.frombuffer(places, "<u4")]
     items = read_leaves([leaf], len(fields))
     sources = Sources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
     out = Contributions(own, dict(zip(fields, items.columns, strict=True)), sources)
-    return out if not own.size or int(own.min()) >= 0 else out.take(np.flatnonzero(own >= 0))
+    return out if int(own.min()) >= 0 else out.take(np.flatnonzero(own >= 0))
+
+
+def _none(fields: Sequence[Path | None]) -> Contributions:
+    """No contributions."""
+    at = np.zeros(0, np.int64)
+    sources = Sources(SourceKeys(at, None), at)
+    return Contributions(np.zeros(0, np.int32), {f: Column(at) for f in fields}, sources)
 
 
 def is_sets(part: Part) -> bool:
@@ -80,8 +90,8 @@ def number_of(part: Part) -> int:
 
 def _sides(view: ViewNode, plus: Contributions, minus: Contributions) -> tuple[list[bytes], Places, Places]:
     """The groups of both sides, and by contribution which of them."""
-    codes, places = np.unique(np.concatenate((plus.code, minus.code)), return_inverse=True)
-    here = places.ravel().astype(np.int64)
+    codes, places = local_codes(np.concatenate((plus.code, minus.code)), view.groups.size)
+    here = places.astype(np.int64, copy=False)
     return [view.groups.whole(code) for code in codes.tolist()], here[: plus.n], here[plus.n :]
 
 
@@ -93,6 +103,11 @@ class Gathered:
     minus: list[Contributions] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
     said: list[Said] = field(default_factory=list)
+
+    def add(self, plus: Contributions, minus: Contributions) -> None:
+        """What comes and what goes."""
+        self.plus.append(plus)
+        self.minus.append(minus)
 
 
 class Crossing:
@@ -109,11 +124,12 @@ class Crossing:
         groups = view.groups
         owners = groups.owners(self.ranges)
         came, went = owners[plus.code], owners[minus.code]
-        others = np.unique(np.concatenate((came, went)))
-        for other in others[others != self.here].tolist():
-            own = plus.take(came == other), minus.take(went == other)
-            leaving.setdefault(other, []).append(self._part(view, *own))
-        if others.size == 1 and int(others[0]) == self.here:
+        parties = np.bincount(np.concatenate((came, went))).nonzero()[0].tolist()
+        for other in parties:
+            if other != self.here:
+                own = (plus, minus) if len(parties) == 1 else (plus.take(came == other), minus.take(went == other))
+                leaving.setdefault(other, []).append(self._part(view, *own))
+        if parties in ([], [self.here]):
             return plus, minus
         return plus.take(came == self.here), minus.take(went == self.here)
 
@@ -154,5 +170,4 @@ class Crossing:
         minus.inputs.pop(TS, None)
         if not view.keeps:
             plus.sources = minus.sources = None
-        into.plus.append(plus)
-        into.minus.append(minus)
+        into.add(plus, minus)

@@ -74,12 +74,15 @@ class Contributions:
 
     def take(self, index: NDArray[Any]) -> Contributions:
         """Those at these indexes, or where this mask holds."""
+        if index.dtype == bool:
+            index = index.nonzero()[0]
         inputs = {f: c.take(index) for f, c in self.inputs.items()}
         return Contributions(self.code[index], inputs, None if self.sources is None else self.sources.take(index))
 
     @staticmethod
     def join(parts: Sequence[Contributions]) -> Contributions:
         """The parts one after the other."""
+        parts = [part for part in parts if part.n] or parts[:1]
         if len(parts) == 1:
             return parts[0]
         fields = parts[0].inputs

@@ -10,8 +10,9 @@ positions are equal items: merging replaces, removes and inserts whole columns a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,17 @@ def ranked(items: Items, ranks: int, columns: int) -> Items:
     none = Column.nulls(n)
     out = Items(items.node[who], at, lane, text, rank, (none,) * columns)
     return out.take(sort_order(out))
+
+
+def of_named(items: Items, named: Items) -> Ints:
+    """The indexes of those that are of the very nodes and sources of these, whatever their ranks: of a few of both."""
+    names = set(_names(named))
+    return np.array([i for i, name in enumerate(_names(items)) if name in names], np.int64)
+
+
+def _names(items: Items) -> Iterator[tuple[int, int, bytes | None]]:
+    text = repeat(None) if items.text is None else items.text.tolist()
+    return zip(items.node.tolist(), items.lane.tolist(), text)
 
 
 def sort_order(items: Items) -> Ints:

@@ -11,20 +11,24 @@ and what goes. Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from penstock.cache import Reader, canonical
+from penstock.mapreduce.column import Column
 from penstock.mapreduce.coming import items_of
 from penstock.mapreduce.emission import Contributions, Sources
 from penstock.mapreduce.groups import Groups
 from penstock.mapreduce.items import Ints, Items, Mask, SourceKeys, same_items, sort_order
-from penstock.views import TS
+from penstock.views import TS, Path
 
 _OBJECTS = 3  # kinds from which on values stand beside the lanes
+_FEW = 16  # contributions up to which Python is quicker than NumPy's fixed cost
+
+_Name = tuple[int, tuple[bytes, int]]  # a node, and the key and the rank of who contributes to it
 
 
 @dataclass(slots=True)
@@ -119,6 +123,8 @@ def _without_equal(plus: Contributions, minus: Contributions) -> tuple[Contribut
     if not plus.n or not minus.n:
         return plus, minus
     fields = tuple(minus.inputs)
+    if plus.n + minus.n <= _FEW:
+        return _few_without_equal(plus, minus, fields)
     both = Items.join([items_of(minus, minus.code, fields), items_of(plus, plus.code, fields)])
     order = sort_order(both)
     first, second = order[:-1], order[1:]
@@ -128,6 +134,35 @@ def _without_equal(plus: Contributions, minus: Contributions) -> tuple[Contribut
     stays = np.ones(len(both), bool)
     stays[first[same]] = stays[second[same]] = False
     return plus.take(stays[minus.n :]), minus.take(stays[: minus.n])
+
+
+def _few_without_equal(
+    plus: Contributions, minus: Contributions, fields: Sequence[Path | None]
+) -> tuple[Contributions, Contributions]:
+    came, went = (dict(_rows(items_of(side, side.code, fields))) for side in (plus, minus))
+    same = [name for name, values in came.items() if name in went and went[name] == values]
+    if not same:
+        return plus, minus
+    return plus.take(_all_but(came, same)), minus.take(_all_but(went, same))
+
+
+def _all_but(names: Collection[_Name], others: Collection[_Name]) -> Mask:
+    return np.array([name not in others for name in names], bool)
+
+
+def _rows(items: Items) -> Iterator[tuple[_Name, list[Any]]]:
+    """Each one's node, source and rank, and its values as they are told apart."""
+    columns = [_told_apart(column) for column in items.columns]
+    for i, (node, source) in enumerate(zip(items.node.tolist(), items.sources(), strict=True)):
+        yield (node, source), [column[i] for column in columns]
+
+
+def _told_apart(column: Column) -> list[tuple[int, int, bytes]]:
+    lanes, kinds, objects = column.lane.tolist(), column.kinds().tolist(), column.objs
+    return [
+        (lane, kind, canonical(objects.get(i, True)) if kind >= _OBJECTS else b"")
+        for i, (lane, kind) in enumerate(zip(lanes, kinds, strict=True))
+    ]
 
 
 def _equal(items: Items, first: Ints, second: Ints) -> Mask:

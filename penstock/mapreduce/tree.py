@@ -27,7 +27,7 @@ from penstock.mapreduce.coming import Side, coming
 from penstock.mapreduce.emission import Contributions, Sources
 from penstock.mapreduce.fewtrees import FewTrees, RowsOnce
 from penstock.mapreduce.groups import Groups, local_codes
-from penstock.mapreduce.items import Items, Mask, SourceKeys, merge, ranked
+from penstock.mapreduce.items import Items, Mask, SourceKeys, merge, of_named, ranked
 from penstock.mapreduce.late import Late, Sure, Waiting, stepped
 from penstock.mapreduce.noderow import Node, read_leaves
 from penstock.mapreduce.nodes import Fetch, Grown, Tries
@@ -321,14 +321,18 @@ class TreeReduce:
         old = self._rows.read(keys, raw, f"view {self.name!r}")
         n = np.fromiter((0 if state is None else state.n for state in old), np.int64, len(keys))
         batch = TreeBatch(codes, keys, raw, old, n, n, groups)
+        inline, first, deep = self._inline(batch), named.moved(place.astype(np.int64)), n > trees.CAPACITY
+        if len(named) <= self._few and not deep.any():
+            own = inline.take(of_named(inline, first))
+            return self._contributed(own, codes[own.node])
         behind = self._ready(reader)
 
         def fetch(nodes: list[bytes]) -> list[Node | None]:
             return behind.get_many(reader, nodes)
 
-        self._lay(fetch, self._late.take(keys[i] for i in np.flatnonzero(n > trees.CAPACITY).tolist()))
-        trie, known, inline = self._nodes.trie(batch.value), self._known(CONTRIBUTIONS, keys, n), self._inline(batch)
-        first, ranks = named.moved(place.astype(np.int64)), 1
+        self._lay(fetch, self._late.take(keys[i] for i in np.flatnonzero(deep).tolist()))
+        trie, known = self._nodes.trie(batch.value), self._known(CONTRIBUTIONS, keys, n)
+        ranks = 1
         while True:
             asked = ranked(first, ranks, len(self.kept))
             before, was = trie.found(fetch, known, inline, asked)

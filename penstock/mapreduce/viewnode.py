@@ -170,9 +170,8 @@ class ViewNode:
             if writes.planning and (not self.early or self.building is not None):
                 return
             plus, minus = self.crossing.part(self, plus, minus, writes.leaving)
-            gathered = writes.gathered.setdefault(self.name, Gathered())
-            gathered.plus.append(plus)
-            gathered.minus.append(minus)
+            if plus.n or minus.n:
+                writes.gathered.setdefault(self.name, Gathered()).add(plus, minus)
             return
         self._hears(plus, minus, writes)
         self.take(reader, self.reduce.folded(reader, self.groups, plus, minus), writes)
@@ -189,8 +188,7 @@ class ViewNode:
         else:
             if own.said:
                 told = settled(self.reduce, reader, self.groups, own.said)
-                own.plus.append(told.plus)
-                own.minus.append(told.minus)
+                own.add(told.plus, told.minus)
                 if writes.before is not None and self.crossing is not None:
                     writes.before.append(self.crossing.sets(self, told.before, told.named))
             plus, minus = Contributions.join(own.plus), Contributions.join(own.minus)
@@ -275,27 +273,31 @@ class ViewNode:
         told = self.read_holds(reader, [d.key for d in deltas])
         who = _Who(deltas) if self.keeps else None
         new = [d for d in deltas if d.new is not None]
-        plus, stuck_at = self._of_rows(mapper, [d.new for d in new], _whose(who, [d.key for d in new]))
-        stuck = {new[i].key for i in stuck_at}
         derived = [d for d in deltas if d.old is not None and d.key not in told]
-        freed = [d for d in derived if d.key not in stuck]
-        parts = [self._of_rows(mapper, [d.old for d in freed], _whose(who, [d.key for d in freed]))[0]]
+        rows = [*(d.new for d in new), *(d.old for d in derived)]
+        both, at, stuck_at = self._of_rows(mapper, rows, _whose(who, [d.key for d in (*new, *derived)]))
+        stuck = {new[i].key for i in stuck_at if i < len(new)}
+        came = at < len(new)
+        goes = ~came
+        goes[goes] = np.array([d.key not in stuck for d in derived], bool)[at[goes] - len(new)]
+        plus, parts = both.take(came), [both.take(goes)]
         again = {key: pairs for key, pairs in told.items() if key not in stuck}
-        parts.append(self.told_pairs(list(again.values()), _whose(who, list(again))))
+        if again:
+            parts.append(self.told_pairs(list(again.values()), _whose(who, list(again))))
         holds: list[tuple[bytes, bytes, Hold, Pairs]] = []
         for d in new:
             if d.key in stuck:
                 pairs = told.get(d.key)
                 if pairs is None:
-                    pairs = self.pairs_of(self._of_rows(mapper, [d.old])[0]) if d.old is not None else []
+                    pairs = [] if d.old is None else self.pairs_of(self._of_rows(mapper, [d.old])[0])
                 holds.append((d.key, encode_key(d.group), mapper.hold(_document(d.new)), pairs))
         self.write_holds(holds, [key for key in told if key not in stuck], set(told), writes)
         self.advance(reader, plus, Contributions.join(parts), writes)
 
     def _of_rows(
         self, mapper: FieldMapper, rows: Sequence[Row | None], who: Who | None = None
-    ) -> tuple[Contributions, list[int]]:
-        """What rows contribute by fields, and the indexes of those that can't be taken."""
+    ) -> tuple[Contributions, NDArray[Any], list[int]]:
+        """What rows contribute by fields, the indexes of those that do, and of those that can't be taken."""
         if self._decoder is None:
             self._decoder = self._make_decoder()
         columns = self._decoder.of_dicts([_document(row) for row in rows], keys=False)
@@ -308,7 +310,7 @@ class ViewNode:
             take = take & ~bad
         at = take.nonzero()[0]
         out = mapper.contributions(columns, at)
-        return out if who is None else out.of(who[0], who[1][at]), stuck
+        return out if who is None else out.of(who[0], who[1][at]), at, stuck
 
     def _by_function(self, reader: Reader, mapper: FunctionMapper, deltas: list[RowDelta], writes: Writes) -> None:
         keys = [d.key for d in deltas]

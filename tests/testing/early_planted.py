@@ -39,6 +39,7 @@ NAMED = [
         "mapreduce.sets:_without_equal",
         "stays[first[same]] = stays[second[same]] = False",
         "stays[first] = stays[second] = False",
+        Edit("mapreduce.sets:_few_without_equal", " and went[name] == values", ""),
     ),
     Bug(
         "equal redelivery dropped: what is given again and was not told again is not saved either",
@@ -113,7 +114,7 @@ BUGS = [
     Bug(
         "what waits for its nodes is not looked at",
         "mapreduce.tree:TreeReduce.of_sources",
-        "self._lay(fetch, self._late.take(keys[i] for i in np.flatnonzero(n > trees.CAPACITY).tolist()))",
+        "self._lay(fetch, self._late.take(keys[i] for i in np.flatnonzero(deep).tolist()))",
         "pass",
     ),
     Bug(
