@@ -60,7 +60,7 @@ class Pump(threading.Thread):
         self._writer = writer
         self._table = table
         self._spout = spout
-        self._source = spout.inner if isinstance(spout, Enveloped) else spout
+        self._source = _inner(spout)
         if isinstance(spout, KafkaSpout):
             spout.timed = table.broker_ts
         self._stopped = stopped
@@ -165,14 +165,18 @@ class Pump(threading.Thread):
 
 def topic_of(spout: Spout) -> tuple[str | None, str | None]:
     """What the store calls the topic of a spout, None of any other source; and the group that it names."""
-    source = spout.inner if isinstance(spout, Enveloped) else spout
+    source = _inner(spout)
     return (source.source, source.group) if isinstance(source, KafkaSpout) else (None, None)
 
 
 def source_of(spout: Spout) -> str | None:
     """What the store calls the source of a spout; None of one that it doesn't remember."""
-    source = spout.inner if isinstance(spout, Enveloped) else spout
-    return getattr(source, "source", None)
+    return getattr(_inner(spout), "source", None)
+
+
+def _inner(spout: Spout) -> Spout:
+    """The spout of the source itself, whatever its records come in."""
+    return spout.inner if isinstance(spout, Enveloped) else spout
 
 
 def _lag(spout: Spout, lag: int) -> str:

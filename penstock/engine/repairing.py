@@ -169,9 +169,12 @@ class Repair:
     def _held(self, node: ViewNode, moved: Sequence[Replaced]) -> list[Replaced]:
         """Those of these rows that a view holds."""
         with self.site.snapshot() as snap:
-            readers = [part.reader() for part in snap.parts]
-            db = held_db(node.number)
-            return [one for one in moved if readers[one.place].get_many(db, [one.key])[0] is not None]
+            held: set[tuple[int, bytes]] = set()
+            for place, part in enumerate(snap.parts):
+                keys = [one.key for one in moved if one.place == place]
+                rows = part.reader().get_many(held_db(node.number), keys) if keys else []
+                held.update((place, key) for key, row in zip(keys, rows, strict=True) if row is not None)
+            return [one for one in moved if (one.place, one.key) in held]
 
     def _with_remembered(self, node: ViewNode, moved: Sequence[Replaced], asked: set[bytes]) -> set[bytes] | None:
         """These groups, and those of what is remembered of rows; None where that can't be read."""

@@ -17,7 +17,7 @@ from penstock.engine.releasing import Releasing
 from penstock.engine.remembering import forget, gone_of, remembered
 from penstock.engine.snapshot import Snapshot
 from penstock.gateway import retell
-from penstock.mapreduce import Fed, RowDelta, RowReading, Writes, fed_told, held_db, same_result
+from penstock.mapreduce import Fed, RowDelta, RowReading, Writes, fed_told, same_result
 from penstock.recovery import Mapping, Mended, Mender, Repaired, Shadow, Wanted, same_pairs
 from penstock.views import ABSENT, Row
 
@@ -98,6 +98,7 @@ class Steps:
             node = self._core.views[view]
             mapping, deltas = Mapping(node.view), list[RowDelta]()
             source = self._core.views[node.view.source.name].reduce
+            held = node.read_holds(writer, [key for key, _ in rows])
             for key, whole in rows:
                 group, raw = decode_key(whole), writer.get_many(source.db, [key])[0]
                 told = remembered(writer, node, key)
@@ -107,8 +108,7 @@ class Steps:
                 state = source.codec.decode(key, raw, f"view {node.view.source.name!r}")
                 new = Row(group, source.codec.result(state))
                 [mapped] = mapping.pairs([Row(*new)])
-                held = writer.get_many(held_db(node.number), [key])[0] is not None
-                if mapped is not None and (held or not same_pairs(told or [], mapped)):
+                if mapped is not None and (key in held or not same_pairs(told or [], mapped)):
                     deltas.append(RowDelta(key, group, None, new))
             writes.changed |= bool(deltas)  # what is no longer held is content, whatever it counts
             node.on_rows(writer, deltas, writes)

@@ -1,8 +1,8 @@
 """A change of tries by a few items: their paths are gone down and up one by one, and not in columns.
 
 Leaves are made as columns make them; their parents have a child or none for each of sixteen digits, which few values of
-Python are. It makes the very nodes that columns make. Invariant: where a leaf is split or empties, and where a node has
-become small enough to be a leaf, columns do all of the way up.
+Python are. It makes the very nodes that columns make. Invariant: where a leaf is split, and where a node has become
+small enough to be a leaf, columns do all of the way up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.mapreduce import nodes as trees
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.items import Ints, Items, Texts
 from penstock.mapreduce.noderow import INNER, Cut, Node, few_part, few_values
-from penstock.mapreduce.nodes import MASKS, Grown, Level, address
+from penstock.mapreduce.nodes import MASKS, Grown, Level, address, depths_for
 from penstock.mapreduce.triework import Leaves, Work
 
 FEW = 16
@@ -36,10 +36,11 @@ class FewWork(Work):
         out = np.zeros(len(new), np.int64)
         leaves: Texts = np.empty(len(new), object)
         ways: list[tuple[int, int, int, list[bytes]]] = []  # which item, of which group, how deep that is, its path
+        deep = (self._tries.items > trees.CAPACITY) | self._counts
+        ahead = np.maximum(depths_for(self._tries.items), self._tries.depth).tolist()
         for i, (place, at) in enumerate(zip(new.node.tolist(), new.at.tolist(), strict=True)):
-            items = int(self._tries.items[place])
-            if items > trees.CAPACITY or self._counts:
-                known = max(_depth_for(items), int(self._tries.depth[place]))
+            if deep[place]:
+                known = ahead[place]
                 ways.append((i, place, known, [self._address(place, at, depth) for depth in range(known + 1)]))
         self._read(list(dict.fromkeys(key for *_, path in ways for key in path)))
         for i, place, known, path in ways:
@@ -68,7 +69,7 @@ class FewWork(Work):
         whole = (size <= trees.CAPACITY) & (leaves.named | flat) & ((size > 0) | ~flat)
         up = self._up_one_by_one(leaves, size) if whole.all() else None
         if up is None:
-            return Work.folded(self, leaves)
+            return super().folded(leaves)
         nodes, roots = up
         self._nodes.update(nodes)
         counts = [count for _, (_, count, _) in roots]
@@ -108,15 +109,18 @@ class FewWork(Work):
                 before = self._inner.get(key)
                 if before is None:
                     return None
-                node, count, folded = self._parent(before, children, place)
-                if count <= trees.CAPACITY:
+                parent = self._parent(before, children, place)
+                if parent is None:
                     return None
-                nodes[key] = node
+                nodes[key], count, folded = parent
                 here[place, prefix] = prefix, count, folded
         return nodes, [(place, child) for (place, _), child in sorted(levels[0].items())]
 
-    def _parent(self, node: Node, changed: list[_Child], place: int) -> tuple[Node, int, tuple[Any, ...]]:
-        """An inner node with these of its children as they are now; how many items it has, and its partials."""
+    def _parent(self, node: Node, changed: list[_Child], place: int) -> tuple[Node, int, tuple[Any, ...]] | None:
+        """An inner node with these of its children as they are now; how many items it has, and its partials.
+
+        None where it has become small.
+        """
         n = len(node[1]) >> 3
         at = list(struct.unpack(f"<{n}Q", node[1]))
         counts = list(struct.unpack(f"<{n}q", node[2]))
@@ -128,19 +132,12 @@ class FewWork(Work):
             counts[old] = [count] if count else []
             for column, partial in zip(columns, partials or columns, strict=True):
                 column[old] = [partial] if count else []
-        n = len(at)
+        n, items = len(at), sum(counts)
+        if items <= trees.CAPACITY:
+            return None
         parts = [few_part(column)[0] for column in columns]
         row = INNER, struct.pack(f"<{n}Q", *at), struct.pack(f"<{n}q", *counts), *parts
-        if self._counts or not n:
-            return row, sum(counts), (sum(columns[0]),) if n else ()
+        if self._counts:
+            return row, items, (sum(columns[0]),)
         joined = self._join([Column.of(column) for column in columns], _ONE, np.array([place], np.int64))
-        return row, sum(counts), tuple(column.values()[0] for column in joined)
-
-
-def _depth_for(items: int) -> int:
-    """How deep a trie of so many items is, about."""
-    depth = 0
-    while items > trees.CAPACITY:
-        depth += 1
-        items >>= trees.BITS
-    return depth
+        return row, items, tuple(column.values()[0] for column in joined)

@@ -245,5 +245,5 @@ class Fleet(FleetStanding):
         for _ in range(_POLLS):
             for i in range(len(self.pubs)):
                 self._poll(i)
-        at_rest = AtRest(self.engine, self.members, self.pubs, self.downstream, self.oracle, self.operator)
+        at_rest = AtRest(self.engine, self.members, self.pubs, self.downstream, self.oracle, self.operator.mender)
         demand(at_rest.findings())

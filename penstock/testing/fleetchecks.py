@@ -9,7 +9,7 @@ from penstock.engine import Core, Engine, Member
 from penstock.mapreduce import rows_db
 from penstock.recovery import BEFORE, OUT
 from penstock.testing.checks import Finding, as_published, twin_of
-from penstock.testing.fleetoperator import Operator
+from penstock.testing.mending import Mender
 from penstock.testing.oracle import Oracle
 from penstock.testing.pub import Downstream, Pub
 
@@ -23,7 +23,7 @@ class AtRest:
     pubs: Sequence[Pub]
     downstream: Downstream
     oracle: Oracle
-    operator: Operator
+    mender: Mender
 
     def findings(self) -> Iterator[Finding]:
         """What does not hold."""
@@ -41,11 +41,7 @@ class AtRest:
                     yield Finding("pending", f"partition {i}", "keeps what was there before what is in for long")
             if self.pubs[i].pending:
                 yield Finding("pending", f"the node that publishes partition {i}", "has groups that wait for ever")
-        kept = sum(1 for _ in self.engine.quarantine("record"))
-        refused, operator = self.oracle.refused, self.operator
-        if not refused - operator.let_go <= kept <= refused - operator.dropped:
-            text = f"has {kept} records, {refused} were refused, and an operator let go of the first {operator.dropped}"
-            yield Finding("quarantine", "store", text)
+        yield from self.mender.quarantine(self.engine, self.oracle)
 
     def _content(self) -> Iterator[Finding]:
         twin = twin_of(self.oracle)

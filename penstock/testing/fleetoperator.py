@@ -6,24 +6,19 @@ right finds nothing to mend, whatever is on its way meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from penstock.recovery import Repaired
 from penstock.testing.checks import Finding, Wrong, demand, differences
-from penstock.testing.plan import Mending
+from penstock.testing.mending import Mender
+from penstock.testing.plan import Mend, Mending
 
 if TYPE_CHECKING:
     from penstock.testing.fleet import Fleet
     from penstock.testing.fleetplan import FleetStep
 
 _LIMITS = (1, 1, 2, 5, 50)  # documents of a step of building
-_BEFORE = (
-    0,
-    0,
-    1,
-    -1,
-)  # partitions that are opened with still another app before all are with the one; -1: all but one
+_BEFORE = (0, 0, 1, -1)
+"""By so many partitions the store is opened with still another app before all open it with the one; -1: all but one."""
 _MENDING = (*Mending, Mending.RETRY)
 
 
@@ -32,7 +27,7 @@ class Operator:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self.dropped = self.let_go = 0  # so many rejected records were let go of, at least and at most
+        self.mender = Mender()
 
     def build(self, step: FleetStep) -> None:
         """A step of building at each partition, and the switch once all is told."""
@@ -66,33 +61,10 @@ class Operator:
     def mend(self, step: FleetStep) -> None:
         """Something of a store that is right is made right: nothing may change but what is held."""
         self.build_all()
-        with self._fleet.engine.snapshot() as snap:
+        fleet, [record] = self._fleet, step.records
+        with fleet.engine.snapshot() as snap:
             held = any(snap.holds_any(name) for name in snap.schema.views)
-        found = list(self._mended_by(step))
+        mend = Mend(_MENDING[step.a % len(_MENDING)], step.b, record)
+        found = list(self.mender.mended(fleet.engine, fleet.app, fleet.oracle, mend))
         if not held:
             demand(found)
-
-    def _mended_by(self, step: FleetStep) -> Iterator[Finding]:
-        fleet, engine, [record] = self._fleet, self._fleet.engine, step.records
-        how, views = _MENDING[step.a % len(_MENDING)], fleet.app.views()
-        match how:
-            case Mending.VIEW if views:
-                yield from _wrong(how, engine.restate(views[step.b % len(views)].name))
-            case Mending.KEY:
-                yield from _wrong(how, engine.restate(record.table, record.key))
-            case Mending.REPOST if record.doc is not None and fleet.oracle.tables[record.table].where(record):
-                yield from _wrong(how, engine.repost(record.table, record.doc))
-            case Mending.DROP:
-                self.let_go = fleet.oracle.refused
-                engine.drop(kind="record")
-                self.dropped = self.let_go
-            case Mending.RETRY:
-                engine.retry()
-            case _:
-                pass
-
-
-def _wrong(how: Mending, mended: Iterable[Repaired]) -> Iterator[Finding]:
-    for own in mended:
-        text = f"an operator {how.value}: {own.old!r} → {own.new!r}, where {own.what.why}"
-        yield Finding("mended", f"view {own.view!r}, group {own.group!r}", text, own.view, own.group)

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeVar
 
 from penstock.cache import MemoryStore, StoreFull, encode_key
 from penstock.engine import (
@@ -41,6 +42,7 @@ from penstock.testing.pub import Downstream, Pub
 from penstock.views import App, Changed
 
 _MEMORY = 256 << 20
+_T = TypeVar("_T")
 
 
 class Ended(Exception):
@@ -173,6 +175,17 @@ class FleetStanding(ABC):
         if self._over:
             raise Ended
 
+    def done(self, i: int, work: Callable[[Member], _T]) -> _T:
+        """Have a partition do it, once more by the next owner where one ends at it."""
+        while True:
+            self.still_there()
+            member = self.members[i]
+            try:
+                return work(member)
+            except Crash as crash:
+                if member is self.members[i]:  # while it waited, it may have been followed
+                    self.follow(i, crash.fault)
+
     def end(self) -> None:
         """Who serves the partitions is killed, and they end with it."""
         for i in range(len(self.disks)):
@@ -225,11 +238,7 @@ class FleetStanding(ABC):
 
     def standing(self, i: int) -> MemberStanding:
         """How far a partition is."""
-        while True:
-            try:
-                return self.members[i].standing()
-            except Crash as crash:
-                self.follow(i, crash.fault)
+        return self.done(i, Member.standing)
 
 
 def _catalog(rows: MemoryStore) -> Catalog | None:

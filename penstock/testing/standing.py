@@ -27,6 +27,7 @@ from penstock.testing.client import is_list, put_by
 from penstock.testing.disk import Disk
 from penstock.testing.faults import Crash, Fault, Interrupted, Points, Strike
 from penstock.testing.generations import Frozen
+from penstock.testing.mending import Mender
 from penstock.testing.oracle import Oracle
 from penstock.testing.outage import Switch
 from penstock.testing.plan import How
@@ -95,7 +96,7 @@ class Standing:
         self.sources: dict[str, int] = {}
         self.position = self.epoch = self.faults = 0
         self.subscriber = Subscriber()
-        self.dropped = self.let_go = 0  # so many rejected records were let go of, at least and at most
+        self.mender = Mender()
         self.struck: list[tuple[Fault, str]] = []
         self.frozen = Frozen()
         self._changing = False  # another app was opened on purpose, and its views are not complete

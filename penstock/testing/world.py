@@ -4,11 +4,10 @@ subscriber, an operator; and what each of them does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.mapreduce import rows_db
-from penstock.recovery import Repaired
 from penstock.spout import Record
 from penstock.testing.checks import Finding, Opened, Wrong, at_rest, demand, moved, shown_of, stored_group
 from penstock.testing.client import calls_of
@@ -117,42 +116,14 @@ class World(Standing):
         with self.engine.snapshot() as snap:
             held = any(snap.holds_any(name) for name in snap.schema.views)
         self._freely = held or bool(self._exempt)
-        found = list(self._mended_by(mend))
+        found = list(self.mender.mended(self.engine, self.app, self.oracle, mend, self._exempt))
+        if mend.how is Mending.RETRY and (self.outage is None or not self.outage.on):
+            self.lenient = False
         with self.engine.snapshot() as snap:  # where nothing was to be mended, memory may be in doubt still
             position = snap.position
         self._stands(position, False)
         if not held:
             demand(found)
-
-    def _mended_by(self, mend: Mend) -> Iterator[Finding]:
-        """Do it; what it says was wrong."""
-        engine, record, views = self.engine, mend.record, self.app.views()
-        assert record is not None, "it comes with one"
-        match mend.how:
-            case Mending.VIEW if views:
-                yield from self._wrong(mend.how, engine.restate(views[mend.view % len(views)].name))
-            case Mending.KEY:
-                yield from self._wrong(mend.how, engine.restate(record.table, record.key))
-            case Mending.REPOST if record.doc is not None and self.oracle.tables[record.table].where(record):
-                yield from self._wrong(mend.how, engine.repost(record.table, record.doc))
-            case Mending.DROP:
-                self.let_go = self.oracle.refused
-                engine.drop(kind="record")
-                self.dropped = self.let_go
-            case Mending.RETRY:
-                settled = engine.retry()
-                calm = self.outage is None or not self.outage.on
-                self.lenient = self.lenient and not calm
-                if settled.entries != settled.left:
-                    yield Finding("mended", "store", f"an operator {mend.how.value}, and nothing is held: {settled}")
-            case _:
-                pass
-
-    def _wrong(self, how: Mending, mended: Iterable[Repaired]) -> Iterator[Finding]:
-        for own in mended:
-            if own.view not in self._exempt:
-                text = f"an operator {how.value}: {own.old!r} → {own.new!r}, where {own.what.why}"
-                yield Finding("mended", f"view {own.view!r}, group {own.group!r}", text, own.view, own.group)
 
     # -- what must hold
 
@@ -189,9 +160,6 @@ class World(Standing):
     def _at_rest(self) -> Iterator[Finding]:
         if self.pub.pending:
             yield Finding("pending", "the node that publishes", f"{len(self.pub.pending)} groups are pending for ever")
-        kept, refused = sum(1 for _ in self.engine.quarantine("record")), self.oracle.refused
-        if not refused - self.let_go <= kept <= refused - self.dropped:
-            text = f"has {kept} records, {refused} were refused, and an operator let go of the first {self.dropped}"
-            yield Finding("quarantine", "store", text)
+        yield from self.mender.quarantine(self.engine, self.oracle)
         opened = Opened(self.engine, self.core)
         yield from at_rest(opened, self.oracle, self.downstream, self._exempt)

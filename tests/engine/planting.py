@@ -39,3 +39,8 @@ class Bug:
     def __init__(self, name: str, where: str, old: str, new: str, *others: Edit) -> None:
         self.name = name
         self.edits = (Edit(where, old, new), *others)
+
+    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have it in the package while a test runs."""
+        for edit in self.edits:
+            edit.plant(monkeypatch)

@@ -114,8 +114,7 @@ def test_all_is_on_the_disk_before_the_switch(tmp_path: Path) -> None:
     ids=lambda bug: bug.name,
 )
 def test_a_planted_bug_is_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for edit in bug.edits:
-        edit.plant(monkeypatch)
+    bug.plant(monkeypatch)
     with pytest.raises(AssertionError):
         synced_first(tmp_path / "store")
 

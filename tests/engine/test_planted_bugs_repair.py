@@ -220,8 +220,7 @@ def test_none_is_found_where_none_is_planted(by: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("planted", BUGS, ids=lambda planted: planted.bug.name)
 def test_each_is_found_for_what_it_is(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
-    for edit in planted.bug.edits:
-        edit.plant(monkeypatch)
+    planted.bug.plant(monkeypatch)
     said = found(planted.by)
     assert said is not None, "nothing found it"
     assert re.search(planted.why, said), said

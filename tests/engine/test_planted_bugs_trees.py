@@ -383,8 +383,7 @@ def test_a_planted_bug_is_found_where_hashes_tie(bug: Bug, monkeypatch: pytest.M
 
 
 def _search(bug: Bug, monkeypatch: pytest.MonkeyPatch, ties: bool) -> None:
-    for edit in bug.edits:
-        edit.plant(monkeypatch)
+    bug.plant(monkeypatch)
     first = FOUND_BY.get(bug.name)
     with pytest.raises((AssertionError, ps.StoreDamaged)):
         _run(SEEDS if first is None else [first, *SEEDS], ties)

@@ -122,8 +122,7 @@ def test_none_is_found_where_none_is_planted(made: World, tmp_path: Path) -> Non
 def test_each_is_found_for_what_it_is(
     planted: Planted, made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for edit in planted.bug.edits:
-        edit.plant(monkeypatch)
+    planted.bug.plant(monkeypatch)
     said = found(planted.by, World(made.whole, made.names, made.read, tmp_path / "found"))
     assert said is not None, "nothing found it"
     assert re.search(planted.why, said), said

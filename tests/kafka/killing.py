@@ -22,8 +22,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -211,14 +209,8 @@ def _children(pid: int) -> list[int]:
     return sorted({int(child) for path in own for child in path.read_text().split()})
 
 
-def _nobody(said: str) -> None:
-    """Nobody listens."""
-
-
-def story(
-    client: str, seed: int, kills: int, parts: int = 1, check_every: int = 20, told: Callable[[str], None] = _nobody
-) -> Counter[str]:
-    """A story of so many kills; who was killed how often. It is told how far it is."""
+def story(client: str, seed: int, kills: int, parts: int = 1, check_every: int = 20) -> Counter[str]:
+    """A story of so many kills; who was killed how often. It says how far it is."""
     with tempfile.TemporaryDirectory() as folder:
         own = Story(Path(folder), client, seed, parts)
         try:
@@ -226,7 +218,7 @@ def story(
                 own.kill()
                 if (n + 1) % check_every == 0 and n + 1 < kills:
                     own.check()
-                    told(f"{n + 1} of {kills}, all held")
+                    print(f"{n + 1} of {kills}, all held", flush=True)
             own.check()
         finally:
             own.close()
@@ -242,7 +234,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=1)
     asked = parser.parse_args()
     began = time.monotonic()
-    killed = story(asked.client, asked.seed, asked.kills, asked.partitions, told=partial(print, flush=True))
+    killed = story(asked.client, asked.seed, asked.kills, asked.partitions)
     who = ", ".join(f"{many} {name}" for name, many in sorted(killed.items()))
     what = f"{asked.client}, seed {asked.seed}, a store of {asked.partitions}"
     print(f"{what}: {asked.kills} kills ({who}) in {time.monotonic() - began:.0f} s, all held")

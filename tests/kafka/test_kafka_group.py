@@ -282,8 +282,7 @@ def test_a_planted_bug_is_found(
     story: Callable[[Group], None], bug: Bug, where: str, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = made(STORIES[story])
-    for edit in bug.edits:
-        edit.plant(monkeypatch)
+    bug.plant(monkeypatch)
     monkeypatch.setattr(serving, "PATIENCE", 3.0)
     with pytest.raises(AssertionError, match=where):
         story(group)

@@ -205,8 +205,7 @@ BUGS = [
 
 @pytest.mark.parametrize("bug", [pytest.param(bug, id=bug.name) for bug in BUGS])
 def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
-    for edit in bug.edits:
-        edit.plant(monkeypatch)
+    bug.plant(monkeypatch)
 
     def searched() -> None:
         for seed in range(200):

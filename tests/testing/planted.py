@@ -129,8 +129,7 @@ BUGS: list[Bug] = [*ENGINE, *GENERATIONS, *(bug for bug in FEED if bug.name not 
 def planted(bug: Bug) -> Iterator[None]:
     """While it is there."""
     with pytest.MonkeyPatch.context() as patch:
-        for edit in bug.edits:
-            edit.plant(patch)
+        bug.plant(patch)
         yield
 
 

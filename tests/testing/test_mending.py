@@ -9,6 +9,7 @@ from penstock.spout import Record
 from penstock.testing.apps import trials
 from penstock.testing.checks import Wrong
 from penstock.testing.faults import Fault, Strike
+from penstock.testing.mending import Mender
 from penstock.testing.outage import Failing, Switch
 from penstock.testing.plan import Mend, Mending
 from penstock.testing.world import World
@@ -97,7 +98,7 @@ def test_records_that_cannot_be_taken_are_kept_until_they_are_let_go() -> None:
     world.deliver(0, 1)
     assert len(list(world.engine.quarantine("record"))) == 1
     world.heal()
-    world.dropped = world.let_go = 0
+    world.mender = Mender()
     with pytest.raises(Wrong, match="has 1 records, 3 were refused"):
         world.heal()
 
