@@ -2,8 +2,8 @@
 
 The latency is that of one put, from its call, until it returns, until the change shows in a view whose groups the other
 partition owns, in a view of that view back here, and in a third over there again: where the first view is strong, weak
-and auto. Beside it, in turn, the smallest synced transaction of LMDB, and the round trip of as many bytes between two
-processes over the same kind of connection.
+and auto, by turns of ten puts. Before each put the smallest synced transaction of LMDB, and the round trip of as many
+bytes between two processes over the same kind of connection.
 
 The rate is that of lines put into two partitions, until all views show them, beside two engines of one partition each,
 in processes of their own, which run at the same time over half as much input each.
@@ -34,6 +34,7 @@ from penstock.views import Production
 HOPS = ("document", "view", "view of it", "view of that")
 _COMMITS, _MORE, _SHARE = 3, 0.001, 0.75
 _SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)  # of puts, as the plot has them
+_RUN = 10  # puts of one kind, one after the other, before those of the next
 _PATIENCE = 30.0
 _TURN = 5e-5  # seconds between two looks
 _PARTS = 2
@@ -109,10 +110,10 @@ def hops(folder: str, puts: int) -> dict[str, Any]:
         engines = {kind: stack.enter_context(_opened(_hopping(kind), root / kind.value)) for kind in Production}
         looking = stack.enter_context(_Other(root, "look"))
         putting = {kind: _Putting(engine, kind.value, looking) for kind, engine in engines.items()}
-        for _ in range(puts):
-            commits.append(smallest.once())
-            trips.append(echo.once(b"x" * 200))
-            for kind, own in putting.items():
+        for _ in range(-(-puts // _RUN)):
+            for (kind, own), _ in itertools.product(putting.items(), range(_RUN)):
+                commits.append(smallest.once())
+                trips.append(echo.once(b"x" * 200))
                 for times, seconds in zip(shown[kind.value], own.once(), strict=True):
                     times.append(seconds)
     return {"shown": shown, "commits": commits, "trips": trips}
