@@ -44,6 +44,7 @@ from penstock.recovery import (
     parts_of,
     saved,
     taken,
+    untold,
 )
 from penstock.views import Production as How
 
@@ -88,6 +89,7 @@ class Parting:
         self.failed = False  # that batch is not in, and will not be
         self.asked: set[int] = set()  # who is to hear what became of it now, and not only once nothing else is sent
         self._told: dict[int, bytes] = {}  # by partition what it has of the batch that is being taken
+        self._kept: dict[int, int] = {}  # by partition the batch that it told, of which is kept what was there before
 
     @property
     def others(self) -> list[int]:
@@ -99,6 +101,7 @@ class Parting:
         oldest = oldest_owed(reader, self.others)
         self._cleared = {other: oldest.get(other, number) for other, number in state.sent.items()}
         self.arrived = dict(self._cleared)
+        self._kept = untold(reader)
         self._order = []
         roots = [view for view in views if not view.chained]
         for view in views:
@@ -164,6 +167,20 @@ class Parting:
         if arrived != self._cleared:
             deleted(writer, arrived, self._cleared)
             writes.after.append(lambda: self._cleared.update(arrived))
+
+    def keeps_after(self, sender: int, saved: int) -> bool:
+        """Whether something is kept of a batch of this partition after the last one that it has."""
+        return self._kept.get(sender, saved) > saved
+
+    def keep(self, writes: Writes, sender: int, kept: Kept | None) -> None:
+        """Leave what was there before a batch of this partition to be kept; with None nothing is any more."""
+        writes.during.append(lambda writer: keep_before(writer, sender, kept))
+        batch = {} if kept is None else {sender: kept.batch}
+        writes.after.append(lambda: self._knows_kept(sender, batch))
+
+    def _knows_kept(self, sender: int, batch: dict[int, int]) -> None:
+        self._kept.pop(sender, None)
+        self._kept |= batch
 
     def _wake(self) -> None:
         self.wake()
@@ -247,27 +264,27 @@ def hear(core: Core, early: Early) -> None:
     core.ready()
     if not newer(guard_of(core.state, early.sender), early):
         return
-    with core.store.read() as reader:
-        kept = kept_before(reader, early.sender)
-    if kept is not None and kept.batch > early.saved:
-        _put_back(core, parting, early.sender, kept)
+    if parting.keeps_after(early.sender, early.saved):
+        _put_back(core, parting, early.sender)
 
     def change(writer: Writer, writes: Writes) -> None:
         if early.parts:
             before: list[Part] = []
             writes.before = before
             parting.gather(core.views.values(), core.catalog.highest(), early.parts, writes)
-            writes.during.append(lambda writer: keep_before(writer, early.sender, Kept(early.batch, before)))
+            parting.keep(writes, early.sender, Kept(early.batch, before))
         else:
-            writes.during.append(lambda writer: keep_before(writer, early.sender, None))
+            parting.keep(writes, early.sender, None)
 
     core.amend(change, lambda state: _guarded(state, early.sender, early.order))
 
 
-def _put_back(core: Core, parting: Parting, sender: int, kept: Kept) -> None:
+def _put_back(core: Core, parting: Parting, sender: int) -> None:
     def change(writer: Writer, writes: Writes) -> None:
+        kept = kept_before(writer, sender)
+        assert kept is not None, "memory says what is kept"
         parting.gather(core.views.values(), core.catalog.highest(), kept.parts, writes)
-        writes.during.append(lambda writer: keep_before(writer, sender, None))
+        parting.keep(writes, sender, None)
 
     core.amend(change)
 

@@ -42,6 +42,8 @@ _SETS = 6  # how many there are of sets
 
 def side_data(side: Contributions, codes: NDArray[np.int64], fields: Sequence[Path | None]) -> Side:
     """Contributions as data, their groups by these numbers."""
+    if not side.n:
+        return [b"", [b"", None, [b"" for _ in fields]]]
     none = Column(np.zeros(side.n, np.int64))
     columns = tuple(side.inputs.get(f, none) for f in fields)
     lane, text, rank = np.zeros(side.n, np.int64), None, None

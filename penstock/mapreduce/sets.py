@@ -45,6 +45,8 @@ def named_by(plus: Contributions, minus: Contributions) -> Items:
 
 
 def _once(named: Items) -> Items:
+    if len(named) < 2:
+        return named
     named = named.take(sort_order(named))
     here, after = np.arange(len(named))[:-1], np.arange(len(named))[1:]
     keep = np.ones(len(named), bool)

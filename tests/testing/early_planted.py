@@ -19,13 +19,13 @@ NAMED = [
     Bug(
         "saved after send: what was there is not kept with what is told",
         "engine.parting:hear",
-        "keep_before(writer, early.sender, Kept(early.batch, before))",
-        "None",
+        "parting.keep(writes, early.sender, Kept(early.batch, before))",
+        "pass",
     ),
     Bug(
         "two slots: what a batch that is not in left counts as what was there before the next one",
         "engine.parting:hear",
-        "if kept is not None and kept.batch > early.saved:",
+        "if parting.keeps_after(early.sender, early.saved):",
         "if False:",
     ),
     Bug(
@@ -139,7 +139,7 @@ BUGS = [
     Bug(
         "what was there is kept for ever",
         "engine.parting:hear",
-        "writes.during.append(lambda writer: keep_before(writer, early.sender, None))",
+        "parting.keep(writes, early.sender, None)",
         "pass",
     ),
     Bug(

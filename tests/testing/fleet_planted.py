@@ -168,8 +168,8 @@ BUGS = [
     Bug(
         "what others take back is not gathered",
         "mapreduce.crossing:Crossing.gather",
-        "into.minus.append(minus)",
-        "into.minus.append(minus.take(minus.code < 0))",
+        "into.add(plus, minus)",
+        "into.add(plus, minus.take(minus.code < 0))",
     ),
     Bug(
         "the ts beside a record is forgotten on its way",
