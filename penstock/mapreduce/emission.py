@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from penstock.cache import canonical, encode_key, order_key, pack, seal, unpack, unseal
 from penstock.mapreduce.column import Column, Kind
 from penstock.mapreduce.groups import Codes, Groups, local_codes
-from penstock.mapreduce.items import SourceKeys
+from penstock.mapreduce.items import SourceKeys, listed_sources
 from penstock.views import Path, reach
 
 Field = Path | None
@@ -42,6 +42,11 @@ class Sources:
     def take(self, index: NDArray[Any]) -> Sources:
         """Those at these indexes, or where this mask holds."""
         return Sources(self.keys, self.index[index], None if self.rank is None else self.rank[index])
+
+    def listed(self) -> list[tuple[bytes, int]]:
+        """The encoded key and the rank of each."""
+        text = None if self.keys.text is None else self.keys.text[self.index]
+        return listed_sources(self.keys.lane[self.index], text, self.rank)
 
     @staticmethod
     def join(parts: Sequence[Sources]) -> Sources:

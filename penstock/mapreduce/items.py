@@ -152,14 +152,15 @@ class Items:
 
     def sources(self) -> list[tuple[bytes, int]]:
         """The encoded key and the rank of each."""
-        ranks = [0] * len(self) if self.rank is None else self.rank.tolist()
-        lanes = self.lane.tolist()
-        if self.text is None:
-            return [(encode_key(key), rank) for key, rank in zip(lanes, ranks)]
-        return [
-            (encode_key(key) if text is None else text, rank)
-            for key, text, rank in zip(lanes, self.text.tolist(), ranks)
-        ]
+        return listed_sources(self.lane, self.text, self.rank)
+
+
+def listed_sources(lane: Ints, text: Texts | None, rank: Ints | None) -> list[tuple[bytes, int]]:
+    """The encoded key and the rank of each of these sources."""
+    ranks = repeat(0) if rank is None else rank.tolist()
+    texts = repeat(None) if text is None else text.tolist()
+    own = zip(lane.tolist(), texts, ranks)
+    return [(encode_key(key) if text is None else text, rank) for key, text, rank in own]
 
 
 def positions(items: Items) -> Codes64:

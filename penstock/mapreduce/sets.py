@@ -28,7 +28,7 @@ from penstock.views import TS, Path
 _OBJECTS = 3  # kinds from which on values stand beside the lanes
 _FEW = 16  # contributions up to which Python is quicker than NumPy's fixed cost
 
-_Name = tuple[int, tuple[bytes, int]]  # a node, and the key and the rank of who contributes to it
+_Name = tuple[int, tuple[bytes, int]]  # a group, and the key and the rank of who contributes to it
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Said:
 
 def named_by(plus: Contributions, minus: Contributions) -> Items:
     """The documents and groups that these contributions are of, each once, in order; `node` is the group's code."""
-    return _once(Items.join([_names(plus), _names(minus)]))
+    return _once(Items.join([_names(side) for side in (plus, minus) if side.n] or [_names(plus)]))
 
 
 def _once(named: Items) -> Items:
@@ -60,8 +60,8 @@ def of_others(minus: Contributions, plus: Contributions) -> Contributions:
         minus = minus.take(minus.sources.rank == 0)
     if not plus.n or not minus.n:
         return minus
-    known = set(_listed(items_of(plus, plus.code, ())))
-    return minus.take(np.array([name not in known for name in _listed(items_of(minus, minus.code, ()))], bool))
+    known = {(code, key) for code, (key, _) in _names_in(plus)}
+    return minus.take(np.array([(code, key) not in known for code, (key, _) in _names_in(minus)], bool))
 
 
 def _names(side: Contributions) -> Items:
@@ -108,12 +108,17 @@ def _last_of(said: Sequence[Said]) -> tuple[Contributions, Items]:
     later: set[tuple[Any, ...]] = set()
     kept: list[Contributions] = []
     for one in reversed(said):
-        items = items_of(one.plus, one.plus.code, ())
-        holds = [name not in later for name in _listed(items)]
+        holds = [(code, key) not in later for code, (key, _) in _names_in(one.plus)]
         kept.append(one.plus.take(np.array(holds, bool)))
         later.update(_listed(one.named))
     plus = Contributions.join(kept)
     return plus, _once(Items.join([one.named for one in said]))
+
+
+def _names_in(side: Contributions) -> Iterator[_Name]:
+    """The group, the source and the rank of each."""
+    assert side.sources is not None, "a view that keeps contributions is told whose they are"
+    return zip(side.code.tolist(), side.sources.listed())
 
 
 def _listed(items: Items) -> list[tuple[Any, ...]]:
@@ -141,7 +146,7 @@ def _without_equal(plus: Contributions, minus: Contributions) -> tuple[Contribut
 def _few_without_equal(
     plus: Contributions, minus: Contributions, fields: Sequence[Path | None]
 ) -> tuple[Contributions, Contributions]:
-    came, went = (dict(_rows(items_of(side, side.code, fields))) for side in (plus, minus))
+    came, went = (dict(_rows(side, fields)) for side in (plus, minus))
     same = [name for name, values in came.items() if name in went and went[name] == values]
     if not same:
         return plus, minus
@@ -152,11 +157,12 @@ def _all_but(names: Collection[_Name], others: Collection[_Name]) -> Mask:
     return np.array([name not in others for name in names], bool)
 
 
-def _rows(items: Items) -> Iterator[tuple[_Name, list[Any]]]:
-    """Each one's node, source and rank, and its values as they are told apart."""
-    columns = [_told_apart(column) for column in items.columns]
-    for i, (node, source) in enumerate(zip(items.node.tolist(), items.sources(), strict=True)):
-        yield (node, source), [column[i] for column in columns]
+def _rows(side: Contributions, fields: Sequence[Path | None]) -> Iterator[tuple[_Name, list[Any]]]:
+    """Each one's group, source and rank, and its values as they are told apart."""
+    none = Column(np.zeros(side.n, np.int64))
+    columns = [_told_apart(side.inputs.get(field, none)) for field in fields]
+    for i, (code, source) in enumerate(_names_in(side)):
+        yield (code, source), [column[i] for column in columns]
 
 
 def _told_apart(column: Column) -> list[tuple[int, int, bytes]]:

@@ -106,7 +106,7 @@ def test_what_stays(came: dict[Any, Any], went: dict[Any, Any], data: st.DataObj
 BUGS = [
     Bug("kinds are not told apart", "mapreduce.sets:_told_apart", "(lane, kind, canonical", "(lane, 1, canonical"),
     Bug("texts are all one", "mapreduce.sets:_told_apart", "canonical(objects.get(i, True))", "b''"),
-    Bug("groups are all one", "mapreduce.sets:_rows", "yield (node, source)", "yield (0, source)"),
+    Bug("groups are all one", "mapreduce.sets:_rows", "yield (code, source)", "yield (0, source)"),
 ]
 
 

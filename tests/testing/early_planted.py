@@ -158,8 +158,8 @@ BUGS = [
     Bug(
         "who contributes nothing any more is named without its group's other documents",
         "mapreduce.sets:of_others",
-        "name not in known",
-        "name in known",
+        "(code, key) not in known",
+        "(code, key) in known",
     ),
     Bug(
         "an opening says that what was told is in",

@@ -125,7 +125,7 @@ _OTHERWISE = (
     "what is dropped is not said",
     "a commit behind a large one is passed over",
 )
-"""Of the feed, what only its first read, one that ends within a commit, and a store of millions of changes bring out."""
+"""Of the feed, what only its first read, one that ends in a commit, and a store of millions of changes bring out."""
 
 BUGS: list[Bug] = [*ENGINE, *GENERATIONS, *(bug for bug in FEED if bug.name not in _OTHERWISE), *OWN]
 
