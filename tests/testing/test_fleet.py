@@ -17,8 +17,8 @@ from tests.testing.fleet_planted import BUGS, NAMED, PINS, finds
 from tests.testing.planted import pins, planted
 
 PARTED = tuple(production.value for production in Production)
-BUDGET = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "6")) / 2 / len(PARTED)
-SEEDS = 300
+BUDGET = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "4")) / len(PARTED)
+SEEDS = 1_000
 FOUND, EARLY = pins(PINS), pins(early_planted.PINS)
 
 
