@@ -89,7 +89,7 @@ class Parting:
         self.failed = False  # that batch is not in, and will not be
         self.asked: set[int] = set()  # who is to hear what became of it now, and not only once nothing else is sent
         self._told: dict[int, bytes] = {}  # by partition what it has of the batch that is being taken
-        self._kept: dict[int, int] = {}  # by partition the batch that it told, of which is kept what was there before
+        self._kept: dict[int, int] = {}  # by partition the batch of which is kept what was there before; 0 of none
 
     @property
     def others(self) -> list[int]:
@@ -170,17 +170,13 @@ class Parting:
 
     def keeps_after(self, sender: int, saved: int) -> bool:
         """Whether something is kept of a batch of this partition after the last one that it has."""
-        return self._kept.get(sender, saved) > saved
+        return self._kept.get(sender, 0) > saved
 
     def keep(self, writes: Writes, sender: int, kept: Kept | None) -> None:
         """Leave what was there before a batch of this partition to be kept; with None nothing is any more."""
         writes.during.append(lambda writer: keep_before(writer, sender, kept))
-        batch = {} if kept is None else {sender: kept.batch}
-        writes.after.append(lambda: self._knows_kept(sender, batch))
-
-    def _knows_kept(self, sender: int, batch: dict[int, int]) -> None:
-        self._kept.pop(sender, None)
-        self._kept |= batch
+        batch = 0 if kept is None else kept.batch
+        writes.after.append(lambda: self._kept.update({sender: batch}))
 
     def _wake(self) -> None:
         self.wake()

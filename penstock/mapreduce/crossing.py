@@ -43,7 +43,7 @@ _SETS = 6  # how many there are of sets
 def side_data(side: Contributions, codes: NDArray[np.int64], fields: Sequence[Path | None]) -> Side:
     """Contributions as data, their groups by these numbers."""
     if not side.n:
-        return [b"", [b"", None, [b"" for _ in fields]]]
+        return [b"", Cut(Items.none(len(fields)), inner=False).parts(0, 0)]
     none = Column(np.zeros(side.n, np.int64))
     columns = tuple(side.inputs.get(f, none) for f in fields)
     lane, text, rank = np.zeros(side.n, np.int64), None, None
@@ -92,8 +92,7 @@ def number_of(part: Part) -> int:
 
 def _sides(view: ViewNode, plus: Contributions, minus: Contributions) -> tuple[list[bytes], Places, Places]:
     """The groups of both sides, and by contribution which of them."""
-    codes, places = local_codes(np.concatenate((plus.code, minus.code)), view.groups.size)
-    here = places.astype(np.int64, copy=False)
+    codes, here = local_codes(np.concatenate((plus.code, minus.code)), view.groups.size)
     return [view.groups.whole(code) for code in codes.tolist()], here[: plus.n], here[plus.n :]
 
 

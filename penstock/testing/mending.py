@@ -15,6 +15,12 @@ from penstock.testing.plan import Mend, Mending
 from penstock.views import App
 
 
+def holds_any(engine: Engine) -> bool:
+    """Whether a view holds what it can't take, which a repair may change."""
+    with engine.snapshot() as snap:
+        return any(snap.holds_any(name) for name in snap.schema.views)
+
+
 class Mender:
     """What one operator does to a store, and has done."""
 

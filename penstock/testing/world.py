@@ -12,6 +12,7 @@ from penstock.spout import Record
 from penstock.testing.checks import Finding, Opened, Wrong, at_rest, demand, moved, shown_of, stored_group
 from penstock.testing.client import calls_of
 from penstock.testing.faults import Fault
+from penstock.testing.mending import holds_any
 from penstock.testing.plan import How, Mend, Mending
 from penstock.testing.pub import Link
 from penstock.testing.standing import Flying, Standing, source_name
@@ -113,8 +114,7 @@ class World(Standing):
 
     def mend(self, mend: Mend) -> None:
         """An operator makes right what is right: nothing may change but what is held."""
-        with self.engine.snapshot() as snap:
-            held = any(snap.holds_any(name) for name in snap.schema.views)
+        held = holds_any(self.engine)
         self._freely = held or bool(self._exempt)
         found = list(self.mender.mended(self.engine, self.app, self.oracle, mend, self._exempt))
         if mend.how is Mending.RETRY and (self.outage is None or not self.outage.on):
