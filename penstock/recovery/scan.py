@@ -114,9 +114,8 @@ class Scan:
             self._tell(int(block.records[-1]) + 1 - first, table.tail - first)
 
     def _by_fields(self, mapper: FieldMapper, table: Table, documents: TableReader, block: _Documents) -> Contributions:
-        found = [unwrap(line) for line in block.lines]
-        here = np.flatnonzero([not one.absent for one in found])
-        block, found = block.take(here), [one for one in found if not one.absent]
+        here, found = _present(block)
+        block = block.take(here)
         columns = self._columns(table, found)
         take = self._emits(mapper, columns)
         at = np.flatnonzero(take)
@@ -206,10 +205,13 @@ class Scan:
     def _yielded(self, table: Table, parts: list[tuple[Emissions, _Documents]]) -> Contributions:
         told = Emissions.join([emissions for emissions, _ in parts])
         block = _joined([block for _, block in parts])
+        found: list[Unwrapped] = []
+        if self._node.stamped:
+            here, found = _present(block)
+            told, block = told.take(here), block.take(here)
         who = np.arange(told.documents)
         out = self._node.emitted(told, (keys_of(table, block), who))
         if self._node.stamped:
-            found = [unwrap(line) for line in block.lines]
             column = _stamps(table, found, self._columns(table, found).ts, who)
             assert out.sources is not None, "they were just said to be of someone"
             out.inputs[TS] = column.take(out.sources.index)
@@ -337,6 +339,12 @@ class Scan:
     def _tell(self, done: int, total: int) -> None:
         if self._progress is not None:
             self._progress(done, total)
+
+
+def _present(block: _Documents) -> tuple[Index, list[Unwrapped]]:
+    """The lines that hold a document: their indexes and their parts. The others are tombstones."""
+    found = [unwrap(line) for line in block.lines]
+    return np.flatnonzero([not one.absent for one in found]), [one for one in found if not one.absent]
 
 
 def keys_of(table: Table, block: _Documents) -> SourceKeys:

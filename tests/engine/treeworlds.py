@@ -107,6 +107,11 @@ def words(doc: dict[str, Any]) -> Iterator[Any]:
         yield doc["gs"][0], doc.get("v")
 
 
+def paired(doc: dict[str, Any]) -> Iterator[Any]:
+    """One value a group, in a view that a function maps."""
+    yield doc["g"], doc.get("v")
+
+
 def folded(row: Any) -> Iterator[Any]:
     """A view of a view: few groups out of many."""
     yield isinstance(row.key, str), row.value
@@ -145,6 +150,7 @@ VIEWS = (
     View("kept", "users", {"n": Count(), "total": Sum("v")}, key=("g", "h"), sources=True),
     View("listed", "users", None, key="g", value="v"),
     View("counted", "users", by.Function(None, rows), key="h", value="v"),
+    View("ends", "users", {"last": by.Last(), "first": by.First()}, fn=paired),
     View("words", "plain", WORDS, fn=words),
     View("each", "plain", None, fn=words),
     View("told", "plain", by.Function(None, least, True), fn=words),
