@@ -1,4 +1,4 @@
-"""The terminal pictures of the README, from the leaderboard: what its commands show, drawn as SVG.
+"""Draw the terminal pictures of `docs/guide/command-line.md` as SVG, from the leaderboard example.
 
 python -m examples.pictures [FOLDER]
 

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
             Story(Path(folder), options.orders, options.seed).run()
         heading(f"The end: every check held, in {time.monotonic() - begun:.0f} s; nothing is left on the disk")
-        say("your turn: README.md has the API, and examples/demo is all there is of this story")
+        say("your turn: README.md and docs/guide have the API, and examples/demo is all there is of this story")
     except Wrong as error:
         print(f"\nWRONG: {error}", file=sys.stderr)
         return 1

@@ -88,9 +88,9 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     ?envelope=change what it was before as well. A file goes on behind the last position in it. While another process
     of this store writes it, this one waits with that, and takes it over when that one ends.
 
-    kafka://HOST:PORT/TOPIC is a topic, in and out; README has its options. It is read into a store by one process: a
-    second one says so and waits. Into a store of several partitions the processes of one ?group=NAME share a topic; one
-    of them holds the store, and when it ends another one does.
+    kafka://HOST:PORT/TOPIC is a topic, in and out; docs/guide/kafka.md lists its options. One process reads it into a
+    store: a second one says so and waits. Several processes of one ?group=NAME share a topic, if the store has
+    several partitions. One of them is the holder of the store. When it ends, another takes over.
 
     `penstock pause` pauses the sources, `penstock resume` lets them go on; so do the signals SIGUSR1 and SIGUSR2.
 

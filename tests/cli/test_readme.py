@@ -1,4 +1,4 @@
-"""What the README shows of the command line is what a person sees; … stands for anything."""
+"""Run the console blocks of the README and the guide, and compare the output; … stands for any text."""
 
 import os
 import re
@@ -8,16 +8,25 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.tidy.tree import ROOT
+import pytest
+
+from tests.tidy.tree import ROOT, files
 
 from .terminal import Terminal
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_console_of_the_readme(here: Path) -> None:
-    blocks = _BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
-    assert blocks
+_PAGES = [page for page in files(".md") if _BLOCK.search(page.read_text("utf-8"))]
+
+
+def test_the_pages_have_console_blocks() -> None:
+    assert {page.name for page in _PAGES} >= {"README.md", "command-line.md", "crash-tests.md"}
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+def test_the_console_of_a_page(page: Path, here: Path) -> None:
+    blocks = _BLOCK.findall(page.read_text("utf-8"))
     shutil.copytree(ROOT / "examples", here / "examples")
     for block in blocks:
         env = {"NO_COLOR": "1"}

@@ -1,4 +1,4 @@
-"""The pictures of the README are what the command makes, and show what they are about."""
+"""The pictures of the guide equal the output of the command, and show its subject."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_picture_is_as_the_command_makes_it(name: str, made: Path) -> None:
     there = (pictures.FOLDER / f"{name}.svg").read_text("utf-8")
     assert (made / f"{name}.svg").read_text("utf-8") == there, "draw them again with `make pictures`"
-    assert f"docs/{name}.svg" in (ROOT / "README.md").read_text("utf-8")
+    assert f"../{name}.svg" in (ROOT / "docs/guide/command-line.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

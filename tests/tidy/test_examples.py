@@ -1,7 +1,7 @@
-"""Every example a user can read runs and shows what it says: docstrings of the package, Python blocks of the README.
+"""Run every example of docstrings, the README and the guide, and compare its output.
 
-A README block ```python runs as it is, all blocks of a page one after the other in one namespace; a block with `>>>`
-runs as a doctest. A block ```text right after a ```python one is what that one prints.
+All ```python blocks of a page run one after the other in one namespace. A block with `>>>` runs as a doctest. A ```text
+block right after a ```python block holds its output.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from tests.tidy.tree import PACKAGE, ROOT, files, module_name
+from tests.tidy.tree import PACKAGE, files, module_name
 
 _FLAGS = doctest.ELLIPSIS
 _BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _WITH_EXAMPLES = [module_name(p) for p in files(".py", under=PACKAGE) if ">>>" in p.read_text("utf-8")]
-_PAGES = [p for p in files(".md") if p.parent == ROOT and "```python" in p.read_text("utf-8")]
+_PAGES = [p for p in files(".md") if "```python" in p.read_text("utf-8")]
 
 
 @pytest.fixture(autouse=True)
