@@ -6,7 +6,7 @@ import socket
 from typing import Literal
 
 from penstock.cache import Limits, Owner, Store, naming
-from penstock.engine.agreeing import begun, compared, created, refused
+from penstock.engine.agreeing import begun, compared, created, described, refused
 from penstock.engine.catalog import read_catalog, read_state, write_built, write_catalog
 from penstock.engine.concert import Concert
 from penstock.engine.core import Core, Settings
@@ -84,13 +84,14 @@ def _agree(
     with store.write() as writer:
         known = read_catalog(writer, path)
         if known is None:
-            write_catalog(writer, created(app, seed, None if concert is None else concert.numbers))
+            wanted, numbers = (described(app), None) if concert is None else (concert.wanted, concert.numbers)
+            write_catalog(writer, created(app.name, wanted, seed, numbers))
             return ()
         cleaned = without_leftover(known)
         if cleaned != known:
             write_catalog(writer, cleaned)
             known = cleaned
-        agreement = compared(known, app) if concert is None else concert.agreement(known, app)
+        agreement = compared(known, described(app)) if concert is None else concert.agreement(known)
         if agreement.changes and migrate == "refuse" and concert is None:
             raise refused(agreement.changes)
         catalog, built = begun(writer, known, agreement, read_state(writer).position)

@@ -40,9 +40,8 @@ class Agreement:
     numbers: Mapping[str, int] | None = None
 
 
-def compared(known: Catalog, app: App) -> Agreement:
-    """What differs; DefinitionChanged where a table does."""
-    wanted = described(app)
+def compared(known: Catalog, wanted: dict[str, Described]) -> Agreement:
+    """Compare a catalog with the definitions of an app; DefinitionChanged where a table differs."""
     for name, entry in known.entries.items():
         if entry.target["kind"] == "table":
             if name not in wanted:
@@ -113,11 +112,13 @@ def refused(changes: dict[str, Changed]) -> DefinitionChanged:
     return DefinitionChanged(first.view, f"{what}{more}", built=True)
 
 
-def created(app: App, seed: int | None, numbers: Mapping[str, int] | None = None) -> Catalog:
+def created(
+    app: str, wanted: Mapping[str, Described], seed: int | None, numbers: Mapping[str, int] | None = None
+) -> Catalog:
     """The catalog of an empty store; `seed` is for the hashes of keys, and is drawn if it is left out."""
     known = numbers or {}
-    entries = {name: Entry(known.get(name, i), d) for i, (name, d) in enumerate(described(app).items(), 1)}
-    return Catalog(FORMAT, app.name, secrets.randbits(63) if seed is None else seed, entries)
+    entries = {name: Entry(known.get(name, i), d) for i, (name, d) in enumerate(wanted.items(), 1)}
+    return Catalog(FORMAT, app, secrets.randbits(63) if seed is None else seed, entries)
 
 
 def begun(reader: Reader, known: Catalog, agreement: Agreement, position: int) -> tuple[Catalog, Built | None]:

@@ -4,7 +4,9 @@ A view has the same number in all of them, for what crosses between them names i
 found out over all catalogs, and each partition is told what to begin. Invariants:
 
 - whoever begins anything begins the same as all others; where some had begun it and others not, all begin anew;
-- a number is given to one generation of one view only, in whatever partition it was ever given.
+- a number is given to one generation of one view only, in whatever partition it was ever given;
+- the process that opens the store describes its app, and partitions take these definitions. They describe nothing
+  themselves: a class that was sent to another process can have another fingerprint there.
 """
 
 from __future__ import annotations
@@ -21,14 +23,15 @@ __all__ = ["Concert", "concerted"]
 
 @dataclass(frozen=True, slots=True)
 class Concert:
-    """By name of an app the number that it has in all partitions, or gets; and the views that all begin to build."""
+    """The definitions of an app, the number of each in all partitions, and the views that all begin to build."""
 
+    wanted: dict[str, Described]
     numbers: dict[str, int] = field(default_factory=dict)
     changes: dict[str, Changed] = field(default_factory=dict)
 
-    def agreement(self, known: Catalog, app: App) -> Agreement:
+    def agreement(self, known: Catalog) -> Agreement:
         """What a partition that has this catalog is to begin, where it hasn't begun it, or done it, already."""
-        own = compared(known, app)
+        own = compared(known, self.wanted)
         if agrees(known, own.wanted) and _written(known, own.wanted) == self.numbers:
             return Agreement(own.wanted, own.changes, True, self.numbers)
         return Agreement(own.wanted, dict(self.changes), False, self.numbers)
@@ -46,17 +49,17 @@ def concerted(
     DefinitionChanged where a table changed, or, with `refuse`, where anything did.
     """
     known = [catalog for catalog in catalogs if catalog is not None]
-    found = [compared(catalog, app) for catalog in known]
+    wanted = described(app)
+    found = [compared(catalog, wanted) for catalog in known]
     changes: dict[str, Changed] = {}
     for own in found:
         changes = {**own.changes, **changes}
     if changes and refuse:
         raise refused(changes)
-    wanted = described(app)
     numbers = [_written(catalog, wanted) for catalog in known]
     under_way = all(agrees(catalog, wanted) for catalog in known)
     if under_way and all(own == numbers[0] for own in numbers):
-        return Concert(numbers[0] if numbers else {}), tuple(changes.values())
+        return Concert(wanted, numbers[0] if numbers else {}), tuple(changes.values())
     unlike = [name for name in wanted if len({own.get(name) for own in numbers}) > 1]
     return _begun(wanted, known, changes, unlike), tuple(changes.values())
 
@@ -76,4 +79,4 @@ def _begun(
             anew = True
         last += anew
         numbers[name] = last if anew or entry is None else entry.number
-    return Concert(numbers, out)
+    return Concert(wanted, numbers, out)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.cache import Limits, MemoryStore, encode_key, pack_document, segments_at
-from penstock.engine.agreeing import compared, created
+from penstock.engine.agreeing import compared, created, described
 from penstock.engine.catalog import write_catalog
 from penstock.engine.core import Core, Settings
 from penstock.engine.snapshot import Snapshot
@@ -39,7 +39,7 @@ Rows = dict[bytes, tuple[Any, Any]]  # by the group's encoding
 def preview_of(snap: Snapshot, app: App) -> Preview:
     """What opening the store of a snapshot with this app would change."""
     schema = snap.schema
-    changes = compared(schema.catalog, app).changes
+    changes = compared(schema.catalog, described(app)).changes
     if not changes:
         return Preview(())
     built = [app.view_of(name) for name, change in changes.items() if change.kind is not Kind.DROPPED]
@@ -135,7 +135,7 @@ class _Trial:
     def __init__(self, app: App, samples: Mapping[str, _Sample]) -> None:
         store = MemoryStore()
         with store.write() as writer:
-            write_catalog(writer, created(app, 0))
+            write_catalog(writer, created(app.name, described(app), 0))
         self.core = Core(app, store, Settings(_MEMORY, Limits(), 0))
         began = time.perf_counter()
         for name, sample in samples.items():
