@@ -145,7 +145,7 @@ class Core:
         assert row is not None, "a store is opened with its catalog"
         if known is None or known.row != row:
             live = self.views if row == self._catalog_row else None
-            known = self._schema = Schema(row, catalog_of(row, self._path), live)
+            known = self._schema = Schema(row, catalog_of(row, self._path), live, self.app)
         return known
 
     def making(self, numbers: Mapping[str, int], kinds: Mapping[str, str]) -> Making:

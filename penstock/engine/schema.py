@@ -2,19 +2,22 @@
 
 It is made of the catalog alone, whatever the app of the process that reads, so that an older app reads what a newer one
 made of the store, and one whose functions changed reads what the store has. The writer's nodes stand for what is not
-being built. Invariant: a schema never changes; a catalog that does has another one.
+being built. The app of a reader lends its functions to each view that the catalog defines in the same way. Without them
+results can be read, and can't be combined. Invariant: a schema never changes; a catalog that does has another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from penstock.cache import Reader, UnknownName
+from penstock.engine.agreeing import described_view
 from penstock.engine.catalog import Catalog, catalog_of, read_built
 from penstock.mapreduce import StoredCodec, ViewNode, codec_from, reducer_from, rows_db
-from penstock.views import App, NotBuilt, Table, app_from, nearest
+from penstock.views import App, Coded, NotBuilt, Table, View, app_from, difference, nearest
 
 __all__ = ["Schema", "TableShown", "built_of", "percent_built", "told_by_rows"]
 
@@ -31,10 +34,13 @@ class TableShown:
 class Schema:
     """The tables and views of one catalog."""
 
-    def __init__(self, row: bytes, catalog: Catalog, live: Mapping[str, ViewNode] | None = None) -> None:
+    def __init__(
+        self, row: bytes, catalog: Catalog, live: Mapping[str, ViewNode] | None = None, app: App | None = None
+    ) -> None:
         self.row = row
         self.catalog = catalog
         live = live or {}
+        defined = {} if app is None else {view.name: view for view in app.views()}
         self.app = app = _app_in(row)
         entries = catalog.entries
         self.tables = {t.name: TableShown(t, entries[t.name].number, catalog.seed) for t in app.tables()}
@@ -42,7 +48,10 @@ class Schema:
         for view in app.views():
             entry = entries[view.name]
             node = live.get(view.name) if entry.next is None else None
-            self.views[view.name] = node or ViewNode(view, entry.number, None, complete=False)
+            if node is None:
+                own = _with_functions(view, entry.definition, defined.get(view.name))
+                node = ViewNode(own, entry.number, None, complete=False)
+            self.views[view.name] = node
         self._former: dict[int, tuple[str, StoredCodec]] | None = None
 
     def table(self, name: str) -> TableShown:
@@ -86,6 +95,13 @@ class Schema:
             kept = [former for former in self.catalog.former if former.number]
             self._former = {f.number: (f.name, codec_from(f.definition)) for f in kept}
         return self._former
+
+
+def _with_functions(view: View, definition: Mapping[str, Any], own: View | None) -> View:
+    """Give a stored view the functions that the app has for its reducers, where the app defines it the same way."""
+    if own is None or not any(isinstance(reducer, Coded) for reducer in own.reducers):
+        return view
+    return view if difference(definition, described_view(own)) else replace(view, reducers=own.reducers)
 
 
 @lru_cache(maxsize=32)
