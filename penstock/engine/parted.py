@@ -220,6 +220,9 @@ class Parted(PartedBuilding):
 
     # -- reading
 
+    def _settled(self) -> Snapshot:
+        return self.snapshot("position")
+
     def remembered(self, source: str) -> Remembered | None:
         """Where the store stands in a source: at the least of its partitions' offsets."""
         self._open()

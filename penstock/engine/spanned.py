@@ -18,13 +18,14 @@ from penstock.engine.snapshot import Snapshot
 from penstock.engine.told import Stored
 from penstock.gateway import SpannedTable, TableReader, TableReading
 from penstock.mapreduce import Ranges, ViewNode
+from penstock.recovery import untold
 from penstock.spout import Remembered
 from penstock.views import Contribution, Position, Progress
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
 
-__all__ = ["Passed", "SpannedSnapshot", "together"]
+__all__ = ["Passed", "SpannedSnapshot", "Switching", "settled", "together"]
 
 
 class Switching(PenstockError):
@@ -187,6 +188,18 @@ def together(states: Sequence[State]) -> State:
         fed=sum(state.fed for state in states),
         fed_bytes=sum(state.fed_bytes for state in states),
     )
+
+
+def settled(parts: Sequence[Snapshot]) -> bool:
+    """Tell if nothing is in flight: all that was sent is taken, and each batch that was told early is saved."""
+    for to, part in enumerate(parts):
+        early = untold(part.reader())
+        for of, sender in enumerate(parts):
+            if of != to and sender.state.sent.get(to, 0) != part.state.taken.get(of, (0, 0))[1]:
+                return False
+            if early.get(of, 0) > sender.state.batch:
+                return False
+    return True
 
 
 def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
 from penstock.engine.catalog import read_catalog
 from penstock.engine.core import Core, Settings
+from penstock.engine.digest import digest_of
 from penstock.engine.engine import Engine
 from penstock.engine.layout import Layout
 from penstock.engine.naming import places_of
 from penstock.engine.snapshot import must_be_known
-from penstock.engine.spanned import SpannedSnapshot, Switching
+from penstock.engine.spanned import SpannedSnapshot, Switching, settled
 from penstock.engine.spannedfeed import follow_all
 from penstock.engine.spannedstatus import status_of_all
 from penstock.views import App, Changes
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["SpannedEngine", "cores_of", "open_spanned"]
 
 _AGAIN = 0.01  # seconds after which a snapshot is tried again
+_IN_FLIGHT = (
+    "partitions have not taken yet what they owe each other, so there is no digest of the documents; run this again "
+    "once less is written, or, if no process has the store open to write, open it, with `penstock check` for one"
+)
 _UNHELD = (
     "a snapshot with consistency='position' is made by the process that serves the store, which holds its partitions "
     "meanwhile; ask there, or leave consistency= out"
@@ -68,6 +73,31 @@ class SpannedEngine(Engine):
             except Switching:
                 time.sleep(_AGAIN)  # partitions switch one right after the other
         return SpannedSnapshot(self._cores, self._ranges)
+
+    def digest(self) -> str:
+        """One digest over all content, with nothing in flight between partitions.
+
+        engine.digest()
+        """
+        with self._settled() as snap:
+            return digest_of(snap, self._core.app)
+
+    def _settled(self) -> Snapshot:
+        """Make a snapshot in which nothing is in flight. A reader can't hold the partitions, so it looks again.
+
+        Each partition is shown as of a moment of its own. Where a second look shows the states of the first, all of
+        them stood so at one moment between the two.
+        """
+        self._open()
+        for _ in range(self.looks):
+            snap = self._spanned()
+            with self._spanned() as again:
+                same = [part.state for part in again.parts] == [part.state for part in snap.parts]
+            if same and settled(snap.parts):
+                return snap
+            snap.close()
+            time.sleep(_AGAIN)
+        raise PenstockError(_IN_FLIGHT)
 
     @property
     def _follows(self) -> Callable[..., Iterator[Changes]]:

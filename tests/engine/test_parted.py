@@ -16,6 +16,7 @@ import penstock as ps
 from penstock.cache import MemoryStore
 from penstock.engine import Batch, Parted, Resume, open_on
 from penstock.engine.layout import NAME, WrongPartitions
+from penstock.engine.spannedengine import SpannedEngine
 from penstock.gateway import TableBatch
 from penstock.spout import SourceMoved, SpoutBatch
 from penstock.views import ProductionName
@@ -262,3 +263,62 @@ def test_processes_do_the_work_and_are_followed(tmp_path: Path, production: Prod
         assert all(seat.standing().pending == 0 for seat in parts._seats)
     with ps.open(app, tmp_path / "s", readonly=True) as reader, reader.snapshot() as snap:
         assert snap.view("names")["a"]["n"]
+
+
+# -- digests
+
+
+def document(i: int) -> dict[str, Any]:
+    return {"id": i, "name": "abcdef"[i % 6], "city": i % 5, "amount": i, "words": ["one", "seven"][i % 3 :], "ts": 1}
+
+
+def test_a_digest_waits_until_all_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    docs = [document(i) for i in range(40)]
+    with ps.open(shop(), None) as whole, ps.open(shop(), tmp_path / "s", partitions=2, processes=False) as parts:
+        whole.put_many("users", docs)
+        with monkeypatch.context() as still:
+            still.setattr(parts, "_carry", lambda: None)  # productions wait
+            parts.put_many("users", docs)
+        with ps.open(shop(), tmp_path / "s", readonly=True) as reading:
+            monkeypatch.setattr(type(reading), "looks", 2)
+            with pytest.raises(ps.PenstockError, match="have not taken yet what they owe each other"):
+                reading.digest()
+            assert parts.digest() == whole.digest()
+            assert reading.digest() == whole.digest()
+
+
+def test_a_reader_takes_no_digest_of_states_that_never_were_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ps.open(shop(), tmp_path / "s", partitions=2, processes=False) as parts:
+        parts.put_many("users", [document(i) for i in range(40)])
+        parts.settle()
+        with ps.open(shop(), tmp_path / "s", readonly=True) as reading, ps.open(shop(), None) as whole:
+            made, real = iter(range(40, 43)), SpannedEngine._spanned
+
+            def spanned(self: Any) -> Any:
+                overtaking = next(made, None)
+                if overtaking is not None:
+                    parts.put("users", document(overtaking))
+                return real(self)
+
+            monkeypatch.setattr(SpannedEngine, "_spanned", spanned)
+            whole.put_many("users", [document(i) for i in range(43)])
+            assert reading.digest() == whole.digest()
+
+
+def test_a_digest_names_a_partition_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(production: Any) -> int:
+        raise ps.PenstockError("it is damaged")
+
+    with ps.open(shop(), None, partitions=2) as parts:
+        assert isinstance(parts, Parted)
+        seats: Any = parts._seats
+        with monkeypatch.context() as still:
+            still.setattr(
+                seats[1], "receive", lambda production: seats[1]._unless_refused(0, lambda: refuse(production))
+            )
+            with pytest.raises(ps.PenstockError):
+                parts.put_many("users", [document(i) for i in range(40)])
+            with pytest.raises(ps.PenstockError, match="it is damaged; run penstock check --fix"):
+                parts.digest()
