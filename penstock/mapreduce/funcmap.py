@@ -5,7 +5,8 @@ What it yields goes back into columns. Invariants:
 - a function is run once for a document, on a copy that is its own;
 - a tuple that is yielded is (group, value), a tuple of another length an error; anything else is a group without value;
 - what a function raises, or yields that can't be taken, holds its document for this view and no other;
-- values are document values: what a function yields is normalised before it is remembered.
+- values are document values: what a function yields is normalised before it is remembered;
+- maps in a row of the parent view have their names in order, however the parent view came to its result.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 
 from penstock.cache import (
     DefinitionError,
+    canonical,
     encode_key,
     normalise,
     pack,
@@ -32,7 +34,7 @@ from penstock.cache import (
 from penstock.mapreduce.column import Column, Kind
 from penstock.mapreduce.emission import Emissions, sorted_pairs
 from penstock.mapreduce.groups import Groups
-from penstock.views import Cell, Need, reach
+from penstock.views import Cell, Need, Row, reach
 
 BLOCK = 512
 _SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -71,7 +73,7 @@ class FunctionMapper:
         parts: list[Emissions] = []
         held: dict[int, Hold] = {}
         for a in range(0, len(docs), BLOCK):
-            values, counts, own = self._yielded(docs[a : a + BLOCK])
+            values, counts, own = self._yielded(list(map(_ordered, docs[a : a + BLOCK])))
             part = None if own else self._columns(values, counts, groups)
             parts.append(self._one_by_one(values, counts, own, groups) if part is None else part)
             held.update((a + i, hold) for i, hold in own.items())
@@ -205,6 +207,13 @@ def _several(
                 held[i] = Hold.of(error)
                 rows[i] = []
     return list(chain.from_iterable(rows)), list(map(len, rows)), held
+
+
+def _ordered(doc: Any) -> Any:
+    """A copy of a view row in the one form of equal rows; a document of a table as it is."""
+    if not isinstance(doc, Row):
+        return doc
+    return Row(doc.key, unpack(canonical(doc.value)) if isinstance(doc.value, dict | list) else doc.value)
 
 
 def copies(docs: Sequence[Any], flat: bool = False) -> list[Any]:

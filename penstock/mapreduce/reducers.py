@@ -263,7 +263,7 @@ def group(g: object, f: str | None = None) -> Group:
 
     `g` has `zero` (a value, or a function without arguments), `lift(value)`, `merge(a, b)`, `unmerge(a, b)`, and may
     have `result(a)`. Merging must be commutative and associative, and unmerging undo it. Accumulators and results are
-    document values: a tuple comes back as a list, a set cannot be one.
+    document values: a tuple comes back as a list, a set cannot be one. Each function gets maps with sorted names.
 
     >>> import penstock as ps
     >>> class Product:

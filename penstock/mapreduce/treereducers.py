@@ -301,7 +301,8 @@ def monoid(m: object, f: str | None = None) -> Monoid:
     `m` has `zero` (a value, or a function without arguments), `lift(value)`, `merge(a, b)`, and may have `result(a)`.
     Merging must be commutative and associative, and merging with zero change nothing: values are merged along a tree
     whose shape follows from the documents' keys. Accumulators and results are document values: a tuple comes back as a
-    list, a set cannot be one. What can also be taken out again is quicker as a `group`.
+    list, a set cannot be one. Each function gets maps with sorted names. Values that can be taken out again are
+    quicker as a `group`.
 
     >>> import penstock as ps
     >>> class Longest:

@@ -28,7 +28,7 @@ from penstock.mapreduce.emission import Contributions, Emissions, Pairs, emissio
 from penstock.mapreduce.extract import input_column
 from penstock.mapreduce.fewfold import FewContributions, in_columns
 from penstock.mapreduce.fieldmap import FieldMapper
-from penstock.mapreduce.funcmap import FunctionMapper, Hold, copied
+from penstock.mapreduce.funcmap import FunctionMapper, Hold
 from penstock.mapreduce.groups import Groups
 from penstock.mapreduce.heldrows import held_row, read_held
 from penstock.mapreduce.indexed import IndexReduce
@@ -321,7 +321,7 @@ class ViewNode:
         }
         held = self.read_holds(reader, keys)
         new = [d for d in deltas if d.new is not None]
-        own = [Row(d.group, copied(d.new.value)) for d in new if d.new is not None]
+        own = [d.new for d in new if d.new is not None]
         emissions, stuck_at = mapper.run(own, self._own)
         stuck = {new[i].key for i in stuck_at}
         going = [e for key, e in told.items() if key not in stuck]

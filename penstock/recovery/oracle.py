@@ -137,7 +137,7 @@ def emission(
             (group_of(g), value) for g, value in _by_fields(view.map, {"key": key, "value": doc} if chained else doc)
         ]
     else:
-        yielded = view.map.function(Row(key, deepcopy(doc)) if chained else deepcopy(doc))
+        yielded = view.map.function(Row(key, value_of(doc)) if chained else deepcopy(doc))
         told = [(group_of(group), value_of(value)) for group, value in map(_pair, yielded or ())]
     said = [reducer.describe() for reducer in view.reducers] if described is None else described
     for _, value in told:

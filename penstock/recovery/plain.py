@@ -40,7 +40,7 @@ class Refused(Exception):
 
 
 def value_of(value: Any) -> Any:
-    """The document value that stands for this one: tuples as lists, dates and UUIDs as text."""
+    """A copy as a document value: tuples as lists, dates and UUIDs as text, the names of maps in order."""
     if isinstance(value, str):
         return _whole(value)
     if value is None or isinstance(value, _SCALARS):
@@ -67,7 +67,7 @@ def value_of(value: Any) -> Any:
 def _map(value: Mapping[Any, Any]) -> dict[str, Any]:
     if not all(isinstance(name, str) for name in value):
         raise Refused("a map with a key that is no text")
-    return {_whole(name): value_of(item) for name, item in value.items()}
+    return {_whole(name): value_of(value[name]) for name in sorted(value)}
 
 
 def _whole(text: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
@@ -74,17 +73,20 @@ def by_value(one: Given) -> Any:
 
 
 def folded(user: Any, values: Sequence[Any]) -> Any:
-    """The fold of a user's own functions over values, each value and accumulator a document value of its own."""
-    total = value_of(deepcopy(user.zero() if callable(user.zero) else user.zero))
+    """The fold of a user's own functions over values, each value and accumulator a document value of its own.
+
+    Each function gets maps with their names in order, as it does in the engine.
+    """
+    total = value_of(user.zero() if callable(user.zero) else user.zero)
     for value in values:
-        total = value_of(user.merge(total, value_of(deepcopy(user.lift(deepcopy(value))))))
+        total = value_of(user.merge(total, value_of(user.lift(value_of(value)))))
     shown = getattr(user, "result", None)
-    return total if shown is None else value_of(shown(deepcopy(total)))
+    return total if shown is None else value_of(shown(value_of(total)))
 
 
 def _called(function: Callable[..., Any], group: Any, given: Sequence[Given], keys: bool) -> Any:
     """What a user's function makes of all values at once."""
-    values = [deepcopy(one.value) for one in given]
+    values = [value_of(one.value) for one in given]
     if keys:
         return value_of(function([[group, one.key] for one in given], values, False))
     return value_of(function(values, False))

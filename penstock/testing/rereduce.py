@@ -54,7 +54,7 @@ def _grouped(view: str, function: ReduceFunction, parts: list[list[_Value]]) -> 
 
 
 def _pure(view: str, function: ReduceFunction, values: list[_Value]) -> Iterator[Breach]:
-    own = [deepcopy(value) for value, _ in values]
+    own = [value_of(value) for value, _ in values]
     before = deepcopy(own)
     try:
         once = value_of(deepcopy(_run(function, values, own)))
@@ -71,7 +71,7 @@ def _pure(view: str, function: ReduceFunction, values: list[_Value]) -> Iterator
 def _call(function: ReduceFunction, values: list[_Value]) -> tuple[Any] | None:
     """What it gives over values; None where it raises, which holds a group and breaks no law."""
     try:
-        return (value_of(deepcopy(_run(function, values, [deepcopy(value) for value, _ in values]))),)
+        return (value_of(deepcopy(_run(function, values, [value_of(value) for value, _ in values]))),)
     except Exception:
         return None
 
@@ -83,7 +83,7 @@ def _run(function: ReduceFunction, values: list[_Value], own: list[Any]) -> Any:
 
 
 def _again(function: ReduceFunction, results: list[Any]) -> tuple[Any] | None:
-    own = deepcopy(results)
+    own = [value_of(result) for result in results]
     try:
         out = function.function(None, own, True) if function.keys else function.function(own, True)
         return (value_of(deepcopy(out)),)

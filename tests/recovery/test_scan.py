@@ -40,10 +40,11 @@ def fill(engine: Any) -> None:
 @pytest.mark.parametrize("merge", ["replace", "patch"])
 @pytest.mark.parametrize("partitions", [None, 2])
 def test_views_that_read_ts_are_checked_and_restated_beside_tombstones(
-    merge: str, partitions: int | None, tmp_path: Path
+    merge: Any, partitions: int | None, tmp_path: Path
 ) -> None:
     path = None if partitions else tmp_path / "store"
-    with ps.open(app_of(merge), path, **({"partitions": partitions} if partitions else {})) as engine:
+    how: dict[str, Any] = {"partitions": partitions} if partitions else {}
+    with ps.open(app_of(merge), path, **how) as engine:
         fill(engine)
         before = engine.digest()
         assert engine.check().ok
