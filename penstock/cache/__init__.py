@@ -54,6 +54,18 @@ from penstock.cache.keys import (
 )
 from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.logread import log_db, read_lines, record_key, runs_from, segments_at, segments_from, segments_of
+from penstock.cache.mark import (
+    ForeignFolder,
+    clear_folder,
+    delete_folder,
+    make_folder,
+    mark_folder,
+    marked_files,
+    must_have_no_other,
+    opened_folder,
+    sweep_folder,
+    unmark_folder,
+)
 from penstock.cache.memory import MemoryStore
 from penstock.cache.naming import COPY, Place, key_shown, named, naming, number_shown
 from penstock.cache.owner import Owner, owner_of, owner_pid
@@ -97,6 +109,7 @@ __all__ = [
     "DefinitionError",
     "DocLog",
     "Entries",
+    "ForeignFolder",
     "ForkedStore",
     "Info",
     "KeyCache",
@@ -133,9 +146,11 @@ __all__ = [
     "built_beside",
     "canonical",
     "check_file",
+    "clear_folder",
     "copy_snapshot",
     "decode_key",
     "decode_keys",
+    "delete_folder",
     "encode_entry",
     "encode_key",
     "first_size",
@@ -148,9 +163,13 @@ __all__ = [
     "key_shown",
     "log_db",
     "look_up",
+    "make_folder",
+    "mark_folder",
     "mark_key",
+    "marked_files",
     "mix",
     "mix_one",
+    "must_have_no_other",
     "must_have_room",
     "named",
     "naming",
@@ -158,6 +177,7 @@ __all__ = [
     "normalise",
     "number_shown",
     "open_lmdb",
+    "opened_folder",
     "order_key",
     "owner_of",
     "owner_pid",
@@ -186,9 +206,11 @@ __all__ = [
     "shown_whole",
     "shrink_file",
     "stored_key",
+    "sweep_folder",
     "sync_folder",
     "synced",
     "text_to_int",
+    "unmark_folder",
     "unpack",
     "unpack_document",
     "unpack_hook",

@@ -13,10 +13,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import BinaryIO
 
@@ -28,6 +27,7 @@ from penstock.cache.gate import gate, process_that_reads
 from penstock.cache.lmdb_env import is_open, translated
 from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.lmdb_txn import LmdbReader
+from penstock.cache.mark import clear_folder, opened_folder, sweep_folder
 from penstock.cache.shown import shown_size
 
 __all__ = [
@@ -67,8 +67,7 @@ class CopyFailed(PenstockError):
 def copy_snapshot(snap: LmdbReader, target: str, tell: Tell) -> int:
     """Copy what a snapshot sees into a new folder, and read the copy back; its bytes."""
     target = os.path.abspath(target)
-    if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
-        raise CopyFailed(target, "it is there already and not empty", "name a new folder, a copy overwrites nothing")
+    _must_be_free(target, "name a new folder, a copy overwrites nothing")
     with beside(target, target) as folder:
         counts = _write_copy(snap, folder, target, tell)
         check_file(folder, counts, tell)
@@ -212,8 +211,7 @@ def built_beside(target: str) -> Iterator[str]:
     Where the block fails, or the process ends on the way, nothing is there; the next one to this path clears it away.
     """
     target = os.path.abspath(target)
-    if os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
-        raise CopyFailed(target, "it is there already and not empty", "name a folder that is not there yet")
+    _must_be_free(target, "name a folder that is not there yet")
     with beside(target, target) as folder:
         yield folder
         with suppress(FileNotFoundError):
@@ -223,43 +221,42 @@ def built_beside(target: str) -> Iterator[str]:
     sync_folder(os.path.dirname(target))
 
 
+def _must_be_free(target: str, remedy: str) -> None:
+    """Raise CopyFailed if a path is anything but an empty folder."""
+    if os.path.islink(target) or (os.path.exists(target) and not (os.path.isdir(target) and not os.listdir(target))):
+        raise CopyFailed(target, "it is there already and not empty", remedy)
+
+
 @contextmanager
 def beside(target: str, named: str) -> Iterator[str]:
     """A folder of one's own beside a path, for what is to get that name; it is gone at the end.
 
-    It is inside one that is locked, since opening what is in it locks it as any store is.
+    It is inside one that is locked, since opening what is in it locks it as any store is. The outer folder has a mark.
+    If one is there without a mark, ForeignFolder is raised.
     """
     outer = f"{target}.partial"
     folder = os.path.join(outer, "copy")
-    try:
-        os.makedirs(outer, exist_ok=True)
-        lock = os.open(outer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise _failed(named, error) from error
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CopyFailed(named, "another process is copying to it", "let that one finish") from None
-        for left in os.scandir(outer):
-            shutil.rmtree(left.path)
-        os.mkdir(folder)
-        try:
-            yield folder
-        finally:
-            _remove(folder)
-            os.rmdir(outer)
-    finally:
-        os.close(lock)
+            os.makedirs(os.path.dirname(os.path.abspath(outer)), exist_ok=True)
+            lock = stack.enter_context(opened_folder(outer, make=True))
+            if not _alone(lock, outer):
+                raise CopyFailed(named, "another process is copying to it", "let that one finish")
+            clear_folder(lock, outer)
+            os.mkdir(folder)
+        except OSError as error:
+            raise _failed(named, error) from error
+        stack.callback(sweep_folder, outer)
+        yield folder
 
 
-def _remove(folder: str) -> None:
-    """Remove a copy that is not done, if it is there."""
-    for name in (DATA, "lock.mdb"):
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, name))
-    with suppress(FileNotFoundError):
-        os.rmdir(folder)
+def _alone(folder: int, path: str) -> bool:
+    """Lock an open folder; False if another process has the lock, or has deleted the folder."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(folder), os.lstat(path))
+    except (BlockingIOError, FileNotFoundError):
+        return False
 
 
 def process_with(path: str) -> int | None:

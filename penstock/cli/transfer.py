@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import os
+import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -214,10 +215,10 @@ def _output(path: str | None, packing: str | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    begun = f"{path}.{os.getpid()}.partial"
+    begun = f"{path}.{secrets.token_hex(8)}.partial"
     with ExitStack() as stack:
         stack.enter_context(_named(path, begun))
-        file: BinaryIO = stack.enter_context(open(begun, "wb"))
+        file: BinaryIO = stack.enter_context(open(begun, "xb"))
         stack.callback(_forget, begun)
         with _packed(file, packing) as out:
             yield out

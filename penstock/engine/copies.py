@@ -16,8 +16,6 @@ from penstock.cache import (
     Owner,
     PenstockError,
     Reader,
-    StoreDamaged,
-    StoreFormat,
     StoreMissing,
     Tell,
     copy_snapshot,
@@ -118,7 +116,7 @@ def _about(reader: Reader, path: str) -> tuple[str, int]:
 
 
 def _has_content(path: str) -> bool:
-    """Whether there is anything at a path that somebody may miss; what can't be read may be just that."""
+    """Return True if a path has content: unreadable content, and the file of another program, count too."""
     if not os.path.exists(os.path.join(path, DATA)):
         return False
     try:
@@ -127,8 +125,10 @@ def _has_content(path: str) -> bool:
         return True
     try:
         with store.read() as reader:
-            return read_catalog(reader, path) is not None and read_state(reader).position > 0
-    except (StoreFormat, StoreDamaged):
+            if read_catalog(reader, path) is None:
+                return bool(reader.names())
+            return read_state(reader).position > 0
+    except PenstockError:
         return True
     finally:
         store.close()

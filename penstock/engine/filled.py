@@ -8,14 +8,13 @@ Invariants:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Lane, Limits, LogMark, open_lmdb, record_key, seal, synced
+from penstock.cache import Lane, Limits, LogMark, make_folder, open_lmdb, record_key, seal, synced
 from penstock.engine.catalog import Catalog, Resume, State, write_catalog, write_notes, write_state
 from penstock.engine.core import Core, Settings
 from penstock.gateway import moved_db
@@ -66,7 +65,7 @@ class Target:
     """One new store, until it is closed."""
 
     def __init__(self, folder: str, app: App, catalog: Catalog, memory: int) -> None:
-        os.mkdir(folder)
+        make_folder(folder)
         self.folder = folder
         self.living = 0  # documents of the last table
         self._store = open_lmdb(folder, sync=False)

@@ -10,7 +10,7 @@ import os
 
 import msgspec
 
-from penstock.cache import DATA, DefinitionError, PenstockError, StoreDamaged, StoreFormat, sync_folder
+from penstock.cache import DATA, DefinitionError, PenstockError, StoreDamaged, StoreFormat, beside, sync_folder
 from penstock.mapreduce import Ranges
 
 FORMAT = 1
@@ -73,12 +73,14 @@ def read_layout(path: str) -> Layout | None:
 def write_layout(path: str, layout: Layout) -> None:
     """From now on the store is parted so: durable when this returns."""
     os.makedirs(path, exist_ok=True)
-    fresh = os.path.join(path, NAME + ".new")
-    with open(fresh, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(layout)) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, os.path.join(path, NAME))
+    name = os.path.join(path, NAME)
+    with beside(name, name) as folder:
+        fresh = os.path.join(folder, NAME)
+        with open(fresh, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(layout)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, name)
     for folder in (path, os.path.dirname(os.path.abspath(path))):
         sync_folder(folder)
 

@@ -11,11 +11,21 @@ copy goes on from there as the store would after a crash. Invariants:
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from contextlib import ExitStack
 
-from penstock.cache import CopyFailed, Owner, Tell, built_beside, copy_snapshot, open_lmdb, put_in_place
+from penstock.cache import (
+    CopyFailed,
+    Owner,
+    Tell,
+    built_beside,
+    clear_folder,
+    copy_snapshot,
+    open_lmdb,
+    opened_folder,
+    put_in_place,
+    unmark_folder,
+)
 from penstock.engine.catalog import read_state
 from penstock.engine.copies import Copied, copy_of, restore
 from penstock.engine.layout import is_store, read_layout, write_layout
@@ -44,14 +54,9 @@ def copy_any(path: str, target: str, tell: Tell | None = None) -> Copied:
                 if not consistent(readers, [state.sent for state in states], taken):
                     time.sleep(_AGAIN)
                     continue
-                try:
-                    into = [os.path.join(folder, part.folder) for part in layout.parts]
-                    size = sum(copy_snapshot(*own, tell or _nobody) for own in zip(readers, into, strict=True))
-                    write_layout(folder, layout)
-                except BaseException:
-                    for name in os.listdir(folder):
-                        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
-                    raise
+                into = [os.path.join(folder, part.folder) for part in layout.parts]
+                size = sum(copy_snapshot(*own, tell or _nobody) for own in zip(readers, into, strict=True))
+                write_layout(folder, layout)
                 return Copied(target, size, layout.app, tuple(state.position for state in states))
         raise CopyFailed(target, "its partitions did not stand at one moment", "copy it again while less is written")
 
@@ -72,6 +77,9 @@ def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = N
             owned.enter_context(Owner(copy))
         owned.enter_context(Owner(path))
         size, positions = 0, list[int]()
+        for target in layout.folders(path):
+            with opened_folder(target, make=True) as folder:
+                clear_folder(folder, target)
         for source, target in zip(layout.folders(copy), layout.folders(path), strict=True):
             owned.enter_context(Owner(target))
             size += put_in_place(source, target, tell or _nobody)
@@ -80,6 +88,8 @@ def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = N
             with store.read() as reader:
                 positions.append(read_state(reader).position)
         write_layout(path, layout)
+        for target in layout.folders(path):
+            unmark_folder(target)
     return Copied(path, size, layout.app, tuple(positions))
 
 

@@ -14,28 +14,35 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 
 from penstock.cache import (
+    DATA,
     DefinitionError,
+    ForeignFolder,
     Limits,
     Owner,
     PenstockError,
     StoreMissing,
     Tell,
     check_file,
+    delete_folder,
     gate,
+    mark_folder,
+    marked_files,
+    must_have_no_other,
     must_have_room,
     naming,
     open_lmdb,
+    opened_folder,
     process_with,
     sync_folder,
+    unmark_folder,
 )
 from penstock.engine.catalog import Catalog, catalog_of, catalog_row
 from penstock.engine.core import Core, Settings
@@ -53,7 +60,7 @@ __all__ = ["MOST_PARTITIONS", "Repartitioned", "repartition"]
 
 MOST_PARTITIONS = 256
 _FOLDER = re.compile(r"(\d+)-\d+\Z")
-_FILES = ("data.mdb", "lock.mdb")
+_FILES = (DATA, "lock.mdb")
 _MEMORY = 512 << 20  # of all new stores together, beside what Python takes
 _BASE = 96 << 20
 
@@ -91,23 +98,28 @@ def repartition(path: str | os.PathLike[str], to: int, tell: Tell | None = None)
             for folder in folders:
                 stack.enter_context(Owner(folder))
         _clear(where, layout)
+        for folder in folders if layout is not None else ():
+            with opened_folder(folder) as opened:
+                must_have_no_other(opened, folder)
         return _Repartition(where, layout, folders, to, tell or _nobody).run()
 
 
 def _clear(path: str, layout: Layout | None) -> None:
-    """Remove what a run that was killed left: stores that are not those of the layout."""
+    """Delete the files that a killed run left: stores that are not those of the layout, each with a mark."""
     own = {part.folder for part in layout.parts} if layout is not None else set[str]()
+    with suppress(FileNotFoundError):
+        delete_folder(os.path.join(path, NAME + ".partial"))
     for entry in sorted(os.listdir(path)):
         if _FOLDER.match(entry) and entry not in own:
-            shutil.rmtree(os.path.join(path, entry))
+            delete_folder(os.path.join(path, entry))
     if layout is not None:
-        _remove_files(path)
-
-
-def _remove_files(folder: str) -> None:
-    for name in _FILES:
-        if os.path.exists(os.path.join(folder, name)):
-            os.unlink(os.path.join(folder, name))
+        former = marked_files(path)
+        for name in _FILES:
+            if name in former:
+                os.unlink(os.path.join(path, name))
+            elif os.path.lexists(os.path.join(path, name)):
+                raise ForeignFolder(path, f"{name!r} lies beside the partitions, which did not replace it")
+    unmark_folder(path)
 
 
 class _Repartition:
@@ -165,22 +177,30 @@ class _Repartition:
         sync_folder(self._path)
 
     def _switch(self, after: Layout) -> None:
-        """From here on the new stores are the store; then the old ones go."""
+        """From here on the new stores are the store; then the old ones go. These have a mark before that."""
         with ExitStack() as stack:
             for folder in self._folders:
                 stack.enter_context(gate(folder, alone=True))
             self._must_be_unread()
+            for folder in self._folders if self._layout is not None else ():
+                mark_folder(folder)
             if self._to == 1:
                 [folder] = after.folders(self._path)
-                os.rename(os.path.join(folder, _FILES[0]), os.path.join(self._path, _FILES[0]))
+                fresh, place = os.path.join(folder, DATA), os.path.join(self._path, DATA)
+                mark_folder(self._path, {DATA: fresh})  # until it is the store
+                os.rename(fresh, place)
                 sync_folder(self._path)
                 os.unlink(os.path.join(self._path, NAME))
                 sync_folder(self._path)
             else:
+                if self._layout is None:
+                    former = {name: os.path.join(self._path, name) for name in _FILES}
+                    mark_folder(self._path, {name: file for name, file in former.items() if os.path.exists(file)})
                 write_layout(self._path, after)
-            for folder in self._folders:
-                _remove_files(folder)
-        _clear(self._path, read_layout(self._path))
+            now = read_layout(self._path)
+            for folder in () if now is None else now.folders(self._path):
+                unmark_folder(folder)
+            _clear(self._path, now)
 
 
 @contextmanager

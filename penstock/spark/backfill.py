@@ -15,11 +15,10 @@ this process appends to a new store. Invariants:
 from __future__ import annotations
 
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from functools import reduce as fold
@@ -28,7 +27,17 @@ from zlib import crc32
 
 import msgspec
 
-from penstock.cache import DefinitionError, PenstockError, StoreMissing, Tell, beside, built_beside, open_lmdb
+from penstock.cache import (
+    DefinitionError,
+    PenstockError,
+    StoreMissing,
+    Tell,
+    beside,
+    built_beside,
+    make_folder,
+    open_lmdb,
+    sweep_folder,
+)
 from penstock.engine import is_store, must_be_whole, open_on, read_catalog, shipped, writer
 from penstock.mapreduce import rows_db
 from penstock.spark.documents import REPORT, Settling
@@ -155,16 +164,16 @@ def _nobody(what: str, done: int, total: int) -> None:
 def _runs(staging: str, store: str) -> Iterator[str]:
     """A folder for what tasks make, of this run alone: tasks of one that was killed may still write to theirs."""
     own = f"runs-{crc32(os.fsencode(os.path.abspath(store))):08x}-"
-    with suppress(FileNotFoundError):
-        for name in os.listdir(staging):
-            if name.startswith(own):
-                shutil.rmtree(os.path.join(staging, name), ignore_errors=True)
+    os.makedirs(staging, exist_ok=True)
+    for name in os.listdir(staging):
+        if name.startswith(own):
+            sweep_folder(os.path.join(staging, name))
     folder = os.path.join(staging, own + uuid.uuid4().hex)
-    os.makedirs(folder)
+    make_folder(folder)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        sweep_folder(folder)
 
 
 class _Backfill:

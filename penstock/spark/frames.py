@@ -11,6 +11,7 @@ A frame of another kind is passed over without being decoded. Invariants:
 from __future__ import annotations
 
 import os
+import secrets
 import struct
 from collections.abc import Collection, Iterator, Sequence
 from enum import IntEnum
@@ -52,8 +53,8 @@ class Frames:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._partial = f"{path}.{os.getpid()}"
-        new = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._partial = f"{path}.{secrets.token_hex(8)}"
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._file: BinaryIO = os.fdopen(os.open(self._partial, new, 0o644), "wb", buffering=1 << 20)
 
     def __enter__(self) -> Self:
