@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from penstock.cache.errors import StoreDamaged
+from penstock.cache.lmdb_snapshot import LmdbReader
 from penstock.cache.lmdb_store import open_lmdb
-from penstock.cache.lmdb_txn import LmdbReader
 from penstock.cache.seal import unseal
 from penstock.cache.segment import Segment
 

@@ -24,9 +24,10 @@ import lmdb
 from penstock.cache.checking import Tell, check_file
 from penstock.cache.errors import PenstockError, StoreMissing
 from penstock.cache.gate import gate, process_that_reads
-from penstock.cache.lmdb_env import is_open, translated
+from penstock.cache.lmdb_env import is_open
+from penstock.cache.lmdb_errors import translated
+from penstock.cache.lmdb_snapshot import LmdbReader
 from penstock.cache.lmdb_store import open_lmdb
-from penstock.cache.lmdb_txn import LmdbReader
 from penstock.cache.mark import clear_folder, opened_folder, sweep_folder
 from penstock.cache.shown import shown_size
 

@@ -7,43 +7,33 @@ Invariants:
 - handles of databases are opened where nothing else runs: at opening, in the transaction that makes the database, or,
   in a process that only reads, before the snapshot that first sees it. `handles` never has a name that the latest
   snapshot does not know, and names leave an environment only at its opening;
-- the map changes only while no transaction of this process is open: new snapshots wait, open ones are waited for.
+- the map changes only while no transaction of this process is open: new snapshots wait, open ones are waited for;
+- the environment closes after the last transaction in it: a read in another thread ends before its pages go.
 
 Only the holder of `owner.Owner` opens an environment to write. That makes `handles` of a writing process complete.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
-import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
+from weakref import WeakSet
 
 import lmdb
 
-from penstock.cache.errors import (
-    Closed,
-    ForkedStore,
-    PenstockError,
-    StoreDamaged,
-    StoreFormat,
-    StoreFull,
-    StoreMissing,
-)
+from penstock.cache.address_space import LARGEST, fitting, room
+from penstock.cache.errors import Closed, ForkedStore, PenstockError, StoreFormat, StoreFull
 from penstock.cache.gate import gate
+from penstock.cache.lmdb_errors import FORMAT, MAX_DBS, MAX_READERS, translated
 
-__all__ = ["LARGEST", "Environment", "Handles", "Opening", "acquire", "is_open", "translated"]
+__all__ = ["Environment", "Handles", "Opening", "ReadTransaction", "acquire", "is_open"]
 
 Handles = dict[str, "lmdb._Database"]
-LARGEST = 1 << 40
-_SMALLEST = 1 << 26
-_MAX_DBS = 1024
-_MAX_READERS = 1024
 _CHECK_EVERY = 1000
-_FORMAT = "LMDB 0.9, all its rows in named databases"
 _log = logging.getLogger("penstock.cache")
 
 
@@ -56,10 +46,10 @@ class Environment:
         self.path = path
         self.pid = os.getpid()
         self.readonly = readonly
-        self.map_size = _fitting(map_size) if map_size == LARGEST else map_size
+        self.map_size = fitting(map_size) if map_size == LARGEST else map_size
         self.handles: Handles = {}
         self.users = 0
-        self.write_lock = threading.Lock()
+        self._write_lock = threading.Lock()
         self.writing = 0
         self._metasync = metasync
         self._sync = sync
@@ -87,8 +77,8 @@ class Environment:
                     sync=self._sync,
                     readahead=False,
                     create=False,
-                    max_dbs=_MAX_DBS,
-                    max_readers=_MAX_READERS,
+                    max_dbs=MAX_DBS,
+                    max_readers=MAX_READERS,
                     lib_version=0,
                 )
         except (lmdb.Error, OSError) as error:
@@ -99,7 +89,7 @@ class Environment:
                 self._know_all(env)
         except (lmdb.Error, UnicodeDecodeError) as error:
             env.close()
-            raise StoreFormat(self.path, f"unknown ({error})", _FORMAT) from error
+            raise StoreFormat(self.path, f"unknown ({error})", FORMAT) from error
         return env
 
     def _know_all(self, env: lmdb.Environment) -> None:
@@ -107,28 +97,31 @@ class Environment:
         with env.begin(write=True) as txn:
             names = [bytes(name) for name in txn.cursor().iternext(values=False)]
             opened = {name: env.open_db(name, txn=txn, create=False) for name in names}
-            if len(names) > _MAX_DBS // 2:
+            if len(names) > MAX_DBS // 2:
                 for name in names:
                     if not txn.stat(opened[name])["entries"]:
                         txn.drop(opened.pop(name))
         self.handles = {name.decode(): handle for name, handle in opened.items()}
 
-    def begin_read(self) -> tuple[lmdb.Transaction[memoryview], Handles]:
-        """A snapshot, and the handles of all databases it has; to be ended by `end_read`."""
+    def begin_read(self, opening: Opening, reader: Ends) -> tuple[ReadTransaction, Handles]:
+        """A read transaction, and the handles of all databases it has; the opening ends its reader with itself."""
         me = threading.get_ident()
         with self._turn:
             while self._held and me not in self._open.values():
                 self._turn.wait()
+            opening.check()
+            opening.readers.add(reader)
             txn = self._snapshot()
             self._open[id(txn)] = me
-            return txn, self.handles
+            return ReadTransaction(self, txn), self.handles
 
     def end_read(self, txn: lmdb.Transaction[memoryview]) -> None:
-        """End a snapshot."""
+        """End a read transaction."""
         txn.abort()
         with self._turn:
             del self._open[id(txn)]
             self._turn.notify_all()
+        self._close_if_unused()
 
     def _snapshot(self) -> lmdb.Transaction[memoryview]:
         while True:
@@ -160,8 +153,28 @@ class Environment:
             self.handles = {name.decode(): self._opened[name] for name in names}
         self._seen = txn_id
 
+    def enter_write(self, opening: Opening) -> None:
+        """From here to `leave_write` the calling thread writes, and the environment stays open."""
+        me = threading.get_ident()
+        if self.writing == me:
+            raise PenstockError(f"a transaction on {self.path} is open in this thread; end it before the next one")
+        self._write_lock.acquire()
+        try:
+            with self._turn:
+                opening.check()
+                self.writing = me
+        except BaseException:
+            self._write_lock.release()
+            raise
+
+    def leave_write(self) -> None:
+        """The transaction has ended."""
+        self.writing = 0
+        self._write_lock.release()
+        self._close_if_unused()
+
     def begin_write(self) -> lmdb.Transaction[memoryview]:
-        """A transaction; the caller holds `write_lock`."""
+        """A transaction, after `enter_write`."""
         self._writes += 1
         if self._writes % _CHECK_EVERY == 0:
             self.env.reader_check()
@@ -180,7 +193,7 @@ class Environment:
         """Double the map, between transactions."""
         size = min(self.map_size * 2, LARGEST)
         why = f"its map of {self.map_size} bytes is full"
-        if size == self.map_size or not _room(size - self.map_size):
+        if size == self.map_size or not room(size - self.map_size):
             raise StoreFull(self.path, f"{why} and this process may not map more (ulimit -v)")
         with self._alone(lambda reason: StoreFull(self.path, f"{why} and can't grow: {reason}")):
             self._remap(size)
@@ -231,23 +244,59 @@ class Environment:
                 self._turn.notify_all()
 
     @contextmanager
-    def still(self) -> Iterator[None]:
-        """With the map where it is."""
+    def still(self, opening: Opening) -> Iterator[lmdb.Environment]:
+        """The environment with its map where it is, and open."""
         with self._turn:
-            yield
+            opening.check()
+            yield self.env
 
     @property
     def idle(self) -> bool:
         """Whether nothing is open in it."""
         return not self._open and not self.writing
 
-    def release(self) -> None:
-        """One user less; the last one closes it."""
-        with _registry_lock:
+    def end(self, opening: Opening) -> None:
+        """One opening less, and no reader of it: a call on the way ends first, and the next one raises Closed."""
+        with self._turn:
+            opening.closed = True
+            readers = list(opening.readers)
+        for reader in readers:
+            reader.close()
+        with _registered():
             self.users -= 1
-            if self.users == 0:
-                _registry.pop(self.path, None)
-                self.env.close()
+            self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        """Close it after the last opening and the last transaction.
+
+        A collected snapshot may end anywhere, also in a thread that has the lock of the registry. So nothing waits for
+        that lock here: the holder looks once more after it let go.
+        """
+        if self.users == 0 and self.idle:
+            _unused.append(self)
+            _close_unused()
+
+
+class Ends(Protocol):
+    """A reader, to be ended."""
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+class ReadTransaction:
+    """A read transaction of LMDB. It ends when nothing refers to it: its reader, or rows that this one lent."""
+
+    __slots__ = ("_env", "txn")
+
+    def __init__(self, env: Environment, txn: lmdb.Transaction[memoryview]) -> None:
+        self._env = env
+        self.txn = txn
+
+    def __del__(self) -> None:
+        if self._env.pid == os.getpid():
+            self._env.end_read(self.txn)
 
 
 class Opening:
@@ -257,36 +306,63 @@ class Opening:
         self.env = env
         self.readonly = readonly
         self.closed = False
+        self.readers: WeakSet[Ends] = WeakSet()
 
     def check(self) -> None:
         """That it can be used here."""
-        if self.env.pid != os.getpid():
-            raise ForkedStore(self.env.path, self.env.pid)
+        self.check_process()
         if self.closed:
             raise Closed(f"the store at {self.env.path}")
 
+    def check_process(self) -> None:
+        """That no other process opened it. This precedes any lock, which a thread of that process may hold for ever."""
+        if self.env.pid != os.getpid():
+            raise ForkedStore(self.env.path, self.env.pid)
+
     def close(self) -> None:
         """The last one in the process closes the environment. Nothing in a forked child."""
-        if not self.closed:
-            self.closed = True
-            if self.env.pid == os.getpid():
-                self.env.release()
+        if not self.closed and self.env.pid == os.getpid():
+            self.env.end(self)
+        self.closed = True
 
 
 _registry: dict[str, Environment] = {}
 _registry_lock = threading.Lock()
+_unused: list[Environment] = []
+
+
+@contextmanager
+def _registered() -> Iterator[dict[str, Environment]]:
+    """The environments of this process by path, for this thread alone."""
+    try:
+        with _registry_lock:
+            yield _registry
+    finally:
+        _close_unused()
+
+
+def _close_unused() -> None:
+    """Close the environments that nothing uses; where another thread has the registry, it does so."""
+    while _unused and _registry_lock.acquire(blocking=False):
+        try:
+            env = _unused.pop() if _unused else None
+            if env is not None and env.users == 0 and env.idle and _registry.get(env.path) is env:
+                del _registry[env.path]
+                env.env.close()
+        finally:
+            _registry_lock.release()
 
 
 def acquire(path: str, readonly: bool, map_size: int, metasync: bool, patience: float, sync: bool = True) -> Opening:
     """A use of the environment of a path, which is opened here if it is not open yet."""
     path = os.path.realpath(path)
-    with _registry_lock:
-        shared = _registry.get(path)
+    with _registered() as registry:
+        shared = registry.get(path)
         if shared is not None and shared.pid != os.getpid():
             _forget(shared)
             shared = None
         if shared is None:
-            shared = _registry[path] = Environment(path, readonly, map_size, metasync, patience, sync)
+            shared = registry[path] = Environment(path, readonly, map_size, metasync, patience, sync)
         elif shared.readonly and not readonly:
             shared.to_write(map_size, metasync)
         shared.users += 1
@@ -295,8 +371,8 @@ def acquire(path: str, readonly: bool, map_size: int, metasync: bool, patience: 
 
 def is_open(path: str) -> bool:
     """Whether this process has the store at a path open."""
-    with _registry_lock:
-        shared = _registry.get(os.path.realpath(path))
+    with _registered() as registry:
+        shared = registry.get(os.path.realpath(path))
         return shared is not None and shared.pid == os.getpid()
 
 
@@ -315,69 +391,7 @@ def _after_fork() -> None:
     """A child has the lock to itself: whoever held it at the fork is not here to let go."""
     global _registry_lock
     _registry_lock = threading.Lock()
+    _unused.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def _room(size: int) -> bool:
-    """Whether the host lets this process have so much more address space."""
-    try:
-        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ).close()
-    except (OSError, ValueError, OverflowError):
-        return False
-    return True
-
-
-def _fitting(size: int) -> int:
-    """This size, or where the host refuses it, a smaller one that leaves as much again for all else."""
-    if _room(size):
-        return size
-    while size > _SMALLEST and not _room(2 * size):
-        size //= 2
-    return size
-
-
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_NO_RIGHT = {errno.EACCES, errno.EPERM, errno.EROFS}
-
-
-def translated(path: str, error: lmdb.Error | OSError) -> Exception:
-    """What an error of LMDB or of the system means to a user of the store at a path."""
-    code: int = (error.errno if isinstance(error, OSError) else getattr(error, "code", 0)) or 0
-    if isinstance(error, lmdb.MapFullError):
-        return StoreFull(path, "its map is full")
-    if code in _NO_ROOM:
-        return StoreFull(path, os.strerror(code))
-    if code == errno.EIO:  # LMDB's word for a write that the disk took in part
-        return StoreFull(path, "Input/output error, its disk is full, over a quota, or failing")
-    if code == errno.ENOMEM:
-        return PenstockError(
-            f"no memory for the store at {path}: {error}; put smaller batches, or allow more (ulimit -v)"
-        )
-    if code in _NO_RIGHT:
-        return PenstockError(
-            f"no permission for the store at {path}: {os.strerror(code)}; this user must be able to read and write "
-            "the files in it, lock.mdb also to read"
-        )
-    if code == errno.ENOENT:
-        return StoreMissing(path)
-    if code in (errno.EEXIST, errno.ENOTDIR):
-        return PenstockError(f"{path} is not a folder, and a store is one; choose another path")
-    return _translated_lmdb(path, error)
-
-
-def _translated_lmdb(path: str, error: Exception) -> Exception:
-    if isinstance(error, (lmdb.InvalidError, lmdb.VersionMismatchError)):
-        return StoreFormat(path, f"unknown ({error})", _FORMAT)
-    if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError)):
-        return StoreDamaged(f"{path}, {error}")
-    if isinstance(error, lmdb.BadValsizeError):
-        return AssertionError("a key has 1 to 511 bytes")
-    if "closed/deleted/dropped" in str(error):
-        return Closed(f"the store at {path}")
-    if isinstance(error, lmdb.ReadersFullError):
-        return PenstockError(f"the store at {path} has {_MAX_READERS} snapshots open; close some")
-    if isinstance(error, lmdb.DbsFullError):
-        return PenstockError(f"the store at {path} has {_MAX_DBS} databases; drop views, then open it again to write")
-    return PenstockError(f"the store at {path} failed: {error}; close it and open it again")

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 
+from penstock.cache.address_space import LARGEST
 from penstock.cache.errors import ReadOnly
-from penstock.cache.lmdb_env import LARGEST, Opening, acquire
-from penstock.cache.lmdb_txn import LmdbReader, LmdbWriter
+from penstock.cache.lmdb_env import Opening, acquire
+from penstock.cache.lmdb_snapshot import LmdbReader
+from penstock.cache.lmdb_txn import LmdbWriter
 from penstock.cache.pages import drop_mapped, trim_heap
 from penstock.cache.store import Info
 
@@ -67,9 +69,10 @@ class LmdbStore:
 
     def info(self) -> Info:
         """Sizes and places, for people."""
-        self._opening.check()
-        about = self._env.env.info()
-        size = (about["last_pgno"] + 1) * self._env.env.stat()["psize"]
+        self._opening.check_process()
+        with self._env.still(self._opening) as env:
+            about = env.info()
+            size = (about["last_pgno"] + 1) * env.stat()["psize"]
         with self.read() as reader:
             used = reader.used()
         return {
@@ -82,11 +85,11 @@ class LmdbStore:
 
     def trim(self) -> None:
         """Give back memory that only makes later reads faster: pages of the map, and the heap's free ones."""
-        self._opening.check()
-        with self._env.still():
+        self._opening.check_process()
+        with self._env.still(self._opening):
             drop_mapped(os.path.join(self._env.path, "data.mdb"))
         trim_heap()
 
     def close(self) -> None:
-        """End it; the last one in the process closes the environment. Nothing in a forked child."""
+        """End it: a read on its way ends first. The last one in the process closes the environment, a child none."""
         self._opening.close()

@@ -19,7 +19,7 @@ from penstock.cache.errors import (
     StoreFull,
     StoreMissing,
 )
-from penstock.cache.lmdb_env import translated
+from penstock.cache.lmdb_errors import translated
 from penstock.cache.lmdb_store import LmdbStore, open_lmdb
 from penstock.cache.store import Store
 

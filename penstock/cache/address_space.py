@@ -1,0 +1,28 @@
+"""How much address space a map may take: the host may bound it, and all maps of a process share it."""
+
+from __future__ import annotations
+
+import mmap
+
+__all__ = ["LARGEST", "fitting", "room"]
+
+LARGEST = 1 << 40
+_SMALLEST = 1 << 26
+
+
+def room(size: int) -> bool:
+    """Whether the host lets this process have so much more address space."""
+    try:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def fitting(size: int) -> int:
+    """This size, or where the host refuses it, a smaller one that leaves as much again for all else."""
+    if room(size):
+        return size
+    while size > _SMALLEST and not room(2 * size):
+        size //= 2
+    return size

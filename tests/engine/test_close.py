@@ -1,0 +1,25 @@
+"""An engine is closed while other threads read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_threads_that_read_end_with_closed_and_no_signal(store_path: Path, partitions: int) -> None:
+    """The rounds alternate: open to write or to read; a snapshot for each thread, or one shared snapshot."""
+    rounds = 100
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.engine.reads_beside_close", str(store_path), str(partitions), str(rounds)],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    calls = ["document", "documents", "get", "items", "range"]
+    assert (done.returncode, done.stdout.strip()) == (0, str([(call, rounds) for call in calls])), done.stderr
