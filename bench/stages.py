@@ -1,4 +1,6 @@
-"""Where the time goes: µs a document by stage and batch size, on the standard workload, as a table for ARCHITECTURE.md.
+"""Print the cost of each stage in µs per document, by batch size, on the standard workload.
+
+The output is a table for docs/performance.md.
 
     python -m bench.stages
 

@@ -1,14 +1,16 @@
-"""Check the documents: the size of the README, and every relative link."""
+"""Check the documents: their sizes, every relative link, and the generated page of modules."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.tidy.modules import PAGE, page
 from tests.tidy.tree import ROOT, files
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _LARGEST_README = 12 * 1024
+_LARGEST_ARCHITECTURE = 25 * 1024
 
 
 def _broken(page: Path, text: str) -> list[str]:
@@ -17,9 +19,9 @@ def _broken(page: Path, text: str) -> list[str]:
     return [link for link in links if link and "://" not in link and not (page.parent / link).exists()]
 
 
-@pytest.mark.parametrize("page", files(".md"), ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_to_a_file(page: Path) -> None:
-    assert _broken(page, page.read_text("utf-8")) == []
+@pytest.mark.parametrize("path", files(".md"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(path: Path) -> None:
+    assert _broken(path, path.read_text("utf-8")) == []
 
 
 def test_a_broken_link_is_found() -> None:
@@ -27,12 +29,21 @@ def test_a_broken_link_is_found() -> None:
     assert _broken(ROOT / "README.md", text) == ["docs/gone.md"]
 
 
-def test_the_readme_links_every_page_of_the_guide() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    pages = [str(page.relative_to(ROOT)) for page in files(".md", under=ROOT / "docs" / "guide")]
+@pytest.mark.parametrize(("document", "folder"), [("README.md", "docs/guide"), ("ARCHITECTURE.md", "docs/design")])
+def test_a_document_links_every_page_of_its_folder(document: str, folder: str) -> None:
+    text = (ROOT / document).read_text("utf-8")
+    pages = [str(path.relative_to(ROOT)) for path in files(".md", under=ROOT / folder)]
     assert pages
-    assert [page for page in pages if f"({page})" not in readme] == []
+    assert [path for path in pages if f"({path})" not in text] == []
 
 
 def test_the_readme_stays_short() -> None:
     assert len((ROOT / "README.md").read_bytes()) <= _LARGEST_README
+
+
+def test_the_page_of_modules_is_current() -> None:
+    assert PAGE.read_text("utf-8") == page(), "write it with `python -m tests.tidy.modules`"
+
+
+def test_the_architecture_stays_short() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_bytes()) <= _LARGEST_ARCHITECTURE
