@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         UnknownName,
         ValueKind,
     )
-    from penstock.engine import Engine, Snapshot, Ticket, Transaction
+    from penstock.engine import Engine, ForeignPartition, Snapshot, Ticket, Transaction
     from penstock.engine import open_engine as open
     from penstock.mapreduce import (
         bottom,
@@ -117,6 +117,7 @@ __all__ = [
     "Engine",
     "Field",
     "ForeignFolder",
+    "ForeignPartition",
     "ForkedStore",
     "KeyKind",
     "KeyTooLong",

@@ -10,6 +10,7 @@ from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.engine import Engine
 from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
+from penstock.engine.identity import ForeignPartition
 from penstock.engine.layout import is_store, layout_of, must_be_whole, partitions_of
 from penstock.engine.member import Member, Tables
 from penstock.engine.member import Standing as MemberStanding
@@ -40,6 +41,7 @@ __all__ = [
     "Copied",
     "Core",
     "Engine",
+    "ForeignPartition",
     "HolderLost",
     "HolderSilent",
     "Loads",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 from typing import Literal
 
+from msgspec.structs import replace
+
 from penstock.cache import Limits, Owner, Store, naming
 from penstock.engine.agreeing import begun, compared, created, described, refused
 from penstock.engine.catalog import read_catalog, read_state, write_built, write_catalog
 from penstock.engine.concert import Concert
 from penstock.engine.core import Core, Settings
 from penstock.engine.engine import Engine
+from penstock.engine.identity import identity_of, must_be_alone, must_be_partition
 from penstock.engine.naming import places_of
 from penstock.engine.parting import Parting
 from penstock.engine.refilling import without_leftover
@@ -67,7 +70,7 @@ def core_on(
     """The nodes of a store that is now this writer's; where that fails the store is closed."""
     try:
         with naming(lambda: places_of(None)):
-            changed = _agree(app, store, path, seed, migrate, concert)
+            changed = _agree(app, store, path, seed, migrate, parting, concert)
         core = Core(app, store, settings, path, parting=parting)
         core.changed = changed
         core.begin_epoch()
@@ -78,16 +81,28 @@ def core_on(
 
 
 def _agree(
-    app: App, store: Store, path: str, seed: int | None, migrate: Migrate, concert: Concert | None
+    app: App,
+    store: Store,
+    path: str,
+    seed: int | None,
+    migrate: Migrate,
+    parting: Parting | None,
+    concert: Concert | None,
 ) -> tuple[Changed, ...]:
     """Make the store's catalog one that serves this app, or refuse; the views that have to be built for it."""
     with store.write() as writer:
-        known = read_catalog(writer, path)
+        if parting is None:
+            own, known = None, read_catalog(writer, path)
+        else:
+            own = identity_of(parting.ranges, parting.here)
+            known = must_be_partition(writer, path, parting.ranges, parting.here)
         if known is None:
             wanted, numbers = (described(app), None) if concert is None else (concert.wanted, concert.numbers)
-            write_catalog(writer, created(app.name, wanted, seed, numbers))
+            write_catalog(writer, created(app.name, wanted, seed, numbers, own))
             return ()
-        cleaned = without_leftover(known)
+        if own is None:
+            must_be_alone(known, path)
+        cleaned = replace(without_leftover(known), partition=own)
         if cleaned != known:
             write_catalog(writer, cleaned)
             known = cleaned

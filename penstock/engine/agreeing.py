@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from penstock.cache import DefinitionChanged, Reader, read_mark, segments_from
-from penstock.engine.catalog import FORMAT, Built, Catalog, Entry, Next
+from penstock.engine.catalog import FORMAT, Built, Catalog, Entry, Identity, Next
 from penstock.mapreduce import view_dbs
 from penstock.views import App, Changed, Kind, View, difference, stored_definition
 
@@ -113,12 +113,16 @@ def refused(changes: dict[str, Changed]) -> DefinitionChanged:
 
 
 def created(
-    app: str, wanted: Mapping[str, Described], seed: int | None, numbers: Mapping[str, int] | None = None
+    app: str,
+    wanted: Mapping[str, Described],
+    seed: int | None,
+    numbers: Mapping[str, int] | None = None,
+    partition: Identity | None = None,
 ) -> Catalog:
     """The catalog of an empty store; `seed` is for the hashes of keys, and is drawn if it is left out."""
     known = numbers or {}
     entries = {name: Entry(known.get(name, i), d) for i, (name, d) in enumerate(wanted.items(), 1)}
-    return Catalog(FORMAT, app, secrets.randbits(63) if seed is None else seed, entries)
+    return Catalog(FORMAT, app, secrets.randbits(63) if seed is None else seed, entries, partition=partition)
 
 
 def begun(reader: Reader, known: Catalog, agreement: Agreement, position: int) -> tuple[Catalog, Built | None]:

@@ -69,12 +69,20 @@ class Refill(msgspec.Struct, frozen=True):
     filling: dict[str, int] = {}
 
 
+class Identity(msgspec.Struct, array_like=True, frozen=True):
+    """One partition of a store: its number, and the first and the last hash that it owns."""
+
+    number: int
+    first: int
+    last: int
+
+
 class Catalog(msgspec.Struct, frozen=True):
     """The definitions of a store.
 
     `since` is there while views are being built: for each table whose documents are told anew the records, from the
     first to the last, that were there before. `trash` is what databases are to be emptied, `refill` says which tables
-    are made anew elsewhere.
+    are made anew elsewhere. `partition` is there if the store is one partition of several.
     """
 
     format: int
@@ -86,6 +94,7 @@ class Catalog(msgspec.Struct, frozen=True):
     former: tuple[Former, ...] = ()
     trash: tuple[str, ...] = ()
     refill: Refill | None = None
+    partition: Identity | None = None
 
     def highest(self) -> int:
         """The highest number that was ever given."""

@@ -25,6 +25,7 @@ from penstock.cache import (
     shrink_file,
 )
 from penstock.engine.catalog import read_catalog, read_state
+from penstock.engine.identity import must_be_alone
 from penstock.engine.layout import must_be_whole, read_layout
 from penstock.views import Position
 
@@ -112,6 +113,7 @@ def _about(reader: Reader, path: str) -> tuple[str, int]:
     catalog = read_catalog(reader, path)
     if catalog is None:
         raise StoreMissing(path)
+    must_be_alone(catalog, path)
     return catalog.app, read_state(reader).position
 
 

@@ -13,6 +13,7 @@ from penstock.engine.core import Core, Settings
 from penstock.engine.engine import Engine
 from penstock.engine.feeding import CHANGES
 from penstock.engine.holder import drop_socket, take_socket
+from penstock.engine.identity import must_be_alone
 from penstock.engine.layout import WrongPartitions, read_layout
 from penstock.engine.naming import places_of
 from penstock.engine.opening_parted import open_parted
@@ -135,8 +136,10 @@ def _reader(app: App, path: str, settings: Settings) -> Engine:
     store = open_lmdb(path, readonly=True)
     try:
         with store.read() as reader, naming(lambda: places_of(None)):
-            if read_catalog(reader, path) is None:
+            catalog = read_catalog(reader, path)
+            if catalog is None:
                 raise StoreMissing(path)
+            must_be_alone(catalog, path)
         core = Core(app, store, settings, path, readonly=True)
     except BaseException:
         store.close()

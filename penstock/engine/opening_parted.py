@@ -14,17 +14,16 @@ import threading
 import time
 from collections.abc import Sequence
 
-from penstock.cache import DefinitionError, MemoryStore, Owner, StoreMissing, naming, open_lmdb
+from penstock.cache import DefinitionError, MemoryStore, Owner, open_lmdb
 from penstock.engine.agreed import Migrate, open_partition
 from penstock.engine.away import Away, evict
 from penstock.engine.carrying import carried, join
-from penstock.engine.catalog import Catalog, read_catalog
 from penstock.engine.concert import Concert, concerted
 from penstock.engine.core import Settings
 from penstock.engine.holder import drop_socket, take_socket
+from penstock.engine.identity import catalogs_of
 from penstock.engine.layout import Layout, WrongPartitions, is_store, layout_of, read_layout, write_layout
 from penstock.engine.member import Member
-from penstock.engine.naming import places_of
 from penstock.engine.order import Order
 from penstock.engine.parted import Parted
 from penstock.engine.parting import Parting
@@ -160,19 +159,7 @@ def _away(
 def _concerted(app: App, layout: Layout, path: str | None, migrate: Migrate) -> tuple[Concert, tuple[Changed, ...]]:
     """What all partitions begin to build, and all that is built."""
     folders = [] if path is None else layout.folders(path)
-    return concerted(app, [_catalog(folder) for folder in folders], migrate == "refuse")
-
-
-def _catalog(folder: str) -> Catalog | None:
-    try:
-        store = open_lmdb(folder, readonly=True)
-    except StoreMissing:
-        return None
-    try:
-        with store.read() as reader, naming(lambda: places_of(None)):
-            return read_catalog(reader, folder)
-    finally:
-        store.close()
+    return concerted(app, catalogs_of(folders, layout.ranges()), migrate == "refuse")
 
 
 class _Watch(threading.Thread):

@@ -28,6 +28,7 @@ from penstock.cache import (
 )
 from penstock.engine.catalog import read_state
 from penstock.engine.copies import Copied, copy_of, restore
+from penstock.engine.identity import catalogs_of
 from penstock.engine.layout import is_store, read_layout, write_layout
 from penstock.recovery import consistent
 
@@ -42,6 +43,7 @@ def copy_any(path: str, target: str, tell: Tell | None = None) -> Copied:
     layout = read_layout(path)
     if layout is None:
         return copy_of(path, target, tell)
+    catalogs_of(layout.folders(path), layout.ranges())
     with built_beside(target) as folder, ExitStack() as stack:
         stores = [open_lmdb(own, readonly=True) for own in layout.folders(path)]
         for store in stores:
@@ -72,6 +74,7 @@ def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = N
             "there is a store, whose place a copy of several partitions does not take",
             "name a folder without one",
         )
+    catalogs_of(layout.folders(copy), layout.ranges())
     with ExitStack() as owned:
         if os.path.exists(os.path.join(copy, "owner")):  # no copy but a store, which may be written meanwhile
             owned.enter_context(Owner(copy))

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from penstock.cache import (
     DATA,
@@ -47,6 +47,7 @@ from penstock.cache import (
 from penstock.engine.catalog import Catalog, catalog_of, catalog_row
 from penstock.engine.core import Core, Settings
 from penstock.engine.filled import Target
+from penstock.engine.identity import catalogs_of, identity_of, must_be_alone
 from penstock.engine.layout import NAME, Layout, is_store, layout_of, read_layout, write_layout
 from penstock.engine.moving import Moving
 from penstock.engine.naming import places_of
@@ -167,8 +168,9 @@ class _Repartition:
         memory = _BASE + _MEMORY // self._to
         targets: list[Target] = []
         try:
-            for folder in after.folders(self._path):
-                targets.append(Target(folder, snap.schema.app, catalog, memory))
+            for number, folder in enumerate(after.folders(self._path)):
+                own = None if self._to == 1 else identity_of(after.ranges(), number)
+                targets.append(Target(folder, snap.schema.app, replace(catalog, partition=own), memory))
             with snap.naming():
                 Moving(snap, targets, after.ranges(), self._tell).run()
         finally:
@@ -207,6 +209,8 @@ class _Repartition:
 def _opened(folders: Sequence[str], layout: Layout | None) -> Iterator[tuple[list[Core], Snapshot]]:
     """The stores in these folders, and a snapshot over them; their app is what their catalog says."""
     cores: list[Core] = []
+    if layout is not None:
+        catalogs_of(folders, layout.ranges())
     try:
         for folder in folders:
             store = open_lmdb(folder, readonly=True)
@@ -214,7 +218,10 @@ def _opened(folders: Sequence[str], layout: Layout | None) -> Iterator[tuple[lis
                 row = catalog_row(reader)
                 if row is None:
                     raise StoreMissing(folder)
-                app = Schema(row, catalog_of(row, folder)).app
+                catalog = catalog_of(row, folder)
+                if layout is None:
+                    must_be_alone(catalog, folder)
+                app = Schema(row, catalog).app
             cores.append(Core(app, store, Settings(_BASE, Limits()), folder, readonly=True))
         ranges = Ranges((0,), cores[0].catalog.seed) if layout is None else layout.ranges()
         with SpannedSnapshot(cores, ranges) as snap:
@@ -252,7 +259,7 @@ def _must_be_settled(snap: Snapshot) -> None:
 
 def _catalog(catalog: Catalog) -> Catalog:
     """The catalog of a new store: the same definitions, and nothing of what was before."""
-    return msgspec.structs.replace(catalog, last=catalog.highest(), since=None, former=(), trash=(), refill=None)
+    return replace(catalog, last=catalog.highest(), since=None, former=(), trash=(), refill=None)
 
 
 def _sizes(cores: Sequence[Core], parts: Sequence[Snapshot]) -> tuple[tuple[int, ...], tuple[int, ...]]:

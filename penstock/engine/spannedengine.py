@@ -11,16 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
-from penstock.engine.catalog import read_catalog
 from penstock.engine.core import Core, Settings
 from penstock.engine.digest import digest_of
 from penstock.engine.engine import Engine
+from penstock.engine.identity import must_be_partition
 from penstock.engine.layout import Layout
 from penstock.engine.naming import places_of
 from penstock.engine.snapshot import must_be_known
 from penstock.engine.spanned import SpannedSnapshot, Switching, settled
 from penstock.engine.spannedfeed import follow_all
 from penstock.engine.spannedstatus import status_of_all
+from penstock.mapreduce import Ranges
 from penstock.views import App, Changes
 
 if TYPE_CHECKING:
@@ -126,8 +127,8 @@ def cores_of(app: App, path: str, layout: Layout, settings: Settings) -> list[Co
     """The partitions of the store at a path, opened to be read; where one can't be, none stays open."""
     cores: list[Core] = []
     try:
-        for folder in layout.folders(path):
-            cores.append(_core(app, folder, settings))
+        for number, folder in enumerate(layout.folders(path)):
+            cores.append(_core(app, folder, settings, layout.ranges(), number))
     except BaseException:
         for core in cores:
             core.close()
@@ -140,11 +141,11 @@ def open_spanned(app: App, path: str, layout: Layout, settings: Settings) -> Spa
     return SpannedEngine(cores_of(app, path, layout, settings), path, layout)
 
 
-def _core(app: App, folder: str, settings: Settings) -> Core:
+def _core(app: App, folder: str, settings: Settings, ranges: Ranges, number: int) -> Core:
     store = open_lmdb(folder, readonly=True)
     try:
         with store.read() as reader, naming(lambda: places_of(None)):
-            if read_catalog(reader, folder) is None:
+            if must_be_partition(reader, folder, ranges, number) is None:
                 raise StoreMissing(folder)
         return Core(app, store, settings, folder, readonly=True)
     except BaseException:
