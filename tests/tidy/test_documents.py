@@ -1,14 +1,17 @@
 """Check the documents: their sizes, every relative link, and the generated page of modules."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.tidy.modules import PAGE, page
-from tests.tidy.tree import ROOT, files
+from tests.tidy.tree import ROOT, files, parsed
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_ANSWER = re.compile(r"^\| Where .*\? \| `(\S+)` \| `(\S+)` \|$", re.MULTILINE)
 _LARGEST_README = 12 * 1024
 _LARGEST_ARCHITECTURE = 25 * 1024
 
@@ -47,3 +50,36 @@ def test_the_page_of_modules_is_current() -> None:
 
 def test_the_architecture_stays_short() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_bytes()) <= _LARGEST_ARCHITECTURE
+
+
+def _names(module: ast.Module) -> Iterator[str]:
+    """Yield the names that a module defines: functions, classes, methods as `Class.method`, and values."""
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        if isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}.{part.name}" for part in node.body if isinstance(part, ast.FunctionDef))
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def _wrong_answers(text: str) -> list[str]:
+    return [
+        f"{file} {name}"
+        for file, name in _ANSWER.findall(text)
+        if not (ROOT / file).exists() or name not in _names(parsed(ROOT / file))
+    ]
+
+
+def test_each_answer_of_the_page_of_places_exists() -> None:
+    text = (ROOT / "docs" / "design" / "where.md").read_text("utf-8")
+    assert len(_ANSWER.findall(text)) >= 40
+    assert _wrong_answers(text) == []
+
+
+def test_a_wrong_answer_is_found() -> None:
+    text = (
+        "| Where is it? | `penstock/cache/seal.py` | `seal` |\n| Where is that? | `penstock/cache/seal.py` | `gone` |"
+    )
+    assert _wrong_answers(text) == ["penstock/cache/seal.py gone"]
