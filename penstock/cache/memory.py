@@ -9,6 +9,7 @@ A database is a dict of rows and the sorted list of its keys. Invariants:
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
@@ -17,12 +18,14 @@ from operator import lt
 from threading import Lock, RLock, get_ident
 from typing import Self
 
-from penstock.cache.errors import Closed, PenstockError
+from penstock.cache.errors import Closed, ForkedStore, PenstockError
 from penstock.cache.store import MAX_KEY, Info
 
 __all__ = ["MemoryReader", "MemoryStore", "MemoryWriter"]
 
 Row = tuple[bytes, bytes]
+_Changes = dict[bytes, bytes | None]
+_Staged = dict[str, _Changes]
 _FEW = 32
 
 
@@ -110,6 +113,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.closed = False
+        self.pid = os.getpid()
         self.databases: dict[str, _Database] = {}
         self.commits = 0
         self.turn = RLock()
@@ -144,11 +148,13 @@ class MemoryStore:
         self.databases = {}
 
     def check(self) -> None:
-        """That it can be used."""
+        """That it can be used here."""
+        if self.pid != os.getpid():
+            raise ForkedStore("memory", self.pid)
         if self.closed:
             raise Closed("the store in memory")
 
-    def commit(self, cleared: set[str], staged: dict[str, dict[bytes, bytes | None]]) -> None:
+    def commit(self, cleared: set[str], staged: _Staged) -> None:
         """Make the changes of a transaction what is read from now on.
 
         Rows are changed where they stand, so an interruption on the way would leave half of them: then they are changed
@@ -156,20 +162,13 @@ class MemoryStore:
         """
         with self.turn:
             self.check()
-            done = False
             try:
                 self._publish(cleared, staged, _Database.apply)
-                done = True
-            finally:
-                if not done:
-                    self._publish(cleared, staged, _Database.apply_again)
+            except BaseException:
+                self._publish(cleared, staged, _Database.apply_again)
+                raise
 
-    def _publish(
-        self,
-        cleared: set[str],
-        staged: dict[str, dict[bytes, bytes | None]],
-        apply: Callable[[_Database, dict[bytes, bytes | None]], None],
-    ) -> None:
+    def _publish(self, cleared: set[str], staged: _Staged, apply: Callable[[_Database, _Changes], None]) -> None:
         self.commits += 1
         newest = max(self.open.values(), default=-1)
         databases = dict(self.databases)
@@ -229,8 +228,8 @@ class MemoryReader:
             raise Closed("the snapshot")
 
     def close(self) -> None:
-        """Let go of its rows. Closing twice is nothing."""
-        if self._open:
+        """Let go of its rows. Closing twice is nothing, and so is closing in a forked child."""
+        if self._open and self._store.pid == os.getpid():
             self._open = False
             self._databases = {}
             with self._store.turn:

@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.cache import BatchRejected, Closed, CopyFailed, Owner, ReadOnly, Tell
+from penstock.cache import BatchRejected, Closed, CopyFailed, ForkedStore, Owner, ReadOnly, Tell
 from penstock.engine.catalog import Resume
 from penstock.engine.compaction import Compacted, Progress, compact
 from penstock.engine.copies import Copied, copy_of
@@ -65,10 +65,11 @@ class Engine(Loading):
         self._path = path
         self._owner = owner
         self._readonly = readonly
-        self._lock = Turns()
+        self._pid = os.getpid()
+        self._lock = Turns(self._check_process)
         self._closed = False
         self._ended = threading.Event()
-        self._committer = Committer(self._commit_group) if grouped else None
+        self._committer = Committer(self._commit_group, self._check_process) if grouped else None
         self._holder = None if sock is None or path is None else Holder(self, core.app.name, sock, path)
 
     def __enter__(self) -> Self:
@@ -222,6 +223,7 @@ class Engine(Loading):
 
         engine.flush()
         """
+        self._check_process()
         if self._committer is not None:
             self._committer.flush()
 
@@ -286,7 +288,7 @@ class Engine(Loading):
             print(part.groups, part.old, part.new, part.positions)
         """
         self._open()
-        return self._follows(views, since, follow, initial, until, self._ended.wait, lambda: not self._closed)
+        return self._follows(views, since, follow, initial, until, self._rest, lambda: not self._closed)
 
     @property
     def _follows(self) -> Callable[..., Iterator[Changes]]:
@@ -310,11 +312,11 @@ class Engine(Loading):
             return digest_of(snap, self._core.app)
 
     def close(self) -> None:
-        """Finish what was put and let go of the store.
+        """Finish what was put and let go of the store. A child that inherited it by a fork has nothing to close.
 
         engine.close()
         """
-        if self._closed:
+        if self._closed or self._pid != os.getpid():
             return
         try:
             self._stop_sweeping()
@@ -332,9 +334,20 @@ class Engine(Loading):
 
     # -- within
 
+    def _check_process(self) -> None:
+        """ForkedStore in a forked child, before any lock: no thread is there that would let go of it."""
+        if self._pid != os.getpid():
+            raise ForkedStore(self._path or "memory", self._pid)
+
     def _open(self) -> None:
+        self._check_process()
         if self._closed:
             raise Closed(f"the engine of {self._core.app.name!r}")
+
+    def _rest(self, seconds: float) -> bool:
+        """Wait so long, or until the engine is closed: then True."""
+        self._check_process()
+        return self._ended.wait(seconds)
 
     def _writable(self, table: str | None) -> None:
         self._open()

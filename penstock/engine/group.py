@@ -29,7 +29,8 @@ class Ticket:
     1 applied True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[], object] = lambda: None) -> None:
+        self._check = check  # raises where nobody will settle it
         self._done = threading.Event()
         self._counts = Counts()
         self._error: BaseException | None = None
@@ -55,6 +56,8 @@ class Ticket:
 
         engine.put("users", doc).result()
         """
+        if not self._done.is_set():
+            self._check()
         if not self._done.wait(timeout):
             raise TimeoutError(f"not durable after {timeout} s; wait longer, or call engine.flush()")
         if self._error is not None:
@@ -70,8 +73,11 @@ class Ticket:
 class Committer:
     """The thread that commits, and what waits for it."""
 
-    def __init__(self, commit: Callable[[Sequence[tuple[str, Batch]]], dict[int, Counts]]) -> None:
+    def __init__(
+        self, commit: Callable[[Sequence[tuple[str, Batch]]], dict[int, Counts]], check: Callable[[], object]
+    ) -> None:
         self._commit = commit
+        self._check = check
         self._wake = threading.Condition()
         self._waiting: list[tuple[str, Batch, Ticket]] = []
         self._records = 0
@@ -83,7 +89,7 @@ class Committer:
 
     def submit(self, table: str, parts: Iterable[Batch]) -> Ticket:
         """Queue records for the next commits; while too many wait, no more are taken from `parts`."""
-        ticket = Ticket()
+        ticket = Ticket(self._check)
         for batch in parts:
             with self._wake:
                 self._wake.wait_for(lambda: self._records < _FULL or self._closed)

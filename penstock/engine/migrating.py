@@ -72,6 +72,7 @@ class Migrating(ABC):
 
     def migrate_as(self, wanted: dict[str, dict[str, Any]], progress: Progress | None = None) -> Migrated:
         """The same for another process, which has an app with these definitions."""
+        self._writable(None)
         if not agrees(self._core.catalog, wanted):
             raise PenstockError(
                 "the process that holds the store was started with other definitions of its views; end it and run "
@@ -93,6 +94,7 @@ class Migrating(ABC):
 
     def begin_sweeping(self) -> None:
         """Have a thread build what is left, if there is anything."""
+        self._open()
         if self._core.sweep is not None or self._core.catalog.trash:
             self._sweeper = Sweeper(self)
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
-from penstock.cache import BatchRejected, CopyFailed, ForkedStore, Owner, PenstockError, Tell
+from penstock.cache import BatchRejected, CopyFailed, Owner, PenstockError, Tell
 from penstock.engine.carrying import REFUSED, at_rest
 from penstock.engine.catalog import Resume
 from penstock.engine.compaction import Compacted
@@ -78,7 +78,6 @@ class Parted(PartedBuilding):
         super().__init__(cores, path or "memory", layout)
         self._changed = changed
         self._readonly = False
-        self._pid = os.getpid()
         self._app = app
         self._seats = list(seats)
         self._carry = carry or _nothing
@@ -234,9 +233,8 @@ class Parted(PartedBuilding):
 
         engine.close()
         """
-        if self._forked:
-            self._closed = True  # its processes and their ends are the parent's affair
-            return
+        if self._pid != os.getpid():
+            return  # its processes and their ends are the parent's affair
         self._stop_sweeping()
         if self._holder is not None:
             self._holder.close()  # what is under way for others needs the lock
@@ -292,18 +290,10 @@ class Parted(PartedBuilding):
 
     def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
         """Not yet: see the message."""
+        self._writable(None)
         raise unparted("a backfill")
 
     # -- within
-
-    @property
-    def _forked(self) -> bool:
-        return self._pool is not None and self._pid != os.getpid()
-
-    def _open(self) -> None:
-        if self._forked and not self._closed:
-            raise ForkedStore(self._path or "memory", self._pid)
-        super()._open()
 
     def _write(self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool) -> Counts:
         """A transaction a partition of these batches; their counts."""
@@ -385,6 +375,7 @@ class Parted(PartedBuilding):
 
     def carry(self) -> list[str]:
         """Wait until nobody owes anybody anything, or nobody takes what is owed; by whom, and why."""
+        self._check_process()
         return at_rest(self._seats, self._carry, 0.0 if self._pool is None else REFUSED)
 
     def _swept(self, limit: int | None, switch: bool = False) -> list[Swept]:

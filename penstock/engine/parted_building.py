@@ -63,6 +63,7 @@ class PartedBuilding(SpannedEngine):
 
     def begin_sweeping(self) -> None:
         """Build what is left, if there is anything: at once where that is done in a moment, else by a thread."""
+        self._open()
         swept = self._swept(None)
         if not any(own.more or own.waits for own in swept):
             return

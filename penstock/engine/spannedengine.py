@@ -119,7 +119,7 @@ class SpannedEngine(Engine):
         engine.close()
         """
         super().close()
-        for core in self._cores[1:]:
+        for core in self._cores[1:] if self._closed else ():
             core.close()
 
 

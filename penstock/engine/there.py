@@ -214,6 +214,8 @@ class There:
 
     def _ask(self, do: str, hear: Callable[[dict[str, Any]], None] | None, **what: Any) -> Any:
         """Have one thing done there; its result. Threads take turns."""
+        if self._pid != os.getpid():
+            raise ForkedStore(self._path, self._pid)
         with self._turn:
             answer = self._answer({"do": do, **what}, hear)
         if "failed" in answer:
@@ -221,8 +223,6 @@ class There:
         return answer["done"]
 
     def _answer(self, asked: dict[str, Any], hear: Callable[[dict[str, Any]], None] | None) -> dict[str, Any]:
-        if self._pid != os.getpid():
-            raise ForkedStore(self._path, self._pid)
         if self._wire is None:
             raise Closed(f"the writer of the store at {self._path}")
         try:

@@ -7,7 +7,7 @@ again. Who asks by `next` has it after the one who has it now. Invariant: whoeve
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
@@ -23,7 +23,8 @@ class Turns:
     1
     """
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[], object] = lambda: None) -> None:
+        self._check = check  # raises where nobody may wait for this lock
         self._lock = threading.RLock()
         self._gate = threading.Lock()
         self._asked = False
@@ -31,6 +32,7 @@ class Turns:
         self.taken = 0  # times that it was taken, by `next` not counted
 
     def __enter__(self) -> Self:
+        self._check()
         if self._asked and self._owner != threading.get_ident():
             with self._gate:
                 pass
@@ -50,6 +52,7 @@ class Turns:
     @contextmanager
     def next(self) -> Iterator[None]:
         """Have it after the one who has it now."""
+        self._check()
         with self._gate:
             self._asked = True
             try:
