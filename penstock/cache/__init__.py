@@ -38,7 +38,7 @@ from penstock.cache.errors import (
 from penstock.cache.forget import forget_step
 from penstock.cache.gate import gate
 from penstock.cache.index import Entries, bits_for, look_up, rest_of, write_anew
-from penstock.cache.int_text import int_to_text, text_to_int
+from penstock.cache.int_text import MAX_DIGITS, TooManyDigits, int_to_text
 from penstock.cache.keycache import GONE, LOADED, PRESENT, RECORD, KeyCache
 from penstock.cache.keys import (
     LONG,
@@ -81,13 +81,18 @@ from penstock.cache.value_walk import MAX_DEPTH
 from penstock.cache.value_walk import extension as unpack_hook
 from penstock.cache.values import (
     canonical,
+    decode_json,
+    has_long_number,
+    is_json,
     normalise,
     order_key,
     pack,
     pack_document,
+    received_document,
     same_document,
     unpack,
     unpack_document,
+    unpack_received,
 )
 
 __all__ = [
@@ -98,6 +103,7 @@ __all__ = [
     "LOADED",
     "LONG",
     "MAX_DEPTH",
+    "MAX_DIGITS",
     "MAX_KEY",
     "META",
     "PRESENT",
@@ -137,6 +143,7 @@ __all__ = [
     "StoreInUse",
     "StoreMissing",
     "Tell",
+    "TooManyDigits",
     "UnknownName",
     "ValueKind",
     "Writer",
@@ -148,6 +155,7 @@ __all__ = [
     "check_file",
     "clear_folder",
     "copy_snapshot",
+    "decode_json",
     "decode_key",
     "decode_keys",
     "delete_folder",
@@ -156,8 +164,10 @@ __all__ = [
     "first_size",
     "forget_step",
     "gate",
+    "has_long_number",
     "index_db",
     "int_to_text",
+    "is_json",
     "is_long",
     "key_hash",
     "key_shown",
@@ -189,6 +199,7 @@ __all__ = [
     "put_in_place",
     "read_lines",
     "read_mark",
+    "received_document",
     "record_key",
     "reindex",
     "rest_of",
@@ -209,11 +220,11 @@ __all__ = [
     "sweep_folder",
     "sync_folder",
     "synced",
-    "text_to_int",
     "unmark_folder",
     "unpack",
     "unpack_document",
     "unpack_hook",
+    "unpack_received",
     "unseal",
     "unseal_many",
     "write_anew",

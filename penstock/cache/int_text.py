@@ -4,8 +4,41 @@ from __future__ import annotations
 
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact
 
+MAX_DIGITS = 10_000
+"""An int or Decimal that comes in has at most this many digits: arithmetic and text cost more than in proportion."""
+
 _DIGITS = 600  # that Python converts under any setting of its limit
 _BITS = 1990  # of an int that has no more digits
+
+
+_TOO_LARGE = 10**MAX_DIGITS
+
+
+class TooManyDigits(ValueError):
+    """A number that comes in as text and is beyond the limit."""
+
+    def __init__(self) -> None:
+        super().__init__(f"a number has more than {MAX_DIGITS:,} digits")
+
+
+def has_too_many_digits(value: int) -> bool:
+    """Return whether an int is beyond the limit of values that come in.
+
+    >>> has_too_many_digits(10**10_000 - 1), has_too_many_digits(-(10**10_000))
+    (False, True)
+    """
+    return not -_TOO_LARGE < value < _TOO_LARGE
+
+
+def received_int(text: str) -> int:
+    """Convert decimal digits that come in; ValueError for other text, TooManyDigits beyond the limit.
+
+    >>> received_int("-7")
+    -7
+    """
+    if len(text) > MAX_DIGITS and len(text.lstrip("-")) > MAX_DIGITS:
+        raise TooManyDigits
+    return text_to_int(text)
 
 
 def int_to_text(value: int) -> str:

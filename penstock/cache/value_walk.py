@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, time
-from decimal import Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Rounded
 from math import nan
 from typing import Any
 from uuid import UUID
@@ -21,7 +21,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.cache.errors import ValueKind
-from penstock.cache.int_text import int_to_text, text_to_int
+from penstock.cache.int_text import MAX_DIGITS, has_too_many_digits, int_to_text, text_to_int
 
 EXT_INT = 1
 """The MessagePack extension of an int outside −2^63 … 2^64−1: its decimal text."""
@@ -38,7 +38,10 @@ _SAFE: frozenset[type] = frozenset({bool, bytes, type(None)})
 TEXT: frozenset[type] = frozenset({str})
 
 _TOO_DEEP = f"lists and maps nest more than {MAX_DEPTH} deep"
+_TOO_MANY_DIGITS = f"it has more than {MAX_DIGITS:,} digits"
 _EXACT = Context(prec=1, capitals=1, traps=[])  # for texts, which no precision touches
+_DIGITS = Context(prec=MAX_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Rounded])
+_MOST_TEXT = MAX_DIGITS + 8  # of a number as text, with its sign, point and exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,10 @@ def _in_range(value: Decimal) -> Decimal:
         raise _Refused(value, "a Decimal is finite")
     if abs(value.adjusted()) > MAX_EXPONENT:
         raise _Refused(value, f"a Decimal's exponent is within ±{MAX_EXPONENT}")
+    try:
+        _DIGITS.plus(value)
+    except Rounded:
+        raise _Refused(value, _TOO_MANY_DIGITS) from None
     return value
 
 
@@ -152,6 +159,12 @@ def _int_bytes(value: int) -> int | msgspec.msgpack.Ext:
     if -(1 << 63) <= value < 1 << 64:
         return value
     return msgspec.msgpack.Ext(EXT_INT, int_to_text(value).encode())
+
+
+def _received_int(value: int) -> int:
+    if has_too_many_digits(value):
+        raise _Refused(value, _TOO_MANY_DIGITS)
+    return value
 
 
 def _one_nan(value: float) -> float:
@@ -169,6 +182,13 @@ def extension(code: int, data: memoryview) -> int | Decimal:
     if not value.is_finite():
         raise ValueError(f"{text!r} is no finite Decimal")
     return value
+
+
+def received_extension(code: int, data: memoryview) -> int | Decimal:
+    """Decode an extension of MessagePack that comes in: its length is bounded before its conversion."""
+    if len(data) > _MOST_TEXT:
+        raise ValueError(f"a number of {len(data):,} bytes")
+    return extension(code, data)
 
 
 def _refuse(value: object) -> object:
@@ -220,8 +240,10 @@ _EACH: dict[type, Callable[[Any], object]] = {str: _clean, int: _int_bytes, floa
 _ROW = MAX_DEPTH + 28  # a row holds values inside lists of its own
 
 NORMALISE = How(CHECKED, {str: _clean, Decimal: _in_range}, _plain_of)
+BOUND = How((CHECKED - {int}) | {str, Decimal}, {int: _received_int}, _refuse)
+"""Refuse ints of too many digits in a value that NORMALISE returned."""
 PACK = How(PLAIN, {Decimal: _decimal_bytes}, _refuse, depth=_ROW)
 PACK_ALL = How(_SAFE, _EACH, _refuse, depth=_ROW)
-PACK_ANY = How(_SAFE, _EACH, _plain_of)
+PACK_ANY = How(_SAFE, _EACH | {int: lambda value: _int_bytes(_received_int(value))}, _plain_of)
 CANONICAL = How(PLAIN, {Decimal: _decimal_bytes}, _refuse, ordered=True, depth=_ROW)
 CANONICAL_ALL = How(_SAFE, _EACH, _refuse, ordered=True, depth=_ROW)

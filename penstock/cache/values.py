@@ -1,6 +1,7 @@
 """Document values: what a document may hold, and its bytes.
 
-A value is null, a bool, an int of any size, a float, a Decimal, text, bytes, a list of values or a map with text keys.
+A value is null, a bool, an int, a float, a Decimal, text, bytes, a list of values or a map with text keys. An int or a
+Decimal that comes in has at most 10,000 digits; results, such as sums of them, may have more.
 It is stored as MessagePack, where an int outside −2^63 … 2^64−1 is extension 1 and a Decimal extension 2, both as
 decimal text. Invariants:
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal, DecimalException
 from math import isinf
 from typing import Any
@@ -27,8 +28,9 @@ from typing import Any
 import msgspec
 
 from penstock.cache.errors import RecordError, StoreDamaged, ValueKind
-from penstock.cache.int_text import text_to_int
+from penstock.cache.int_text import MAX_DIGITS, received_int, text_to_int
 from penstock.cache.value_walk import (
+    BOUND,
     CANONICAL,
     CANONICAL_ALL,
     CHECKED,
@@ -40,14 +42,19 @@ from penstock.cache.value_walk import (
     PLAIN,
     TEXT,
     extension,
+    received_extension,
     walked,
 )
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ext_hook=extension).decode
+_decode_received = msgspec.msgpack.Decoder(ext_hook=received_extension).decode
+_long_number = re.compile(rb"\d{%d}" % (MAX_DIGITS + 1)).search
 _decode_json = msgspec.json.Decoder().decode
+_WIDE = 1 << 63
 _all_text = TEXT.issuperset
 _all_plain = PLAIN.issuperset
+_UNPACKING = (msgspec.DecodeError, ValueError, TypeError, DecimalException, RecursionError)
 _near_nan = re.compile(rb"\xcb[\x7f\xff]").search  # a float from ±2^1009 on, or NaN; UTF-8 has no such bytes
 
 
@@ -69,9 +76,14 @@ def normalise(value: object) -> Any:
                 pass
             else:
                 return value
-    elif type(value) in CHECKED:
+    elif type(value) in CHECKED and (type(value) is not int or -_WIDE < value < _WIDE):
         return value
-    return walked(value, NORMALISE)
+    out = walked(value, NORMALISE)
+    try:
+        _encode(out)
+    except OverflowError:  # an int beyond 64 bits is in it
+        return walked(out, BOUND)
+    return out
 
 
 def pack(value: object) -> bytes:
@@ -128,24 +140,56 @@ def unpack(data: bytes | memoryview) -> Any:
     """
     try:
         return _decode(data)
-    except (msgspec.DecodeError, ValueError, TypeError, DecimalException, RecursionError) as error:
+    except _UNPACKING as error:
+        raise StoreDamaged(f"a value that begins with {bytes(data[:16])!r} and can't be unpacked: {error}") from error
+
+
+def unpack_received(data: bytes | memoryview) -> Any:
+    """Decode the bytes of another program; StoreDamaged for a number of too many digits, before its conversion."""
+    try:
+        return _decode_received(data)
+    except _UNPACKING as error:
         raise StoreDamaged(f"a value that begins with {bytes(data[:16])!r} and can't be unpacked: {error}") from error
 
 
 def unpack_document(line: bytes) -> dict[str, Any]:
-    """The document of a stored line: JSON where it begins with a brace, else MessagePack.
+    """The document of a stored line, which is JSON or MessagePack.
 
     JSON that can't be taken, by its form, its numbers or its depth, raises RecordError.
 
     >>> unpack_document(b'{"id": 7}') == unpack_document(pack({"id": 7}))
     True
     """
-    if line[:1] == b"{":
-        return _from_json(line)
-    doc = unpack(line)
-    if type(doc) is not dict:
+    return _document(_from_json(line, _any_size) if is_json(line) else unpack(line), line)
+
+
+def received_document(line: bytes) -> dict[str, Any]:
+    """Decode a line that comes in; RecordError or StoreDamaged for a number of more than MAX_DIGITS digits too.
+
+    >>> received_document(b' {"id": 7}')
+    {'id': 7}
+    """
+    return _document(_from_json(line, decode_json) if is_json(line) else unpack_received(line), line)
+
+
+def is_json(line: bytes) -> bool:
+    """Return whether a line is JSON text, be it after white space; no line of MessagePack begins with ASCII.
+
+    >>> is_json(b'\\t{"id": 7}'), is_json(pack({"id": 7}))
+    (True, False)
+    """
+    return line[:1] < b"\x80"
+
+
+def has_long_number(line: bytes) -> bool:
+    """Return whether a line may hold a number of more than MAX_DIGITS digits."""
+    return len(line) > MAX_DIGITS and _long_number(line) is not None
+
+
+def _document(value: Any, line: bytes) -> dict[str, Any]:
+    if type(value) is not dict:
         raise StoreDamaged(f"a document that begins with {line[:16]!r} and is no map")
-    return doc
+    return value
 
 
 def same_document(a: bytes, b: bytes) -> bool:
@@ -173,12 +217,14 @@ def _plain_bytes(value: object) -> bytes | None:
 # JSON.
 
 
-def _from_json(line: bytes) -> dict[str, Any]:
+def _from_json(line: bytes, decode: Callable[[str], Any]) -> Any:
     try:
         try:
-            doc: dict[str, Any] = _decode_json(line)
+            if has_long_number(line):  # where Python's own limit of digits is off, msgspec would convert it at any cost
+                raise msgspec.ValidationError
+            doc = _decode_json(line)
         except msgspec.ValidationError:  # a number that msgspec doesn't take, among them ints of thousands of digits
-            doc = walked(_any_size.decode(line.decode()), NORMALISE)
+            doc = walked(decode(line.decode()), NORMALISE)
         if len(line) > 2 * MAX_DEPTH and line.count(b"{") + line.count(b"[") > MAX_DEPTH:
             walked(doc, NORMALISE)
     except ValueKind as error:
@@ -193,7 +239,7 @@ def _from_json(line: bytes) -> dict[str, Any]:
 def _finite(text: str) -> float:
     value = float(text)
     if isinf(value):
-        raise ValueError(f"the number {text} is out of range")
+        raise ValueError(f"the number {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'} is out of range")
     return value
 
 
@@ -201,7 +247,10 @@ def _no_number(text: str) -> object:
     raise ValueError(f"{text} is no number")
 
 
-_any_size = json.JSONDecoder(parse_int=text_to_int, parse_float=_finite, parse_constant=_no_number)
+_SHOWN = 40
+_any_size = json.JSONDecoder(parse_int=text_to_int, parse_float=_finite, parse_constant=_no_number).decode
+decode_json = json.JSONDecoder(parse_int=received_int, parse_float=_finite, parse_constant=_no_number).decode
+"""The value of a JSON text, ValueError where it is none: ints of at most MAX_DIGITS digits, floats that are finite."""
 
 
 # Order.

@@ -20,6 +20,7 @@ from typing import Any, TextIO, TypeVar
 
 import click
 
+from penstock.cache import TooManyDigits
 from penstock.cli.context import DONE, NO, Context
 from penstock.cli.values import dumps, loads
 from penstock.views import Counts
@@ -125,6 +126,8 @@ def _csv_cell(value: Any) -> str:
         return value
     try:
         loads(value)
+    except TooManyDigits:
+        return dumps(value)
     except ValueError:
         return value if value else dumps(value)
     return dumps(value)

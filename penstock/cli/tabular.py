@@ -17,7 +17,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, BinaryIO
 
-from penstock.cache import MissingExtra
+from penstock.cache import MissingExtra, TooManyDigits
 from penstock.cli.context import WRONG
 from penstock.cli.faults import Fault
 from penstock.cli.values import dumps, loads
@@ -111,6 +111,8 @@ def _cell(value: Any) -> str:
             return value
         try:
             loads(value)
+        except TooManyDigits:
+            return dumps(value)
         except (ValueError, RecursionError):
             return value
     return dumps(value)

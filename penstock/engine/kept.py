@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import msgspec
 
-from penstock.cache import PenstockError, RecordError, normalise, unpack, unpack_document
+from penstock.cache import PenstockError, RecordError, normalise, received_document, unpack
 from penstock.engine.documents import line_of
 from penstock.gateway import Deletion, Form, Received, TableBatch
 from penstock.recovery import Reject
@@ -22,7 +22,7 @@ __all__ = ["aimed", "ready", "wire_record"]
 def wire_record(app: App, line: bytes) -> Record:
     """The record of a line in stored form; PenstockError where there is none."""
     try:
-        wire = unpack_document(line)
+        wire = received_document(line)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         raise RecordError("it is no JSON object") from None
     return opened(app, wire)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import PenstockError, Reader, decode_key, unpack, unpack_document, unseal
+from penstock.cache import PenstockError, Reader, decode_key, received_document, unpack, unseal
 from penstock.engine.told import shown_told
 from penstock.gateway import Form, Received, key_value
 from penstock.mapreduce import Hold, IndexReduce, Pairs, RowState, ViewNode, held_db, read_held, resting_db
@@ -125,7 +125,7 @@ def _document(got: Received) -> dict[str, Any] | None:
     if not got.whole or got.form not in (Form.JSON, Form.PACKED):
         return None
     try:
-        return unpack_document(got.data)
+        return received_document(got.data)
     except (PenstockError, ValueError, RecursionError):
         return None
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.cache import KeyKind, KeyTooLong, PenstockError, RecordError, encode_key, pack, unpack, unpack_document
+from penstock.cache import KeyKind, KeyTooLong, PenstockError, RecordError, encode_key, pack, received_document, unpack
 from penstock.engine.documents import line_of
 from penstock.engine.repairing import Repair
 from penstock.engine.steps import STEP
@@ -36,7 +36,7 @@ class Posted:
 def posted(table: Table, doc: Any) -> Posted:
     """A posted value; RecordError where it can't have been a document of this table."""
     try:
-        fields = unpack_document(line_of(doc))
+        fields = received_document(line_of(doc))
     except PenstockError as error:
         raise RecordError(str(getattr(error, "reason", error))) from None
     except (msgspec.MsgspecError, RecursionError, ValueError):

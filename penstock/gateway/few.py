@@ -26,6 +26,7 @@ from penstock.cache import (
     PenstockError,
     Reader,
     Writer,
+    received_document,
     same_document,
     unpack_document,
 )
@@ -114,7 +115,7 @@ class FewForm:
                 deletion = batch.deletes.get(at)
                 if deletion is None:
                     line = batch.lines[len(documents)]
-                    document = unpack_document(line)
+                    document = received_document(line)
                     key = key_value(table, document)
                     if not table.key.single and not any(part is not None for part in key):
                         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.cache import PenstockError, normalise, pack, pack_document, shown_whole
+from penstock.cache import PenstockError, is_json, normalise, pack, pack_document, shown_whole
 
 __all__ = ["MOST_RECEIVED", "Form", "Received"]
 
@@ -76,7 +76,7 @@ class Received:
     @classmethod
     def of_line(cls, line: bytes, ts: Any = None) -> Received:
         """A document in stored form: JSON as it came, or MessagePack."""
-        return cls.made(Form.JSON if line[:1] == b"{" else Form.PACKED, line, ts)
+        return cls.made(Form.JSON if is_json(line) else Form.PACKED, line, ts)
 
     @classmethod
     def of_wire(cls, line: bytes) -> Received:

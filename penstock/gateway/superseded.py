@@ -16,9 +16,9 @@ from penstock.cache import (
     PenstockError,
     Reader,
     Slots,
+    received_document,
     segments_from,
     segments_of,
-    unpack_document,
 )
 from penstock.gateway.intake import TableBatch
 from penstock.gateway.moved import first_numbers
@@ -64,7 +64,7 @@ def _keys(node: TableNode, batch: TableBatch) -> dict[int, object]:
     out: dict[int, object] = {place: deletion.key for place, deletion in batch.deletes.items()}
     for place, line in zip(batch.places().tolist(), batch.lines, strict=True):
         try:
-            out[place] = key_value(node.table, unpack_document(line))
+            out[place] = key_value(node.table, received_document(line))
         except (PenstockError, ValueError, RecursionError):
             continue  # it is rejected again
     return out

@@ -20,7 +20,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import KeyTooLong, Lane, PenstockError, RecordError, unpack, unpack_document
+from penstock.cache import (
+    MAX_DIGITS,
+    KeyTooLong,
+    Lane,
+    PenstockError,
+    RecordError,
+    has_long_number,
+    is_json,
+    received_document,
+    unpack,
+    unpack_document,
+)
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.emission import Emissions
 from penstock.mapreduce.extract import condition, group_codes, input_column, key_lanes, text_lanes
@@ -33,7 +44,6 @@ from penstock.views import Key, Path, Where
 BLOCK = 1024
 _SAMPLE = 64
 _FEW = 8  # lines that no decoder is made for
-_OBJECT = 0x7B
 _PLAIN = (frozenset({str}), frozenset({int}), frozenset({str, type(None)}), frozenset({int, type(None)}))
 _ANY_ERROR = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, PenstockError, ValueError)
 _dict_of_json = msgspec.json.Decoder().decode
@@ -68,11 +78,14 @@ class Decoder:
         self._typed: Typed | None = None
 
     def columns(self, lines: Sequence[bytes], keys: bool = True, tell: bool = False) -> Columns:
-        """The columns of these lines: with `keys` their keys too, with `tell` what functions yield for them."""
+        """The columns of these lines: with `keys` their keys too, with `tell` what functions yield for them.
+
+        Lines whose keys are asked for come in, and have to keep the limits of received values; others are stored.
+        """
         whole = tell and bool(self._tellers)
         parts: list[Columns] = []
         for a in range(0, len(lines), BLOCK):
-            block, bad = self._block(lines[a : a + BLOCK], whole)
+            block, bad = self._block(lines[a : a + BLOCK], whole, keys)
             parts.append(self._columns_of(block, keys, whole, bad))
         return join_columns(parts) if parts else self.of_dicts([], keys, tell)
 
@@ -84,33 +97,34 @@ class Decoder:
 
     # -- lines to documents
 
-    def _block(self, lines: Sequence[bytes], whole: bool) -> tuple[Block, dict[int, str]]:
+    def _block(self, lines: Sequence[bytes], whole: bool, received: bool) -> tuple[Block, dict[int, str]]:
         """The documents of a block, `whole` ones as dicts; and why lines are none."""
-        json = lines[0][0] == _OBJECT
+        json = is_json(lines[0])
         if whole:
             block = _dicts(lines, json)
-            return self._one_by_one(lines) if block is None else (block, {})
+            return self._one_by_one(lines, received) if block is None else (block, {})
         if self._typed is None and len(lines) <= _FEW:
-            return self._one_by_one(lines)
+            return self._one_by_one(lines, received)
         if json and not is_plain_json(lines):
-            return self._one_by_one(lines)
+            return self._one_by_one(lines, received)
         if self._typed is None:
-            self._widen(self._one_by_one(lines[:_SAMPLE])[0])
+            self._widen(self._one_by_one(lines[:_SAMPLE], received)[0])
         assert self._typed is not None
         try:
             return self._typed.block(list(map(self._typed.json if json else self._typed.msgpack, lines))), {}
         except _ANY_ERROR:
             pass
-        block, bad = self._one_by_one(lines)
+        block, bad = self._one_by_one(lines, received)
         self._widen(block)
         return block, bad
 
-    def _one_by_one(self, lines: Sequence[bytes]) -> tuple[Block, dict[int, str]]:
+    def _one_by_one(self, lines: Sequence[bytes], received: bool) -> tuple[Block, dict[int, str]]:
         docs: list[Any] = []
         bad: dict[int, str] = {}
+        document_of = received_document if received else unpack_document
         for i, line in enumerate(lines):
             try:
-                docs.append(unpack_document(line))
+                docs.append(document_of(line))
             except _ANY_ERROR as error:
                 docs.append({})
                 why = error.reason if isinstance(error, RecordError) else "it is no JSON object and no MessagePack map"
@@ -213,7 +227,7 @@ class Decoder:
 def _dicts(lines: Sequence[bytes], json: bool) -> Block | None:
     """Whole documents; None where a line needs a closer look."""
     brackets = opened(b"".join(lines), len(lines)) if json else 0
-    if is_deep(lines, brackets):
+    if is_deep(lines, brackets) or (max(map(len, lines)) > MAX_DIGITS and any(map(has_long_number, lines))):
         return None
     try:
         docs = list(map(_dict_of_json if json else unpack, lines))

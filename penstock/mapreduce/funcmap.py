@@ -111,8 +111,11 @@ class FunctionMapper:
             if not kinds <= _SCALARS or (str in kinds and not _is_text(values)):
                 return None
             column = Column.of(values)
-            if None in self._numbers and column.kind is not None and bool((column.kind == Kind.OTHER).any()):
-                return None
+            if column.kind is not None:
+                if bool((column.kind == Kind.BIG).any()):
+                    return None  # its digits are to be counted
+                if None in self._numbers and bool((column.kind == Kind.OTHER).any()):
+                    return None
         elif any(issubclass(kind, tuple) for kind in types):
             return None
         codes = groups.codes(keys)

@@ -32,6 +32,8 @@ ColumnOf = Callable[[list[Any]], list[Any]]
 _HUGE = re.compile(rb"\d[eE]\+?\d{3}")
 _LONG_NUMBER = re.compile(rb"\d{300}")
 _LONG = 300
+_STEP = 20
+_RUN = b"\1" * (_LONG // _STEP)
 _FEW = 16  # lines that the pattern passes over faster than NumPy's fixed cost
 
 
@@ -45,9 +47,11 @@ def is_plain_json(lines: Sequence[bytes]) -> bool:
             return False
     if is_deep(lines, opened(joined, len(lines))):
         return False
-    if len(joined) > _LONG * len(lines) // 2 and _LONG_NUMBER.search(joined):
-        return False
-    return not ((len(lines) <= _FEW or _has_exponent(joined)) and _HUGE.search(joined))
+    if len(lines) <= _FEW:
+        long, exponent = max(map(len, lines)) >= _LONG, True
+    else:
+        long, exponent = _numbers(joined)
+    return not (long and _LONG_NUMBER.search(joined)) and not (exponent and _HUGE.search(joined))
 
 
 def opened(joined: bytes, lines: int) -> int:
@@ -59,15 +63,20 @@ def opened(joined: bytes, lines: int) -> int:
 
 def is_deep(lines: Sequence[bytes], opened: int) -> bool:
     """Whether a line may nest deeper than documents do, given the number of brackets that all of them open."""
-    many = opened > MAX_DEPTH + len(lines)
+    many = opened > MAX_DEPTH + len(lines) and max(map(len, lines)) > MAX_DEPTH
     return many and max(line.count(b"{") + line.count(b"[") for line in lines) > MAX_DEPTH
 
 
-def _has_exponent(joined: bytes) -> bool:
-    """Whether an e follows a digit and has a digit two and three places on: much cheaper than the pattern."""
+def _numbers(joined: bytes) -> tuple[bool, bool]:
+    """Return whether there may be a long number, and whether there may be a large exponent.
+
+    These are much cheaper than the patterns. A number of _LONG digits has a digit at so many places of any _STEP.
+    An exponent has a digit before its e, and digits two and three places after it.
+    """
     raw = np.frombuffer(joined, np.uint8)
     digit = raw - 48 < 10
-    return bool(((raw[1:-3] | 0x20 == 0x65) & digit[:-4] & digit[3:-1] & digit[4:]).any())
+    exponent = ((raw[1:-3] | 0x20 == 0x65) & digit[:-4] & digit[3:-1] & digit[4:]).any()
+    return _RUN in digit[::_STEP].tobytes(), bool(exponent)
 
 
 @dataclass(slots=True)

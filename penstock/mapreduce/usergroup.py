@@ -35,7 +35,8 @@ Owed = dict[bytes, list[Any]]
 
 def own(value: Any) -> Any:
     """The value as a document value that nobody else holds, in the one form of equal values."""
-    return value if type(value) in _FIXED else unpack(canonical(normalise(value)))
+    value = normalise(value)
+    return value if type(value) in _FIXED else unpack(canonical(value))
 
 
 class Functions:

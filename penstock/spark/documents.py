@@ -28,9 +28,9 @@ from penstock.cache import (
     log_db,
     pack,
     read_mark,
+    received_document,
     record_key,
     unpack,
-    unpack_document,
 )
 from penstock.gateway import NUMBER, Deletion, Received, TableBatch, TableNode, stamps_of
 from penstock.mapreduce import FunctionMapper, Spaces, Writes, held_db, told_db
@@ -216,7 +216,7 @@ def _canonical(records: _Records, i: int) -> bytes:
 def _document(line: bytes) -> dict[str, Any] | None:
     """What a line says; None of one that can't be taken."""
     try:
-        return unpack_document(line)
+        return received_document(line)
     except (PenstockError, ValueError, RecursionError):
         return None
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from penstock.cache import PenstockError, pack_document
+from penstock.cache import MAX_DIGITS, PenstockError, TooManyDigits, decode_json, pack_document
 from penstock.gateway import Form, Received
 from penstock.spout.errors import SourceUnreadable
 from penstock.spout.streams import packing_in
@@ -187,7 +187,7 @@ class Csv:
             if feed.at == len(lines) and not last and "unexpected end" in str(error):
                 return False
             self._refuse(out, lines, f"it is no row of CSV: {error}")
-        except PenstockError as error:
+        except (PenstockError, TooManyDigits) as error:
             self._refuse(out, lines, "it is no UTF-8" if _is_undecoded(lines[start : feed.at]) else str(error), feed.at)
             out.skips += range(start + 1, feed.at)
             out.used = feed.at
@@ -229,10 +229,24 @@ def _cell(text: str) -> Any:
         return None
     if text[0] in _JSON_FIRST:
         try:
-            return _decode(text)
-        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+            return _decode(text) if len(text) <= MAX_DIGITS else decode_json(text)
+        except msgspec.ValidationError:  # a number that msgspec doesn't take
+            return _number(text)
+        except TooManyDigits:
+            raise
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             return text
     return text
+
+
+def _number(text: str) -> Any:
+    """Read JSON with an int beyond 64 bits; a float out of range leaves the cell text."""
+    try:
+        return decode_json(text)
+    except TooManyDigits:
+        raise
+    except ValueError:
+        return text
 
 
 def _is_undecoded(lines: list[bytes]) -> bool:

@@ -13,7 +13,16 @@ from typing import Any
 
 import msgspec
 
-from penstock.cache import PenstockError, RecordError, normalise, pack_document, unpack, unpack_document
+from penstock.cache import (
+    PenstockError,
+    RecordError,
+    TooManyDigits,
+    decode_json,
+    normalise,
+    pack_document,
+    received_document,
+    unpack_received,
+)
 from penstock.gateway import Deletion, Form, Received, TableBatch
 from penstock.kafka import MARK, Chunk
 
@@ -42,7 +51,9 @@ def json_key(data: bytes) -> Any:
     (7, ('x', 2), 'Sue', '7')
     """
     try:
-        key = json.loads(data)
+        key = decode_json(data.decode(json.detect_encoding(data), "surrogatepass"))
+    except TooManyDigits:
+        raise
     except ValueError:
         return text_key(data)
     if isinstance(key, dict) and set(key) == {"schema", "payload"}:
@@ -64,7 +75,7 @@ def text_key(data: bytes) -> str:
 def packed_key(data: bytes) -> Any:
     """A key that is MessagePack."""
     try:
-        key = unpack(data)
+        key = unpack_received(data)
     except _ERRORS:
         raise RecordError("its key is no MessagePack") from None
     return tuple(key) if isinstance(key, list) else key
@@ -134,14 +145,14 @@ class Shape:
         values = key if isinstance(key, tuple) and len(self.fields) > 1 else (key,)
         if len(values) != len(self.fields):
             raise RecordError(f"its key has {len(values)} values for the fields {', '.join(self.fields)}")
-        return pack_document(unpack_document(line) | dict(zip(self.fields, values, strict=True)))
+        return pack_document(received_document(line) | dict(zip(self.fields, values, strict=True)))
 
     @staticmethod
     def _change(value: bytes) -> tuple[bytes | None, Any]:
         """The document that a change of Debezium leaves, None of a deletion; and when that was at the source."""
         line = _line(value)
         assert line is not None
-        change = unpack_document(line)
+        change = received_document(line)
         if isinstance(change.get("payload"), dict) and "op" not in change:
             change = change["payload"]
         op, source = change.get("op"), change.get("source")
@@ -173,7 +184,7 @@ def _line(value: bytes | None) -> bytes | None:
         return line
     if value[:1] and value[0] in _MAPS:
         try:
-            return pack_document(unpack(value))
+            return pack_document(unpack_received(value))
         except _ERRORS as error:
             raise RecordError(f"it is no MessagePack that can be stored: {error}") from None
     raise RecordError("it is no JSON object and no MessagePack map" if line else "it is empty")

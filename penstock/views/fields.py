@@ -21,7 +21,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, NoReturn
 
-from penstock.cache import DefinitionError, ValueKind, normalise
+from penstock.cache import DefinitionError, ValueKind, normalise, shown
 from penstock.views.paths import parse_path
 from penstock.views.protocols import Path
 
@@ -365,7 +365,7 @@ def _literal(value: object) -> tuple[Family, Any]:
     family = family_of(value)
     if family is Family.OTHER:
         raise DefinitionError(
-            f"a field can't be compared with {value!r}; compare it with a bool, a number, text or bytes, "
+            f"a field can't be compared with {shown(value)}; compare it with a bool, a number, text or bytes, "
             "and for a choice of several use | between comparisons"
         )
     return family, value

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import penstock as ps
+from penstock.spout import open_file
 from tests.engine.beside import Beside, number_of, user
 from tests.engine.checks import counts_of
 from tests.engine.worlds import World
@@ -40,6 +41,26 @@ def test_blank_lines_are_no_records_and_count_as_lines(both: Beside, form: str):
     assert counts_of(answer) == Counts(applied=2, rejected=3) == both.model.put_many("plain", lines)
     assert [number_of(rejection) for rejection in answer.rejections] == [5, 7, 8]
     both.check()
+
+
+@pytest.mark.parametrize("before", [0, 40, 3_000])
+def test_white_space_before_a_line_changes_nothing(both: Beside, tmp_path: Path, before: int):
+    """A line has one meaning: alone, after others that a decoder has seen, and in a file."""
+    lines = [f'{{"id": {number}, "g": "a", "gs": []}}' for number in range(before)]
+    lines += ['\t{"id": 9001, "g": "b", "gs": []}', ' \r {"id": 9002, "g": "b", "gs": []}', '\x0b{"id": 9003}']
+    path = tmp_path / "spaced.jsonl"
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    expected = Counts(applied=before + 2, rejected=1)
+    assert both("put_many", "plain", [line.encode() for line in lines]) == expected
+    both.check()
+    again = Counts(equal=before + 2, rejected=1)
+    spout = open_file(str(path), "plain")
+    with both.engine.snapshot() as snap:
+        spout.begin(snap.remembered)
+    [(_, answer)] = both.engine.load("plain", iter(lambda: spout.next_batch(5_000), None))
+    assert counts_of(answer) == again
+    for line in lines[-3:]:
+        assert counts_of(both.engine.put("plain", line)) == Counts(equal="9003" not in line, rejected="9003" in line)
 
 
 def test_bytes_are_json_and_nothing_else(both: Beside):

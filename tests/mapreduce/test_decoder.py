@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.cache import PenstockError, encode_key, pack, unpack_document
+from penstock.cache import PenstockError, encode_key, pack, received_document
 from penstock.mapreduce import BAD, Columns, Decoder, Kind, Plan, Spaces, decoder, key_lanes
 from penstock.views import Key, reach
 
@@ -46,7 +46,7 @@ def small_blocks() -> Iterator[None]:
 
 def _document(line: bytes) -> dict[str, Any] | None:
     try:
-        return unpack_document(line)
+        return received_document(line)
     except (PenstockError, msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
@@ -130,6 +130,9 @@ LINES = st.lists(OBJECTS | CHANGED | PACKED | NONE | st.just(LINE), min_size=1, 
 @example(PLANS[0], [LINE] * 4 + [LINE.replace(b'"id":1', b'"id":true'), LINE])
 @example(PLANS[0], [LINE] * 4 + [LINE.replace(b'"id":1', b'"id":18446744073709551616'), LINE])
 @example(PLANS[0], [LINE] * 4 + [pack(msgspec.json.decode(LINE)), LINE])
+@example(PLANS[0], [LINE] * 4 + [b"\t" + LINE, b"\r\n " + LINE])
+@example(PLANS[0], [b" " + LINE] + [LINE] * 5)
+@example(PLANS[0], [pack({"id": 1})] * 4 + [b"\n" + LINE])
 def test_both_ways_agree(plan: Plan, lines: list[bytes]) -> None:
     _check(plan, lines)
 
@@ -141,6 +144,13 @@ def test_what_was_seen_before_changes_nothing(plan: Plan, first: list[bytes], se
     _check(plan, first, of, spaces)
     _check(plan, second, of, spaces)
     _check(plan, [LINE] * 4, of, spaces)
+
+
+@pytest.mark.parametrize("number", [b"9" * 400 + b".5", b"9" * 10_001, b"9" * 10_000])
+def test_one_long_number_among_short_lines_is_looked_at(number: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "BLOCK", 1024)
+    columns = _check(PLANS[1], [LINE] * 1_000 + [LINE[:-1] + b',"other":' + number + b"}"])
+    assert columns.bad.keys() == (set() if len(number) == 10_000 else {1_000})
 
 
 def test_a_line_that_is_no_document_leaves_the_others() -> None:

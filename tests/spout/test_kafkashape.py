@@ -51,6 +51,29 @@ def test_objects_go_on_as_they_are() -> None:
     assert [found.batch.stamp(0), found.batch.stamp(1)] == [1_000, 1_001]
 
 
+@pytest.mark.parametrize("before", [0, 40])
+def test_white_space_before_a_document_is_no_part_of_it(before: int) -> None:
+    values = [b'{"id": 1}'] * before + [b'\t{"id": 2}', b'\r\n {"id": 3}', b'\x0b{"id": 4}']
+    found = taken(Shape(), *((None, value) for value in values))
+    assert documents(found)[before:] == [{"id": 2}, {"id": 3}]
+    assert found.refused.keys() == {before + 2}
+
+
+def test_numbers_of_too_many_digits_are_refused_by_name() -> None:
+    digits = b"7" * 4_000_000
+    rows = [
+        (None, packed({"id": 1, "v": msgspec.msgpack.Ext(1, digits)})),
+        (digits, None),
+        (packed(msgspec.msgpack.Ext(1, digits)), None),
+    ]
+    assert "number" in taken(Shape(), rows[0]).refused[0]
+    assert "10,000 digits" in taken(Shape(), rows[1]).refused[0]
+    assert "no MessagePack" in taken(Shape(key_of=KEYS["msgpack"]), rows[2]).refused[0]
+    assert taken(Shape(), (b"7" * 10_000, None)).batch.deletes[0].key == int("7" * 4_000) * 10**6_000 + int(
+        "7" * 4_000
+    ) * 10**2_000 + int("7" * 2_000)
+
+
 def test_messagepack_and_json_side_by_side() -> None:
     own = {"id": 1, "name": "Sue", "tags": [1, None, b"\0"]}
     rows = [(None, packed(own)), (None, b' {"id": 2}\n'), (b"7", None), (None, packed([1])), (None, packed(own) + b"x")]
