@@ -26,7 +26,8 @@ from penstock.engine.snapshot import Snapshot
 from penstock.engine.spanned import SpannedSnapshot, Switching
 from penstock.engine.spannedengine import SpannedEngine
 from penstock.engine.standby import LOST, Loads, Standby
-from penstock.engine.swept import Swept
+from penstock.engine.swept import Swept, Switch
+from penstock.engine.switch import complete_switches
 from penstock.engine.told import Stored, Told
 from penstock.engine.transaction import Transaction
 from penstock.engine.weigh import Weight
@@ -63,6 +64,7 @@ __all__ = [
     "State",
     "Stored",
     "Swept",
+    "Switch",
     "Switching",
     "Tables",
     "Ticket",
@@ -71,6 +73,7 @@ __all__ = [
     "Weight",
     "Writing",
     "batches_of",
+    "complete_switches",
     "concerted",
     "copy_any",
     "copy_of",

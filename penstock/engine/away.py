@@ -26,7 +26,7 @@ from penstock.engine.catalog import Resume
 from penstock.engine.handed import batch_data, counts_of_data, error_of
 from penstock.engine.member import Standing, Tables
 from penstock.engine.order import Order, write_order
-from penstock.engine.swept import Swept
+from penstock.engine.swept import Swept, Switch
 from penstock.engine.there import There
 from penstock.engine.wire import Gone
 from penstock.engine.writing import HolderLost, HolderSilent
@@ -221,8 +221,8 @@ class Away:
         """A step of a repair, in plain data."""
         return self._done("repair", step=do, what=list(what))
 
-    def swept(self, limit: int | None, switch: bool = False) -> Swept:
-        """One step of building views, of about so many documents; with `switch` theirs; with None a look."""
+    def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
+        """One step of building views, of about so many documents, or of the switch; with neither a look."""
         return Swept(*self._done("swept", limit=limit, switch=switch))
 
     def close(self) -> None:

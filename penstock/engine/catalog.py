@@ -59,6 +59,18 @@ class Former(msgspec.Struct, array_like=True, frozen=True):
     until: int
 
 
+class Unfinished(msgspec.Struct, frozen=True):
+    """A switch of one partition that other partitions may not have made yet.
+
+    Readers see these entries, as of this position, until all partitions have switched. `held_groups` is that of the
+    state then.
+    """
+
+    entries: dict[str, Entry]
+    held_groups: dict[str, int]
+    position: int
+
+
 class Refill(msgspec.Struct, frozen=True):
     """Tables that are made anew elsewhere: by table the record from which on what is written counts as written since,
     where sources stood then, and by name the numbers of what is being filled.
@@ -82,7 +94,8 @@ class Catalog(msgspec.Struct, frozen=True):
 
     `since` is there while views are being built: for each table whose documents are told anew the records, from the
     first to the last, that were there before. `trash` is what databases are to be emptied, `refill` says which tables
-    are made anew elsewhere. `partition` is there if the store is one partition of several.
+    are made anew elsewhere. `partition` is there if the store is one partition of several. `unfinished` is there until
+    all partitions of a store have made the same switch.
     """
 
     format: int
@@ -95,6 +108,7 @@ class Catalog(msgspec.Struct, frozen=True):
     trash: tuple[str, ...] = ()
     refill: Refill | None = None
     partition: Identity | None = None
+    unfinished: Unfinished | None = None
 
     def highest(self) -> int:
         """The highest number that was ever given."""
@@ -191,9 +205,14 @@ def _catalog_in(payload: bytes) -> Catalog:
     return _decode_catalog(payload)
 
 
+def row_of_catalog(catalog: Catalog) -> bytes:
+    """The row that a catalog is stored as."""
+    return seal(_CATALOG, msgspec.msgpack.encode(catalog))
+
+
 def write_catalog(writer: Writer, catalog: Catalog) -> bytes:
     """Write the catalog; the row that it is."""
-    row = seal(_CATALOG, msgspec.msgpack.encode(catalog))
+    row = row_of_catalog(catalog)
     writer.put_many(META, [(_CATALOG, row)])
     return row
 

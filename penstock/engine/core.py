@@ -38,6 +38,7 @@ from penstock.engine.nodes import Making, moves_noted
 from penstock.engine.parting import Parting
 from penstock.engine.schema import Schema
 from penstock.engine.sweep import Sweep, empty_trash, forget_former
+from penstock.engine.swept import steps_left
 from penstock.gateway import Report, TableBatch, TableNode, Tails
 from penstock.mapreduce import ViewNode, Writes
 from penstock.recovery import Heard, Reject, quarantine
@@ -184,7 +185,7 @@ class Core:
     def sweep_step(self, limit: int = 1 << 10) -> bool:
         """One step of building the views that changed, or of emptying what they replace; whether there is another."""
         self._work(lambda: self._sweep_step(limit))
-        return (self.sweep is not None and not self.sweep.waits) or bool(self.catalog.trash)
+        return steps_left(self)
 
     @property
     def behind(self) -> int:
@@ -194,7 +195,7 @@ class Core:
     def _sweep_step(self, limit: int) -> None:
         if self.sweep is not None and not self.sweep.waits:
             self.sweep.step(limit)
-        elif self.catalog.trash:
+        elif steps_left(self):
             empty_trash(self)
 
     def between(self, step: Callable[[], _T]) -> _T:

@@ -108,14 +108,25 @@ def _parts(changes: Iterable[Change]) -> Iterator[Changes]:
 
 
 class Follower:
-    """Where somebody is in the feed of one store."""
+    """A reader's place in the feed of one store.
 
-    def __init__(self, core: Core, views: Sequence[str], since: int | None, until: int | None = None) -> None:
+    `shown` says how far readers of all partitions see this one; it is asked while a switch is not finished everywhere.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        views: Sequence[str],
+        since: int | None,
+        until: int | None = None,
+        shown: Callable[[], int] | None = None,
+    ) -> None:
         self.since = since  # all up to there is given; None: nothing yet
         self.more = True  # there may be more that is committed already
         self._core = core
         self._views = views
         self._until = until
+        self._shown = shown
 
     @property
     def done(self) -> bool:
@@ -146,6 +157,8 @@ class Follower:
             generations = snap.schema.generations(names)
             codecs: dict[int, RowReading] = {number: codec for number, (_, codec) in generations.items()}
             end = snap.state.position if self._until is None else min(self._until, snap.state.position)
+            if snap.schema.catalog.unfinished is not None and self._shown is not None:
+                end = min(end, self._shown())
             switch = next_switch(snap.schema, names, since)
             if switch is not None and switch > end:
                 switch = None

@@ -16,7 +16,7 @@ from penstock.engine.documents import Batch
 from penstock.engine.handed import repaired_data
 from penstock.engine.parting import Parting, clear, hear, receive
 from penstock.engine.steps import Steps, changes_of, take_step
-from penstock.engine.swept import Swept, swept_by
+from penstock.engine.swept import Swept, Switch, swept_by
 from penstock.mapreduce import Writes
 from penstock.recovery import Early, Production, Sent, owed_after, pending
 from penstock.views import Counts
@@ -269,8 +269,8 @@ class Member:
             return None
         return take_step(Steps(self.core, self.engine._lock, [] if noted is None else noted), do, *what)
 
-    def swept(self, limit: int | None, switch: bool = False) -> Swept:
-        """One step of building views, of about so many documents; with `switch` theirs; with None a look."""
+    def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
+        """One step of building views, of about so many documents, or of the switch; with neither a look."""
         with self.engine._lock:
             return swept_by(self.core, limit, switch)
 

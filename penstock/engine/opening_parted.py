@@ -13,8 +13,9 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 
-from penstock.cache import DefinitionError, MemoryStore, Owner, open_lmdb
+from penstock.cache import DefinitionError, MemoryStore, Owner, Store, open_lmdb
 from penstock.engine.agreed import Migrate, open_partition
 from penstock.engine.away import Away, evict
 from penstock.engine.carrying import carried, join
@@ -29,6 +30,7 @@ from penstock.engine.parted import Parted
 from penstock.engine.parting import Parting
 from penstock.engine.shipped import shipped
 from penstock.engine.spannedengine import cores_of
+from penstock.engine.switch import complete_switches
 from penstock.mapreduce import even_starts
 from penstock.views import App, Changed
 
@@ -109,7 +111,7 @@ def _here(
     """All partitions in this process, one after the other in the thread of who calls."""
     members: list[Member] = []
     own = Settings(max(settings.memory // len(layout.parts), 1), settings.limits, settings.changes)
-    concert, changed = _concerted(app, layout, path, migrate)
+    concert, changed = _concerted(app, layout, path, migrate, settings)
     try:
         for here in range(len(layout.parts)):
             folder = None if path is None else layout.folders(path)[here]
@@ -137,7 +139,7 @@ def _away(
     migrate: Migrate,
 ) -> Parted:
     """A process for each partition."""
-    concert, changed = _concerted(app, layout, path, migrate)
+    concert, changed = _concerted(app, layout, path, migrate, settings)
     sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
     starts, memory = layout.ranges().starts, settings.memory // len(folders)
     rest = (starts, layout.seed, memory, settings.limits, settings.changes, DEADLINE, patience, concert)
@@ -156,10 +158,28 @@ def _away(
     return engine
 
 
-def _concerted(app: App, layout: Layout, path: str | None, migrate: Migrate) -> tuple[Concert, tuple[Changed, ...]]:
-    """What all partitions begin to build, and all that is built."""
+def _concerted(
+    app: App, layout: Layout, path: str | None, migrate: Migrate, settings: Settings
+) -> tuple[Concert, tuple[Changed, ...]]:
+    """Find out which views all partitions begin to build, and which are built."""
     folders = [] if path is None else layout.folders(path)
-    return concerted(app, catalogs_of(folders, layout.ranges()), migrate == "refuse")
+    ranges = layout.ranges()
+    known = catalogs_of(folders, ranges)
+    if any(catalog is not None and catalog.unfinished is not None for catalog in known):
+        _complete_switches(folders, settings.changes > 0)
+        known = catalogs_of(folders, ranges)
+    return concerted(app, known, migrate == "refuse")
+
+
+def _complete_switches(folders: Sequence[str], feed: bool) -> None:
+    """Finish a switch that was cut off between two partitions."""
+    with ExitStack() as stack:
+        stores = list[Store]()
+        for folder in folders:
+            stack.enter_context(Owner(folder))
+            stores.append(open_lmdb(folder))
+            stack.callback(stores[-1].close)
+        complete_switches(stores, feed)
 
 
 class _Watch(threading.Thread):

@@ -38,7 +38,7 @@ from penstock.engine.routing import Router, after, offsets_of
 from penstock.engine.seat import Seat
 from penstock.engine.snapshot import Consistency, Snapshot
 from penstock.engine.stands import Stands
-from penstock.engine.swept import Swept
+from penstock.engine.swept import Swept, Switch
 from penstock.engine.wired import wired
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
 from penstock.views import App, Changed, Counts, Progress
@@ -215,6 +215,7 @@ class Parted(PartedBuilding):
             refused = self.carry()
             if settled and refused:
                 raise PenstockError(f"{refused[0]}; run penstock check --fix, which repairs what keeps it from that")
+            self.finish_switch()
             yield
 
     # -- reading
@@ -286,6 +287,7 @@ class Parted(PartedBuilding):
 
     def _releasing(self, progress: Progress | None) -> PartedReleasing:
         self._writable(None)
+        self._finish_switch_first()
         return PartedReleasing(self._site(), self._seats, self._learn, progress)
 
     def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
@@ -340,6 +342,7 @@ class Parted(PartedBuilding):
         """A transaction a partition; the counts of all."""
         with self._lock:
             self._open()
+            self._finish_switch_first()
             kinds = dict(self._router.kinds)
             if strict and len(routed) > 1:
                 tried = self._of_each(routed, lambda owner: self._seats[owner].tried(routed[owner], kinds))
@@ -378,7 +381,7 @@ class Parted(PartedBuilding):
         self._check_process()
         return at_rest(self._seats, self._carry, 0.0 if self._pool is None else REFUSED)
 
-    def _swept(self, limit: int | None, switch: bool = False) -> list[Swept]:
+    def _swept(self, limit: int | None, switch: Switch | None = None) -> list[Swept]:
         def one(seat: Seat) -> Swept:
             return seat.swept(limit, switch)
 

@@ -5,7 +5,7 @@ store of one. Once nothing is left anywhere nothing is given any more, all that 
 each of them switches in a transaction of its own. Invariants:
 
 - no partition switches before all of them were told everything, and it has arrived;
-- one that switched has no step left, so that whatever ends between two of them, the next opening switches the rest.
+- after the first switch nothing else is committed before the last one, by this process or the next that opens them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.engine.differing import differing
 from penstock.engine.seat import Seat
 from penstock.engine.spannedengine import SpannedEngine
 from penstock.engine.sweeper import Sweeper
-from penstock.engine.swept import AT_ONCE, STEP, Swept
+from penstock.engine.swept import AT_ONCE, STEP, Swept, Switch
 from penstock.views import Changed, Migrated, Progress
 
 __all__ = ["PartedBuilding"]
@@ -31,6 +31,8 @@ class PartedBuilding(SpannedEngine):
     _seats: list[Seat]
     _carry: Callable[[], None]
     _changed: Sequence[Changed] = ()
+    switching = False
+    """Whether some partitions may have switched, and others not."""
 
     @abstractmethod
     def still(self, settled: bool = True) -> AbstractContextManager[None]:
@@ -65,7 +67,7 @@ class PartedBuilding(SpannedEngine):
         """Build what is left, if there is anything: at once where that is done in a moment, else by a thread."""
         self._open()
         swept = self._swept(None)
-        if not any(own.more or own.waits for own in swept):
+        if not any(own.more or own.waits_or_unfinished for own in swept):
             return
         if sum(own.total - own.done for own in swept) <= AT_ONCE:
             self._finish(None)
@@ -100,11 +102,31 @@ class PartedBuilding(SpannedEngine):
         swept = self._swept(limit)
         with suppress(PenstockError):  # what can't be taken is told where it must be, and repairs begin with this
             self._carry()
-        if any(own.waits for own in swept) and not any(own.more for own in swept):
+        if any(own.waits_or_unfinished for own in swept) and not any(own.more for own in swept):
+            self.switching = self.switching or any(own.unfinished for own in swept)
             with self.still():
-                swept = self._swept(None, switch=True)
-        return any(own.more or own.waits for own in swept), swept
+                self.switching = True
+                swept = self.finish_switch()
+        return any(own.more or own.waits_or_unfinished for own in swept), swept
+
+    def finish_switch(self) -> list[Swept]:
+        """Switch those partitions that wait, if a switch was begun, and let all of them drop the former generation.
+
+        Called where nothing is on its way, and nobody else writes.
+        """
+        if not self.switching:
+            return []
+        self._swept(None, "switch")
+        swept = self._swept(None, "finish")
+        self.switching = False
+        return swept
+
+    def _finish_switch_first(self) -> None:
+        """Finish a switch that failed between two partitions, before anything else is committed."""
+        if self.switching:
+            with self.still(settled=False):
+                pass
 
     @abstractmethod
-    def _swept(self, limit: int | None, switch: bool = False) -> list[Swept]:
-        """What `swept_by` does at each partition."""
+    def _swept(self, limit: int | None, switch: Switch | None = None) -> list[Swept]:
+        """Do at each partition what `swept_by` does."""

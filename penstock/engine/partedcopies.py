@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from penstock.cache import (
     CopyFailed,
     Owner,
+    Reader,
     Tell,
     built_beside,
     clear_folder,
@@ -26,10 +28,13 @@ from penstock.cache import (
     put_in_place,
     unmark_folder,
 )
-from penstock.engine.catalog import read_state
+from penstock.engine.catalog import Catalog, read_catalog, read_state
 from penstock.engine.copies import Copied, copy_of, restore
 from penstock.engine.identity import catalogs_of
 from penstock.engine.layout import is_store, read_layout, write_layout
+from penstock.engine.schema import is_built
+from penstock.engine.spanned import unlike
+from penstock.engine.switch import former_catalog
 from penstock.recovery import consistent
 
 __all__ = ["copy_any", "restore_any"]
@@ -53,7 +58,10 @@ def copy_any(path: str, target: str, tell: Tell | None = None) -> Copied:
                 readers = [begun.enter_context(store.read()) for store in stores]
                 states = [read_state(reader) for reader in readers]
                 taken = [{other: number for other, (_, number) in state.taken.items()} for state in states]
-                if not consistent(readers, [state.sent for state in states], taken):
+                catalogs = [read_catalog(*own) for own in zip(readers, layout.folders(path), strict=True)]
+                if _between_switches(readers, catalogs) or not consistent(
+                    readers, [state.sent for state in states], taken
+                ):
                     time.sleep(_AGAIN)
                     continue
                 into = [os.path.join(folder, part.folder) for part in layout.parts]
@@ -61,6 +69,17 @@ def copy_any(path: str, target: str, tell: Tell | None = None) -> Copied:
                 write_layout(folder, layout)
                 return Copied(target, size, layout.app, tuple(state.position for state in states))
         raise CopyFailed(target, "its partitions did not stand at one moment", "copy it again while less is written")
+
+
+def _between_switches(readers: Sequence[Reader], catalogs: Sequence[Catalog | None]) -> bool:
+    """Whether these snapshots began while partitions switched, so that an opening could not finish that."""
+    known = [catalog for catalog in catalogs if catalog is not None]
+    if len(known) == len(catalogs) and unlike(known) is None:
+        return False
+    return unlike([former_catalog(catalog) for catalog in known]) is not None or not all(
+        catalog.unfinished is not None or is_built(reader, catalog)
+        for reader, catalog in zip(readers, known, strict=True)
+    )
 
 
 def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = None) -> Copied:

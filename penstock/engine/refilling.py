@@ -47,7 +47,7 @@ from penstock.engine.catalog import (
     write_notes,
     write_state,
 )
-from penstock.engine.sweep import switched
+from penstock.engine.switch import switched
 from penstock.gateway import TableNode, carry_over, first_numbers, moved_db
 from penstock.mapreduce import Building, Writes, view_dbs
 from penstock.recovery import quarantine, rejects_from, without_tails
@@ -309,10 +309,11 @@ class Refilling:
             entries[name] = msgspec.structs.replace(entry, next=Next(filling[name], entry.definition))
             held[Building.label(name)] = self._said.held_groups.get(name, 0) + self._held.get(name, 0)
         catalog, state = switched(
-            core,
             writer,
             msgspec.structs.replace(core.catalog, entries=entries, refill=None),
             msgspec.structs.replace(core.state, held_groups=held),
+            core.feed.on,
+            core.parting is not None,
         )
         entries = dict(catalog.entries)
         trash = list(catalog.trash)

@@ -259,7 +259,8 @@ def _must_be_settled(snap: Snapshot) -> None:
 
 def _catalog(catalog: Catalog) -> Catalog:
     """The catalog of a new store: the same definitions, and nothing of what was before."""
-    return replace(catalog, last=catalog.highest(), since=None, former=(), trash=(), refill=None)
+    clean = replace(catalog, last=catalog.highest(), since=None, former=(), trash=(), refill=None)
+    return replace(clean, unfinished=None)
 
 
 def _sizes(cores: Sequence[Core], parts: Sequence[Snapshot]) -> tuple[tuple[int, ...], tuple[int, ...]]:

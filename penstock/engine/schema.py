@@ -19,7 +19,7 @@ from penstock.engine.catalog import Catalog, catalog_of, read_built
 from penstock.mapreduce import StoredCodec, ViewNode, codec_from, reducer_from, rows_db
 from penstock.views import App, Coded, NotBuilt, Table, View, app_from, difference, nearest
 
-__all__ = ["Schema", "TableShown", "built_of", "percent_built", "told_by_rows"]
+__all__ = ["Schema", "TableShown", "built_of", "is_built", "percent_built", "told_by_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,14 @@ def built_of(reader: Reader, catalog: Catalog) -> tuple[int, int]:
         total += rows
         done += rows if until is None else min(told, rows)
     return done, total
+
+
+def is_built(reader: Reader, catalog: Catalog) -> bool:
+    """Whether views under way were told everything, and wait for their switch."""
+    built = read_built(reader)
+    return all(
+        built.documents.get(name, first) >= since for name, (first, since) in (catalog.since or {}).items()
+    ) and (all(built.rows.get(name, (b"", 0))[0] is None for name in told_by_rows(catalog)))
 
 
 def told_by_rows(catalog: Catalog) -> list[str]:

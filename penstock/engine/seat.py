@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from penstock.engine.catalog import Resume
 from penstock.engine.member import Standing, Tables
-from penstock.engine.swept import Swept
+from penstock.engine.swept import Swept, Switch
 from penstock.views import Counts
 
 __all__ = ["Seat"]
@@ -47,8 +47,8 @@ class Seat(Protocol):
         """A step of a repair, in plain data; "note" and "noted" go about what it changes here and elsewhere."""
         ...
 
-    def swept(self, limit: int | None, switch: bool = False) -> Swept:
-        """One step of building views, of about so many documents; with `switch` theirs; with None a look."""
+    def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
+        """One step of building views, of about so many documents, or of the switch; with neither a look."""
         ...
 
     def close(self) -> None:

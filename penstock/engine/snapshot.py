@@ -11,6 +11,7 @@ from penstock.cache import Closed, DefinitionError, PenstockError, Reader, decod
 from penstock.engine.catalog import State, read_note, read_state
 from penstock.engine.naming import places_of
 from penstock.engine.schema import Schema
+from penstock.engine.switch import former_schema, former_state
 from penstock.engine.told import Stored, stored_of
 from penstock.engine.weigh import Weight, weight_of
 from penstock.engine.why import why_of
@@ -58,6 +59,16 @@ class Snapshot:
         self._views: dict[str, ViewReader] = {}
         self._logs: dict[str, TableReader] = {}
         self._held: dict[str, tuple[frozenset[bytes], frozenset[bytes]]] = {}
+
+    def show_former(self) -> None:
+        """Show the former generation of a switch that other partitions may not have made.
+
+        Called before anything is read.
+        """
+        unfinished = self._schema.catalog.unfinished
+        if unfinished is not None:
+            self._state = former_state(self._state, unfinished)
+            self._schema = former_schema(self._schema.catalog)
 
     def __enter__(self) -> Self:
         return self

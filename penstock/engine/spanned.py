@@ -4,7 +4,8 @@ Views are read by the same code as ever, from one reader over the snapshots of a
 
 - a group's row, tree and what is remembered of it lie in the partition that owns the group, a document with what views
   on its table remember of it in that which owns its key; so nothing is there twice;
-- each partition is shown as of a commit of its own, and `position` says which ones.
+- each partition is shown as of a commit of its own, and `position` says which ones;
+- all partitions show one generation of each view: the former one until all of them have switched.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import Closed, PenstockError, Reader, SpannedReader, decode_key, encode_key
-from penstock.engine.catalog import State
+from penstock.engine.catalog import Catalog, State
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.told import Stored
 from penstock.gateway import SpannedTable, TableReader, TableReading
@@ -25,11 +26,11 @@ from penstock.views import Contribution, Position, Progress
 if TYPE_CHECKING:
     from penstock.engine.core import Core
 
-__all__ = ["Passed", "SpannedSnapshot", "Switching", "settled", "together"]
+__all__ = ["Passed", "SpannedSnapshot", "Switching", "settled", "together", "unlike"]
 
 
 class Switching(PenstockError):
-    """Some partitions show views as the app has them, and others don't yet."""
+    """Partitions switched between the moments at which a snapshot began at each of them."""
 
     def __init__(self, partition: int, name: str) -> None:
         super().__init__(partition, name)
@@ -37,9 +38,8 @@ class Switching(PenstockError):
 
     def __str__(self) -> str:
         return (
-            f"partition {self.partition} has {self.name!r} as another definition than partition 0: one of them has "
-            "switched to what the app says and the other not yet; where that stays so whoever served the store was "
-            "killed between the two: open it to write, with `penstock run` for one, and it is finished"
+            f"partition {self.partition} has {self.name!r} as another definition than partition 0; partitions switch "
+            "one after the other, so try again. If that stays, open the store to write, for example with `penstock run`"
         )
 
 
@@ -51,12 +51,16 @@ class SpannedSnapshot(Snapshot):
         try:
             for core in cores:
                 parts.append(Snapshot(core))
+            if unlike([part.schema.catalog for part in parts]) is not None:
+                for part in parts:
+                    part.show_former()
             _must_agree(parts)
         except BaseException:
             for part in parts:
                 part.close()
             raise
         self._begin(cores[0], SpannedReader([part.reader() for part in parts]), together([p.state for p in parts]))
+        self._schema = parts[0].schema
         self._parts = tuple(parts)
         self._ranges = ranges
         self._spanned: dict[str, SpannedTable] = {}
@@ -209,10 +213,16 @@ def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
 
 def _must_agree(parts: Sequence[Snapshot]) -> None:
     """All partitions have the same definitions under the same numbers."""
-    first = parts[0].schema
-    for i, part in enumerate(parts):
-        entries, other = part.schema.catalog.entries, first.catalog.entries
-        for name in dict.fromkeys([*other, *entries]):
-            mine, theirs = entries.get(name), other.get(name)
-            if mine is None or theirs is None or (mine.number, mine.definition) != (theirs.number, theirs.definition):
-                raise Switching(i, name)
+    found = unlike([part.schema.catalog for part in parts])
+    if found is not None:
+        raise Switching(*found)
+
+
+def unlike(catalogs: Sequence[Catalog]) -> tuple[int, str] | None:
+    """The first partition that shows a name as another generation than partition 0, and that name; None: all agree."""
+    shown = [{name: (e.number, e.definition) for name, e in own.entries.items() if e.number} for own in catalogs]
+    for i, own in enumerate(shown):
+        for name in dict.fromkeys([*shown[0], *own]):
+            if own.get(name) != shown[0].get(name):
+                return i, name
+    return None

@@ -3,6 +3,7 @@
 All changes of a group come from the partition that owns it. Invariants:
 
 - changes of one partition come in its order, and those of one commit together;
+- a switch of views shows once all partitions have made it;
 - the position of a change is that of each partition up to which all was given, this commit among it: whoever goes on
   from there misses nothing and gets nothing twice.
 """
@@ -95,7 +96,10 @@ def _follow(
     assert since is not None, "it begins somewhere"
     at = list(since)
     ends: Sequence[int | None] = until or [None] * len(cores)
-    followers = [Follower(core, views, *own) for core, *own in zip(cores, since, ends, strict=True)]
+    followers = [
+        Follower(core, views, own, end, _shown_of(look, i))
+        for i, (core, own, end) in enumerate(zip(cores, since, ends, strict=True))
+    ]
     while live():
         left = [(i, follower) for i, follower in enumerate(followers) if not follower.done]
         if not left:
@@ -111,3 +115,15 @@ def _follow(
             if not on:
                 return
             wait(LOOK)
+
+
+def _shown_of(look: Callable[[], Snapshot], i: int) -> Callable[[], int]:
+    """Ask up to which position readers of the whole store see partition `i`."""
+
+    def shown() -> int:
+        with look() as snap:
+            position = snap.parts[i].position
+        assert isinstance(position, int), "that of one partition"
+        return position
+
+    return shown

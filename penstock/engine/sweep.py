@@ -20,9 +20,6 @@ import msgspec
 from penstock.cache import Writer, decode_key
 from penstock.engine.catalog import (
     Built,
-    Catalog,
-    Entry,
-    Former,
     State,
     added,
     write_built,
@@ -31,16 +28,16 @@ from penstock.engine.catalog import (
 )
 from penstock.engine.schema import built_of, told_by_rows
 from penstock.engine.swept import AT_ONCE
+from penstock.engine.switch import switched
 from penstock.gateway import TableNode, TableSweep
-from penstock.mapreduce import Building, RowDelta, RowState, StoredCodec, ViewNode, Writes, rows_db, view_dbs
+from penstock.mapreduce import Building, RowDelta, RowState, StoredCodec, ViewNode, Writes, rows_db
 from penstock.views import Row
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
 
-__all__ = ["Sweep", "build_few", "empty_trash", "forget_former", "switched"]
+__all__ = ["Sweep", "build_few", "empty_trash", "forget_former"]
 
-_FED = 64  # bytes that a change of the switch counts in the feed, which has them nowhere
 _EMPTIED = 1 << 10  # rows that one step takes out of a database
 
 
@@ -150,7 +147,7 @@ class Sweep:
         """All that was built is what readers see from the next position on."""
         core = self._core
         with core.store.write() as writer:
-            catalog, state = switched(core, writer, core.catalog, core.state)
+            catalog, state = switched(writer, core.catalog, core.state, core.feed.on, core.parting is not None)
             row = write_catalog(writer, catalog)
             write_built(writer, None)
             write_state(writer, state)
@@ -167,47 +164,6 @@ def _coming(key: bytes, state: RowState, codec: StoredCodec) -> RowDelta:
     """A row of a view as one that was not there before."""
     group = decode_key(state.whole or key)
     return RowDelta(key, group, None, Row(group, codec.result(state)))
-
-
-def switched(core: Core, writer: Writer, catalog: Catalog, state: State) -> tuple[Catalog, State]:
-    """What the catalog and the state are once every generation that waits has taken its place."""
-    position, fed = state.position + 1, 0
-    entries: dict[str, Entry] = {}
-    former: list[Former] = list(catalog.former)
-    trash = list(catalog.trash)
-    held = dict(state.held_groups)
-    for name, entry in catalog.entries.items():
-        if entry.next is None:
-            entries[name] = entry
-            continue
-        kept = rows_db(entry.number) if core.feed.on else None
-        trash += [db for db in view_dbs(entry.number) if db != kept] if entry.number else []
-        former.append(Former(name, entry.number, entry.definition, position))
-        fed += max(writer.count(rows_db(number)) for number in (entry.number, entry.next.number))
-        held.pop(name, None)
-        if entry.next.number:
-            entries[name] = Entry(entry.next.number, entry.next.definition)
-            held[name] = held.pop(Building.label(name), 0)
-    if not core.feed.on:
-        former, fed = [], 0
-    return (
-        msgspec.structs.replace(
-            catalog,
-            entries=entries,
-            last=catalog.highest(),
-            since=None,
-            former=tuple(former),
-            trash=tuple(dict.fromkeys(trash)),
-        ),
-        msgspec.structs.replace(
-            state,
-            position=position,
-            held_groups=held,
-            followed=state.followed if core.feed.on else position,
-            fed=state.fed + fed,
-            fed_bytes=state.fed_bytes + fed * _FED,
-        ),
-    )
 
 
 def build_few(core: Core) -> None:

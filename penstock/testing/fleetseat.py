@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from penstock.engine import Member, MemberStanding, Resume, Swept, Tables
+from penstock.engine import Member, MemberStanding, Resume, Swept, Switch, Tables
 from penstock.views import Counts
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class FleetSeat:
         """What the spout of a source noted."""
         return self._fleet.done(self._i, lambda member: member.note(source))
 
-    def swept(self, limit: int | None, switch: bool = False) -> Swept:
+    def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
         """One step of building views."""
         return self._fleet.done(self._i, lambda member: member.swept(limit, switch))
 

@@ -24,6 +24,7 @@ from penstock.engine import (
     Parting,
     Seat,
     Settings,
+    complete_switches,
     concerted,
     layout_of,
     open_partition,
@@ -124,6 +125,7 @@ class FleetStanding(ABC):
 
     def agree(self) -> Sequence[Changed]:
         """Find out which views all partitions build for the app, and why."""
+        complete_switches([disk.rows for disk in self.disks], feed=True)
         self.concert, changed = concerted(self.app, [_catalog(disk.rows) for disk in self.disks])
         return changed
 

@@ -88,7 +88,7 @@ def _each_switches_by_itself(m: pytest.MonkeyPatch) -> None:
         self._carry()
         if any(own.waits for own in swept):
             with self.still():
-                swept = self._swept(None, switch=True)
+                swept = self._swept(None, switch="switch")
         return any(own.more or own.waits for own in swept), swept
 
     m.setattr(parted_building.PartedBuilding, "_build", build)
