@@ -54,7 +54,7 @@ log.cleaner.backoff.ms=200
 log.retention.check.interval.ms=500
 log.initial.task.delay.ms=500
 file.delete.delay.ms=100
-broker.session.timeout.ms=2000
+broker.session.timeout.ms={session}
 broker.heartbeat.interval.ms=500
 auto.create.topics.enable=false
 """
@@ -116,14 +116,19 @@ def java() -> str:
 
 
 class Broker:
-    """One broker; `start` and `stop` it, or use it in a with block. With a `password` it also listens to who has it."""
+    """One broker; `start` and `stop` it, or use it in a with block. With a `password` it also listens to who has it.
 
-    def __init__(self, password: str | None = None) -> None:
+    After `session` milliseconds of silence its partitions have no leader. A short session lets a killed broker start
+    again soon; a long one suits a busy machine.
+    """
+
+    def __init__(self, password: str | None = None, session: int = 2_000) -> None:
         self._java, self._classpath = java(), classpath()
         self._own = tempfile.TemporaryDirectory(prefix="penstock-kafka-")
         self.folder = Path(self._own.name)
         self.port, controller, self._secure = _free_ports()
         own = {"port": self.port, "controller": controller, "secure": self._secure, "folder": self.folder}
+        own["session"] = session
         text = _PROPERTIES.format(**own)
         if password is not None:
             self._make_keys(password)
@@ -182,7 +187,7 @@ class Broker:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # an interrupt from the keyboard is not for it
-                preexec_fn=_dying_with_parent(),
+                preexec_fn=dying_with_parent(),
             )
         until = time.monotonic() + _PATIENCE
         while not _answers(self.port):
@@ -219,7 +224,7 @@ class Broker:
         self.stop()
 
 
-def _dying_with_parent() -> Callable[[], object]:
+def dying_with_parent() -> Callable[[], object]:
     """What a child does so that it does not outlive the thread that started it."""
     libc = ctypes.CDLL(None)
     return lambda: libc.prctl(1, signal.SIGKILL)

@@ -257,13 +257,21 @@ def open_reader(ctx: Context, app: App | None = None) -> Engine:
 
 
 def open_writer(ctx: Context, app: App | None = None, migrate: bool = False) -> Writing:
-    """What writes the store: this process, or the one that has it open already.
+    """Open the store to write it, or hand the work over to the process that holds it, and then to the next holder.
 
-    Only with `migrate` are views built that the app has otherwise than the store; else that is refused.
+    Only with `migrate` does it build views that the app defines otherwise than the store; else it refuses.
     """
+    from penstock.engine import Failover
+
+    own = app or load_app(ctx)
+    return Failover(lambda: reach_writer(ctx, own, migrate))
+
+
+def reach_writer(ctx: Context, app: App, migrate: bool = False) -> Writing:
+    """Open the store to write it, or hand the work over to its holder, whose end is an error."""
     from penstock.engine import writer
 
-    made = writer(ctx.store, app or load_app(ctx), migrate="auto" if migrate else "refuse")
+    made = writer(ctx.store, app, migrate="auto" if migrate else "refuse")
     if made.holder is not None:
         ctx.detail(f"handed over to {made.holder}")
     return made

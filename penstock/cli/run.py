@@ -26,7 +26,7 @@ from penstock.cli.claims import Claim, Place, Shared
 from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
 from penstock.cli.delivery import Delivery, asked_of, begun
 from penstock.cli.faults import Fault
-from penstock.cli.frame import command, load_app, open_reader, open_writer, table_of
+from penstock.cli.frame import command, load_app, open_reader, reach_writer, table_of
 from penstock.cli.names import table_names, view_names
 from penstock.cli.pump import SHOWN, Pump, source_of, topic_of
 from penstock.cli.stopped import end_stopped
@@ -158,13 +158,13 @@ def _standby(ctx: Context, app: App, claims: dict[str, Claim], stop: Stop) -> St
 def _opened(ctx: Context, app: App, claims: dict[str, Claim]) -> Writing:
     """The store, or who holds it; a member of our groups that holds it and is stopped gives no answer, and is ended."""
     try:
-        return open_writer(ctx, app, migrate=True)
+        return reach_writer(ctx, app, migrate=True)
     except HolderSilent:
         ended = end_stopped(ctx.store, {claim.group for claim in claims.values() if claim.group is not None})
         if ended is None:
             raise
     ctx.note(f"process {ended} held the store, and is stopped: it was ended")
-    return open_writer(ctx, app, migrate=True)
+    return reach_writer(ctx, app, migrate=True)
 
 
 def _source(ctx: Context, stack: ExitStack, claims: dict[str, Claim], text: str, table: Table, uri: str) -> _Opened:

@@ -8,6 +8,7 @@ from penstock.engine.copies import Copied, copy_of, copy_size, restore, shrink
 from penstock.engine.core import Core, Settings
 from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.engine import Engine
+from penstock.engine.failover import Failover
 from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
 from penstock.engine.identity import ForeignPartition
@@ -42,6 +43,7 @@ __all__ = [
     "Copied",
     "Core",
     "Engine",
+    "Failover",
     "ForeignPartition",
     "HolderLost",
     "HolderSilent",

@@ -35,7 +35,7 @@ __all__ = ["memory_of_holder", "writer"]
 
 PATIENCE = 10.0
 """Seconds without a sign of life after which a holder counts as hanging; it gives one each second."""
-_STARTING = 2.0  # seconds in which a process that owns the store has its socket, or has let go of it
+_MEMORY = 2.0  # seconds that a look at the holder's memory may take
 _AGAIN = 0.02
 
 
@@ -63,12 +63,14 @@ def writer(
     """
     where = os.fspath(path)
     patience = PATIENCE if patience is None else patience
-    until = time.monotonic() + min(_STARTING, patience)
+    known, until = None, 0.0
     while True:
         try:
             return Here(open_engine(app, where, memory=memory, listen=listen, migrate=migrate))
         except StoreInUse as error:
             used = error
+        if used.holder != known:  # many processes may hold the store one after the other
+            known, until = used.holder, time.monotonic() + patience
         try:
             return There.reach(where, used.holder, patience)
         except Gone:  # it begins, or it has just ended, or it listens to nobody
@@ -77,7 +79,7 @@ def writer(
         time.sleep(_AGAIN)
 
 
-def memory_of_holder(path: str | os.PathLike[str], patience: float = _STARTING) -> dict[str, Any] | None:
+def memory_of_holder(path: str | os.PathLike[str], patience: float = _MEMORY) -> dict[str, Any] | None:
     """The memory of the process that holds a store, as it says itself; None where none does, or none says it.
 
     {"memory": bytes, "tables": {name: bytes}, "views": {name: bytes}}

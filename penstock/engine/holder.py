@@ -19,6 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import Closed, PenstockError
@@ -148,7 +149,14 @@ class Holder:
         finally:
             with self._lock:
                 self._wires.pop(wire, None)
+            if self._closed:
+                self._say_farewell(wire)
             wire.close()
+
+    def _say_farewell(self, wire: Wire) -> None:
+        """Tell the other side that nothing was done of a message that this thread has not read."""
+        with suppress(Gone, Silent):
+            wire.send({"failed": error_data(Closed(_ENGINE))})
 
     def _answer(self, wire: Wire, asked: Any) -> None:
         """Do one thing that was asked, and answer."""
@@ -163,6 +171,7 @@ class Holder:
         work.finish()
 
 
+_ENGINE = "the engine that holds the store"  # as an error names it
 _STRANGER = (
     "the store at {} is held by a process of user {}, which takes work from that user alone; run this as that user"
 )
@@ -203,7 +212,7 @@ class _Work:
 
     def _do(self, engine: Engine | None) -> Any:
         if engine is None:
-            raise Closed("the engine that holds the store")
+            raise Closed(_ENGINE)
         name = self._asked.get("do") if isinstance(self._asked, dict) else None
         operation = OPERATIONS.get(name) if isinstance(name, str) else None
         if operation is None:
@@ -218,7 +227,7 @@ class _Work:
         if self._unheard:
             raise Gone
         if self._closing():
-            raise Closed("the engine that holds the store")
+            raise Closed(_ENGINE)
 
     def beat(self) -> None:
         """A sign of life, but where something is being said anyway, or all has been."""

@@ -12,6 +12,7 @@ from penstock.kafka.protocols import (
     Reader,
     Topic,
 )
+from penstock.kafka.retry import until_ready
 
 __all__ = [
     "CLIENTS",
@@ -30,4 +31,5 @@ __all__ = [
     "address_of",
     "broker",
     "connect",
+    "until_ready",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import importlib
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,15 +26,34 @@ _AWAY = (
     ck.KafkaError._ALL_BROKERS_DOWN,
     ck.KafkaError._TRANSPORT,
     ck.KafkaError._TIMED_OUT,
+    ck.KafkaError._TIMED_OUT_QUEUE,
+    ck.KafkaError._MSG_TIMED_OUT,
     ck.KafkaError._RESOLVE,
-    ck.KafkaError.LEADER_NOT_AVAILABLE,
     ck.KafkaError._WAIT_COORD,
+    ck.KafkaError._UNKNOWN_BROKER,
+    ck.KafkaError._DESTROY_BROKER,
+    ck.KafkaError.REQUEST_TIMED_OUT,
+    ck.KafkaError.BROKER_NOT_AVAILABLE,
+    ck.KafkaError.NETWORK_EXCEPTION,
+    ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    ck.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    ck.KafkaError.NOT_COORDINATOR,
+    ck.KafkaError.NOT_CONTROLLER,
+    ck.KafkaError.NOT_ENOUGH_REPLICAS,
+    ck.KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ck.KafkaError.KAFKA_STORAGE_ERROR,
+    ck.KafkaError.THROTTLING_QUOTA_EXCEEDED,
 )
-_MOVING = (
+_LEADERLESS = (
+    ck.KafkaError._NOENT,
     ck.KafkaError.NOT_LEADER_FOR_PARTITION,
     ck.KafkaError.LEADER_NOT_AVAILABLE,
+    ck.KafkaError.REPLICA_NOT_AVAILABLE,
+    ck.KafkaError.OFFSET_NOT_AVAILABLE,
+    ck.KafkaError.FENCED_LEADER_EPOCH,
+    ck.KafkaError.UNKNOWN_LEADER_EPOCH,
     ck.KafkaError.UNKNOWN_TOPIC_OR_PART,
-)  # of a topic that is there: its brokers don't all know yet
+)  # of a topic that exists: not every broker has heard of its leaders
 _GONE = (ck.KafkaError.UNKNOWN_TOPIC_OR_PART, ck.KafkaError._UNKNOWN_TOPIC, ck.KafkaError._UNKNOWN_PARTITION)
 _DENIED = (
     ck.KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -63,6 +81,8 @@ def _fault(address: Address, error: Any) -> KafkaFault:
     code, words = error.code(), " ".join(str(error.str()).split())[:200]
     if code in _DENIED:
         return KafkaFault(address.where, f"it is not allowed ({words})", "see who this user is to the broker")
+    if code in _LEADERLESS:
+        return BrokerAway(address.where, f"a partition has no leader yet ({words})")
     if code in _AWAY or error.retriable():
         return BrokerAway(address.where, f"no broker answers ({words})")
     return KafkaFault(address.where, words, "see the client's words, and the broker's log")
@@ -161,18 +181,19 @@ class ConfluentBroker:
         asked = {ck.TopicPartition(self._address.topic, partition): spec for partition in partitions}
         if not asked:
             return {}
-        until = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return self._listed(asked)
-            except ck.KafkaException as error:
-                if error.args[0].code() not in _MOVING or time.monotonic() > until:
-                    raise _fault(self._address, error.args[0]) from error
-
-    def _listed(self, asked: Mapping[Any, Any]) -> dict[int, int]:
         committed = ck.IsolationLevel.READ_COMMITTED
         found = self._admin.list_offsets(asked, isolation_level=committed, request_timeout=_PATIENCE)
-        return {one.partition: own.result().offset for one, own in found.items()}
+        try:
+            return {one.partition: own.result().offset for one, own in found.items()}
+        except ck.KafkaException as error:
+            if error.args[0].code() in _LEADERLESS:
+                self._refresh()
+            raise _fault(self._address, error.args[0]) from error
+
+    def _refresh(self) -> None:
+        """Read the leaders of the topic again: the client keeps a missing leader for minutes."""
+        with suppress(ck.KafkaException):
+            self._admin.list_topics(self._address.topic, timeout=_PATIENCE)
 
     def close(self) -> None:
         """Nothing: it goes with the object."""
@@ -250,7 +271,7 @@ class ConfluentReader:
                 sound.append(message)
             elif error.code() in _LOST:
                 self._errors.append(OffsetLost(self._address.where, message.partition(), message.offset()))
-            elif error.code() not in (*_GONE, *_AWAY):
+            elif error.code() not in (*_GONE, *_AWAY, *_LEADERLESS):
                 self._errors.append(_fault(self._address, error))
         return sound
 

@@ -35,7 +35,8 @@ _SAME_NAME = {
     "sasl.mechanisms": "sasl_mechanism",
 }
 _KNOWN = (kafka.KafkaConsumer, kafka.KafkaProducer, admin.KafkaAdminClient)
-_AWAY = (errors.RetriableError, errors.BrokerNotAvailableError, OSError)
+_LEADERLESS = (errors.UnknownBrokerIdError, errors.NotLeaderForPartitionError, errors.LeaderNotAvailableError)
+_AWAY = (errors.RetriableError, errors.BrokerNotAvailableError, OSError, *_LEADERLESS)
 
 
 def _time(record: Any) -> int | None:
@@ -82,15 +83,17 @@ def _called(address: Address, call: Callable[[], Any]) -> Any:
     """What a call of the client gives, its errors in our words."""
     try:
         return call()
-    except _AWAY as error:
-        raise BrokerAway(address.where, f"no broker answers ({_line(error)})") from error
-    except errors.KafkaError as error:
+    except (errors.KafkaError, OSError) as error:
         raise _fault(address, error) from error
     except (ValueError, TypeError, AssertionError) as error:
         raise KafkaFault(address.where, _line(error), "see the options of the URI, and of config=") from error
 
 
 def _fault(address: Address, error: Exception) -> KafkaFault:
+    if isinstance(error, _LEADERLESS):
+        return BrokerAway(address.where, f"a partition has no leader yet ({_line(error)})")
+    if isinstance(error, _AWAY):
+        return BrokerAway(address.where, f"no broker answers ({_line(error)})")
     if isinstance(error, errors.AuthorizationError | errors.SaslAuthenticationFailedError):
         return KafkaFault(address.where, f"it is not allowed ({_line(error)})", "see who this user is to the broker")
     remedy = "see the client's words, and the broker's log"

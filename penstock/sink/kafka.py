@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from penstock.kafka import MARK, Address, Chunk, KafkaFault, Reader, address_of, connect
+from penstock.kafka import MARK, Address, Chunk, KafkaFault, Reader, address_of, connect, until_ready
 from penstock.sink.errors import SinkBusy, SinkTaken
 from penstock.sink.protocols import Claiming, nobody
 from penstock.sink.standing import has_all, joined, position_of, width_of
@@ -97,6 +97,20 @@ class KafkaSink:
         """The greatest position that the last record of a partition says is held."""
         if self._called:
             self._take(self._called)  # who waits for another one asks no broker
+        bounds = until_ready(self._bounds)
+        reader = self._client.reader(self._address)
+        try:
+            there = {partition: own for partition, own in bounds.items() if own[0] < own[1]}
+            self._stand([self._last(reader, partition, *own) for partition, own in there.items()])
+            if self._held is None:
+                for partition, own in there.items():
+                    self._stale |= self._keys(reader, partition, *own)
+        finally:
+            reader.close()
+        return self._held
+
+    def _bounds(self) -> dict[int, tuple[int, int]]:
+        """Claim the topic, and say which offsets its partitions have."""
         with self._client.broker(self._address) as broker:
             topic = broker.look()
             if topic is None:
@@ -108,17 +122,7 @@ class KafkaSink:
             called = f"topic {topic.id.hex() or self._address.topic}"
             if called != self._called:
                 self._take(called)
-            bounds = broker.bounds(range(topic.partitions))
-        reader = self._client.reader(self._address)
-        try:
-            there = {partition: own for partition, own in bounds.items() if own[0] < own[1]}
-            self._stand([self._last(reader, partition, *own) for partition, own in there.items()])
-            if self._held is None:
-                for partition, own in there.items():
-                    self._stale |= self._keys(reader, partition, *own)
-        finally:
-            reader.close()
-        return self._held
+            return broker.bounds(range(topic.partitions))
 
     def _take(self, called: str) -> None:
         self._called = called

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.gateway import TableBatch
-from penstock.kafka import Address, Broker, BrokerAway, Chunk, Client, OffsetLost, Reader, Topic
+from penstock.kafka import Address, Broker, BrokerAway, Chunk, Client, OffsetLost, Reader, Topic, until_ready
 from penstock.spout.errors import SourceMissing, SourceUnreadable
 from penstock.spout.kafkaheld import Held
 from penstock.spout.kafkashape import Shape
@@ -118,10 +118,10 @@ class KafkaSpout:
 
     def begin(self, recall: Recall) -> None:
         """Go on where the store stands in each partition."""
-        topic = self._connected()
+        topic = until_ready(self._connected)
         known = {partition: recall(self._named(partition)) for partition in range(topic.partitions)}
         self._begun = known[FIRST] is not None
-        places = self._decided(topic, known)
+        places = until_ready(lambda: self._decided(topic, known))
         self._begun = True
         self._reader = self._opened()
         self._read_from(places)
@@ -136,7 +136,8 @@ class KafkaSpout:
 
     def _connected(self) -> Topic:
         """The topic as it is."""
-        self._broker = self._client.broker(self._address)
+        if self._broker is None:
+            self._broker = self._client.broker(self._address)
         topic = self._broker.look(policy=True)
         if topic is None:
             raise SourceMissing(self.name, f"there is no topic {self._address.topic!r}", "create it, or check its name")
@@ -148,6 +149,9 @@ class KafkaSpout:
 
     def ranges(self, until: str | int = LATEST) -> list[Range]:
         """What is there of each partition, up to a moment or to its end."""
+        return until_ready(lambda: self._ranges(until))
+
+    def _ranges(self, until: str | int) -> list[Range]:
         topic = self._connected()
         places = self._decided(topic, dict.fromkeys(range(topic.partitions)))
         assert self._broker is not None
@@ -157,24 +161,17 @@ class KafkaSpout:
             ends = self._broker.since(until, every)
         note = _encode(Note(topic.id))
         return [
-            Range(
-                self._named(p.partition),
-                p.partition,
-                p.offset,
-                max(p.offset, ends[p.partition]),
-                self._unit(p.partition),
-                note,
-            )
-            for p in places
+            Range(self._named(n), n, place.offset, max(place.offset, ends[n]), self._unit(n), note)
+            for n, place in zip(every, places, strict=True)
         ]
 
     def begin_range(self, own: Range) -> None:
         """Read this range of one partition alone, and end behind it; what is not there any more is an error."""
-        topic = self._connected()
+        topic = until_ready(self._connected)
         known = {own.partition: Remembered(own.start, own.note)}
         self._stop = own.stop
         self._reader = self._opened()
-        self._read_from(self._decided(topic, known))
+        self._read_from(until_ready(lambda: self._decided(topic, known)))
         self._standing.clear()
         self._looked = self._clock()
 

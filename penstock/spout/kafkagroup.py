@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.gateway import TableBatch
-from penstock.kafka import BrokerAway, Topic
+from penstock.kafka import BrokerAway, Topic, until_ready
 from penstock.spout.envelope import Enveloped
 from penstock.spout.kafka import FIRST, KafkaSpout
 from penstock.spout.protocols import Recall, Remembered, Spout, SpoutBatch
@@ -58,7 +58,7 @@ class KafkaMember(KafkaSpout):
         """Go on with what is dealt to it, where the store stands now."""
         self._recall = recall
         if self._reader is None:
-            self._connected()
+            until_ready(self._connected)
             self._reader = self._opened()
             self.trouble = _NONE
         self._let_go()

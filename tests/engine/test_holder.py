@@ -231,6 +231,7 @@ def test_an_engine_that_is_dropped_takes_its_socket_along(store_path: Path) -> N
     del engine
     gc.collect()
     assert not (store_path / "socket").exists()
+    assert connection.receive(PATIENCE)["failed"]["type"] == "Closed", "it says farewell"
     with pytest.raises(wire.Gone):
         connection.receive(PATIENCE)
     connection.close()

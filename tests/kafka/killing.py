@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from examples.kafka.broker import Broker
+from examples.kafka.broker import Broker, dying_with_parent
 from penstock.cli.claims import claims
 from penstock.engine.core import Core
 from tests.kafka.run_killed import POINTS
@@ -60,12 +60,16 @@ class Story:
             {"bootstrap.servers": self._broker.servers, "enable.idempotence": True, "log_level": 0}
         )
         self._produced = 0
+        self._children: list[subprocess.Popen[str]] = []
         self.killed: Counter[str] = Counter()
         (folder / "app.py").write_text(APP)
         if parts > 1:
             ps.open(_app(), folder / "state", partitions=parts).close()
 
     def close(self) -> None:
+        for child in self._children:
+            child.kill()
+            child.communicate()
         self._server.close()
         self._broker.stop()
 
@@ -91,9 +95,17 @@ class Story:
         command += [f"users={at}/{self._source}?{group}client={self._client}", "--to"]
         command += [f"names={at}/{self._sink}?client={self._client}", "--app", str(self._folder / "app.py")]
         command += ["--store", str(self._folder / "state")]
-        return subprocess.Popen(
-            command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        child = subprocess.Popen(
+            command,
+            cwd=_ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=dying_with_parent(),
         )
+        self._children = [one for one in self._children if one.poll() is None] + [child]
+        return child
 
     def kill(self) -> None:
         """One kill: who, and where, is drawn."""
@@ -164,6 +176,7 @@ class Story:
             assert child.returncode == 0, f"{child.returncode}: {said}"
         finally:
             child.kill()
+            child.communicate()
         users: dict[int, Any] = {}
         for _, key, value in self._server.rows(self._source):
             users.pop(int(key or b""), None)

@@ -13,7 +13,7 @@ from typing import Any
 
 ck: Any = importlib.import_module("confluent_kafka")
 _PRODUCER = 0
-_BROKER = 1
+_BROKER, _NO_BROKER = 1, -1
 _SPACE = 512
 
 
@@ -31,6 +31,7 @@ def _library() -> Any:
         ("mock_cluster_destroy", None, [pointer]),
         ("mock_set_controller_id", number, [pointer, ctypes.c_int32]),
         ("mock_topic_create", number, [pointer, text, number, number]),
+        ("mock_partition_set_leader", number, [pointer, text, ctypes.c_int32, ctypes.c_int32]),
     ):
         function = getattr(library, f"rd_kafka_{name}")
         function.restype, function.argtypes = result, takes
@@ -59,6 +60,12 @@ class Mock:
     def make(self, topic: str, partitions: int) -> None:
         """A topic."""
         wrong = self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1)
+        assert not wrong, f"error {wrong}"
+
+    def lead(self, topic: str, there: bool, partition: int = 0) -> None:
+        """Give a partition its leader, or take the leader away."""
+        leader = _BROKER if there else _NO_BROKER
+        wrong = self._library.rd_kafka_mock_partition_set_leader(self._cluster, topic.encode(), partition, leader)
         assert not wrong, f"error {wrong}"
 
     def close(self) -> None:

@@ -20,7 +20,8 @@ kafka: Any = importlib.import_module("kafka")
 admin: Any = importlib.import_module("kafka.admin")
 errors: Any = importlib.import_module("kafka.errors")
 ck: Any = importlib.import_module("confluent_kafka")
-PATIENCE = 120.0
+PATIENCE = 300.0  # seconds until a test gives up: a broker is slow on a busy machine
+_TRANSIENT = (errors.RetriableError, errors.UnknownBrokerIdError)
 PASSWORD = "not-told"
 Row = tuple[bytes | None, bytes | None]
 _numbers = itertools.count()
@@ -62,13 +63,13 @@ class Server:
             self.lacks(what)
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        """What the broker answers, once it is there again."""
+        """What the broker answers, once it is there again and has leaders."""
         out: list[Any] = []
 
         def answered() -> bool:
             try:
                 out.append(ask())
-            except errors.RetriableError:
+            except _TRANSIENT:
                 return False
             return True
 
@@ -93,31 +94,36 @@ class Server:
         until(lambda: self._leaders(name) == partitions, f"topic {name} has leaders")
 
     def _made(self, name: str, partitions: int, config: dict[str, str]) -> bool:
-        found = self._admin.create_topics(
-            [admin.NewTopic(name, partitions, 1, topic_configs=config)], raise_errors=False
-        )
-        return found["topics"][0]["error_code"] in (0,)
+        topic = admin.NewTopic(name, partitions, 1, topic_configs=config)
+        found = self._asked(lambda: self._admin.create_topics([topic], raise_errors=False))
+        return found["topics"][0]["error_code"] in (0, errors.TopicAlreadyExistsError.errno)
 
     def _leaders(self, name: str) -> int:
-        (found,) = self._asked(lambda: self._admin.describe_topics([name]))
+        found = self._described(name)
         return sum(one["leader_id"] >= 0 and not one["error_code"] for one in found["partitions"])
+
+    def _described(self, name: str) -> Any:
+        (found,) = self._asked(lambda: self._admin.describe_topics([name]))
+        return found
 
     def delete(self, name: str) -> None:
         """Delete a topic, and wait until it is gone."""
         self._administrates("topics that are deleted")
-        self._admin.delete_topics([name])
-        until(lambda: bool(self._admin.describe_topics([name])[0]["error_code"]), f"topic {name} is gone")
+        self._asked(lambda: self._admin.delete_topics([name], raise_errors=False))
+        gone = errors.UnknownTopicOrPartitionError.errno
+        until(lambda: self._described(name)["error_code"] == gone, f"topic {name} is gone")
 
     def widen(self, name: str, partitions: int) -> None:
         """Give a topic more partitions."""
         self._administrates("topics that gain partitions")
-        self._admin.create_partitions({name: admin.NewPartitions(partitions)})
+        more = {name: admin.NewPartitions(partitions)}
+        self._asked(lambda: self._admin.create_partitions(more, raise_errors=False))
         until(lambda: self._leaders(name) == partitions, f"topic {name} has {partitions} partitions")
 
     def expire(self, name: str, before: int, partition: int = 0) -> None:
         """Delete the records before an offset."""
         self._administrates("records that expire")
-        self._admin.delete_records({kafka.TopicPartition(name, partition): before})
+        self._asked(lambda: self._admin.delete_records({kafka.TopicPartition(name, partition): before}))
 
     def bounds(self, name: str, partition: int = 0) -> tuple[int, int]:
         """First and end."""
@@ -194,8 +200,9 @@ class Server:
             bootstrap_servers=self.servers, enable_auto_commit=False, isolation_level="read_committed", **self._own
         )
         try:
-            places = [kafka.TopicPartition(name, partition) for partition in range(self._leaders(name))]
-            ends = consumer.end_offsets(places)
+            partitions = range(len(self._described(name)["partitions"]))
+            places = [kafka.TopicPartition(name, partition) for partition in partitions]
+            ends = self._asked(lambda: consumer.end_offsets(places))
             consumer.assign(places)
             consumer.seek_to_beginning(*places)
             out: list[tuple[int, bytes | None, bytes | None]] = []
@@ -229,7 +236,7 @@ def until(found: Callable[[], bool], what: str) -> None:
 def serve() -> Server:
     """A broker of our own, else the one that is named, else a mock."""
     try:
-        broker = Broker(PASSWORD)
+        broker = Broker(PASSWORD, session=60_000)  # it is never killed
         broker.start()
         return Server("real", broker.servers, broker)
     except NoBroker as error:
