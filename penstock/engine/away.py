@@ -192,12 +192,12 @@ class Away:
         number: int,
         kinds: Mapping[str, str],
         strict: bool = False,
-    ) -> Counts:
+    ) -> list[Counts]:
         """One transaction of records that it owns, and the offsets after them; one with this number once only."""
         given = [[name, own.offset, own.note, own.again] for name, own in sources.items()]
         what = {"sources": given, "number": number, "kinds": dict(kinds), "strict": strict}
         said = self._done("own", tables=_data(tables), **what)
-        return counts_of_data(said)
+        return [counts_of_data(own) for own in said]
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
         """How these records would fare."""

@@ -27,11 +27,11 @@ from penstock.engine.group import Committer, Ticket
 from penstock.engine.helper import helped
 from penstock.engine.holder import Holder
 from penstock.engine.loading import Loading
-from penstock.engine.repairs import posted_or_not
 from penstock.engine.snapshot import Consistency, Snapshot, must_be_known
 from penstock.engine.status import status_of
 from penstock.engine.transaction import Transaction, counts_in, joined_records, rejects_in
 from penstock.engine.turns import Turns
+from penstock.engine.wired import ingested
 from penstock.mapreduce import Writes
 from penstock.spout import Record
 from penstock.views import Change, Changes, Counts, Position
@@ -69,7 +69,9 @@ class Engine(Loading):
         self._lock = Turns(self._check_process)
         self._closed = False
         self._ended = threading.Event()
-        self._committer = Committer(self._commit_group, self._check_process) if grouped else None
+        self._committer: Committer | None = None
+        if grouped:
+            self.begin_group()
         self._holder = None if sock is None or path is None else Holder(self, core.app.name, sock, path)
 
     def __enter__(self) -> Self:
@@ -160,23 +162,8 @@ class Engine(Loading):
         with self._lock:
             self._core.ready()
             done = self._core.state.sources.get(source, 0)
-            tables: dict[str, list[Batch]] = {}
-            late = equal = 0
-            for record in records:
-                if record.offset is not None and record.offset < done:
-                    late += 1
-                    continue
-                self._core.app.table_of(record.table)
-                own = tables.setdefault(record.table, [Batch(unit="record", origin=source)])[0]
-                if record.offset is not None:
-                    own.offsets[own.size] = record.offset
-                if record.repost:
-                    equal += own.posted(posted_or_not(self._core.app, record), record)
-                elif record.doc is None:
-                    own.delete(record.key, record.ts)
-                else:
-                    own.add(record.doc, record.ts)
-            return self._write(tables, {source: Resume(resume)}, False) + Counts(late=late, equal=equal)
+            tables, counts = ingested(self._core.app, records, source, done)
+            return self._write(tables, {source: Resume(resume)}, False) + counts
 
     def take(self, tables: dict[str, list[Batch]], strict: bool = False) -> Counts:
         """One transaction of batches that another process made; under `strict` a rejection undoes it.
@@ -217,6 +204,10 @@ class Engine(Loading):
         if self._path is None:
             raise CopyFailed(os.fspath(folder), "a store in memory has no file to copy", "open the app on a path")
         return copy_of(self._path, os.fspath(folder), progress)
+
+    def begin_group(self) -> None:
+        """Give tickets for puts from now on: durability="group"."""
+        self._committer = Committer(self._commit_group, self._check_process)
 
     def flush(self) -> None:
         """Wait until all that was put before is durable, or has failed; at once under durability="sync".

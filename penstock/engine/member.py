@@ -103,10 +103,11 @@ class Member:
         number: int,
         kinds: Mapping[str, str],
         strict: bool = False,
-    ) -> Counts:
+    ) -> list[Counts]:
         """One transaction of records that it owns, and the offsets after them; one with this number once only.
 
-        What is in already counts as equal. `kinds` are those of the ts of tables, which are the same everywhere.
+        The answer has the counts of each batch. What is in already counts as equal. `kinds` are those of the ts of
+        tables, which are the same everywhere.
         """
         parting = self._parting
         with parting.turn:
@@ -117,15 +118,15 @@ class Member:
                 with self.engine._lock:
                     self._learn(kinds)
                     if number <= self.core.state.batch:
-                        return Counts(equal=sum(part.size for parts in tables.values() for part in parts))
+                        return [Counts(equal=part.size) for parts in tables.values() for part in parts]
                     with parting.taking(number, early, by):
-                        counts, _ = self.engine._write_each(tables, dict(sources) or None, strict)
+                        counts, each = self.engine._write_each(tables, dict(sources) or None, strict)
             finally:
                 parting.heard.update(dict.fromkeys(early, number))
                 parting.failed = bool(early) and self.core.state.batch < number
         if strict and counts.rejected:
             raise BatchRejected(0, counts.rejections)
-        return counts
+        return [each[id(part)] for parts in tables.values() for part in parts]
 
     def _agree(self) -> None:
         """Others know which batches are in, before the next one is: after an opening, and after one that failed."""

@@ -73,16 +73,15 @@ def open_engine(
         if readonly:
             raise DefinitionError("a store in memory has no other process to read it; open it without readonly=True")
         if partitions is not None:
-            return open_parted(app, None, partitions, False, settings, migrate=migrate)
+            return open_parted(app, None, partitions, False, settings, migrate=migrate, grouped=durability == "group")
         return _writer(app, MemoryStore(), None, None, durability, settings, None, migrate)
     where = os.fspath(path)
     layout = read_layout(where)
     if readonly:
         return _to_read(app, where, settings, partitions)
     if layout is not None or (partitions is not None and partitions != 1):
-        if durability == "group":
-            raise DefinitionError("a store of several partitions has durability='sync'; leave durability= out")
-        return open_parted(app, where, partitions, processes, settings, listen, migrate=migrate)
+        grouped = durability == "group"
+        return open_parted(app, where, partitions, processes, settings, listen, migrate=migrate, grouped=grouped)
     owner = Owner(where)
     sock: socket.socket | None = None
     try:

@@ -53,16 +53,21 @@ def open_parted(
     listen: bool = False,
     patience: float = PATIENCE,
     migrate: Migrate = "auto",
+    grouped: bool = False,
 ) -> Parted:
     """Open a store of so many partitions, or of as many as it has; with `listen` others can hand work over.
 
-    A process that gives no sign of life for `patience` seconds counts as hanging, and is followed by another.
+    A process that gives no sign of life for `patience` seconds counts as hanging, and is followed by another. With
+    `grouped` puts give tickets.
     """
     if partitions is not None and not 1 <= partitions <= _MOST:
         raise DefinitionError(f"partitions= is {partitions!r}; write a number from 1 to {_MOST}")
     if path is None:
         layout = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
-        return _here(app, layout, None, None, settings, None, migrate)
+        engine = _here(app, layout, None, None, settings, None, migrate)
+        if grouped:
+            engine.begin_group()
+        return engine
     owner = Owner(path)
     sock: socket.socket | None = None
     try:
@@ -80,6 +85,8 @@ def open_parted(
         owner.close()
         raise
     try:
+        if grouped:
+            engine.begin_group()
         engine.begin_sweeping()
     except BaseException:
         engine.close()

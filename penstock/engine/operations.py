@@ -119,7 +119,7 @@ def _own(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
     """One transaction of what a partition owns."""
     sources = {name: Resume(offset, note, again) for name, offset, note, again in asked["sources"]}
     took = _member(engine).take(_tables(asked), sources, asked["number"], asked["kinds"], asked["strict"])
-    return counts_data(took)
+    return [counts_data(own) for own in took]
 
 
 def _tried(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:

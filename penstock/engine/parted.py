@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.cache import BatchRejected, CopyFailed, Owner, PenstockError, Tell
 from penstock.engine.carrying import REFUSED, at_rest
@@ -26,6 +26,7 @@ from penstock.engine.copies import Copied
 from penstock.engine.core import Core
 from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.fencing import check_fence
+from penstock.engine.group import Ticket
 from penstock.engine.holder import Holder
 from penstock.engine.layout import Layout
 from penstock.engine.member import Tables
@@ -33,19 +34,18 @@ from penstock.engine.parted_building import PartedBuilding
 from penstock.engine.partedcopies import copy_any
 from penstock.engine.partedreleasing import PartedReleasing
 from penstock.engine.partedsite import PartedSite
-from penstock.engine.repairs import posted_or_not
-from penstock.engine.routing import Router, after, offsets_of
+from penstock.engine.routing import Routed, Router, after, offsets_of
 from penstock.engine.seat import Seat
 from penstock.engine.snapshot import Consistency, Snapshot
 from penstock.engine.stands import Stands
 from penstock.engine.swept import Swept, Switch
-from penstock.engine.wired import wired
+from penstock.engine.wired import ingested, wired
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
 from penstock.views import App, Changed, Counts, Progress
 
 __all__ = ["Parted"]
 
-Routed = dict[int, Tables]  # by partition
+T = TypeVar("T")
 
 
 def _nothing() -> None:
@@ -97,7 +97,7 @@ class Parted(PartedBuilding):
 
     # -- writing
 
-    def put_many(self, table: str, docs: Any, strict: bool = False, batch: int | None = None) -> Counts:
+    def put_many(self, table: str, docs: Any, strict: bool = False, batch: int | None = None) -> Counts | Ticket:
         """Put many documents: dicts, JSON lines (bytes or text), or an Arrow, pandas or polars table.
 
         Each partition commits its part of a batch in one transaction. Under `strict` a batch is tried at all of them
@@ -106,13 +106,16 @@ class Parted(PartedBuilding):
         engine.put_many("users", open("users.jsonl", "rb"))
         """
         self._writable(table)
+        if self._committer is not None and not strict:
+            return self._committer.submit(table, batches_of(docs, batch))
+        self.flush()
         total = Counts()
         for routed in self._ahead(table, batches_of(docs, batch)):
             try:
                 total += self._give(routed, {}, strict)
             except BatchRejected as error:
                 raise BatchRejected(total.applied + total.equal, error.rejections) from None
-        return total
+        return total if self._committer is None else Ticket.of(total)
 
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
         """Take what a spout delivers; `resume`, the next offset to read, commits with the data at every partition.
@@ -122,26 +125,12 @@ class Parted(PartedBuilding):
         engine.ingest([ps.Record("users", 7, {"id": 7, "name": "Sue"}, offset=41)], source="file:a", resume=42)
         """
         self._writable(None)
+        self.flush()
         records, done = list(records), self._stands.least(source)
         self._repost_of(records, done)
-        tables: Tables = {}
-        late = equal = 0
-        for record in records:
-            self._app.table_of(record.table)
-            own = tables.setdefault(record.table, [Batch(unit="record", origin=source)])[0]
-            if record.repost and record.offset is not None and record.offset < done:
-                late += 1
-                continue
-            if record.offset is not None:
-                own.offsets[own.size] = record.offset
-            if record.repost:
-                equal += own.posted(posted_or_not(self._app, record), record)
-            elif record.doc is None:
-                own.delete(record.key, record.ts)
-            else:
-                own.add(record.doc, record.ts)
+        tables, counts = ingested(self._app, records, source, done, only_reposts=True)
         with self._lock:
-            return self._resumed(self._routed(tables), source, Resume(resume)) + Counts(late=late, equal=equal)
+            return self._resumed(self._routed(tables), source, Resume(resume)) + counts
 
     def load(
         self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
@@ -152,6 +141,7 @@ class Parted(PartedBuilding):
             spout.committed(batch)
         """
         self._writable(table)
+        self.flush()
         for batch in batches:
             yield batch, self._loaded(table, batch)
 
@@ -201,6 +191,7 @@ class Parted(PartedBuilding):
         engine.settle()
         """
         self._open()
+        self.flush()
         with self.still():
             pass
 
@@ -239,6 +230,8 @@ class Parted(PartedBuilding):
         self._stop_sweeping()
         if self._holder is not None:
             self._holder.close()  # what is under way for others needs the lock
+        if self._committer is not None:
+            self._committer.close()
         with self._lock:
             if self._closed:
                 return
@@ -262,6 +255,7 @@ class Parted(PartedBuilding):
         engine.compact().freed
         """
         self._writable(None)
+        self.flush()
         done: list[dict[str, int]] = []
         for seat in self._seats:
             done.append(seat.compact())
@@ -281,12 +275,14 @@ class Parted(PartedBuilding):
         self._open()
         if self._path is None:
             raise CopyFailed(os.fspath(folder), "a store in memory has no file to copy", "open the app on a path")
+        self.flush()
         with self.still(settled=False):
             pass  # so that there is little on its way
         return copy_any(self._path, os.fspath(folder), progress)
 
     def _releasing(self, progress: Progress | None) -> PartedReleasing:
         self._writable(None)
+        self.flush()
         self._finish_switch_first()
         return PartedReleasing(self._site(), self._seats, self._learn, progress)
 
@@ -303,12 +299,7 @@ class Parted(PartedBuilding):
 
     def _routed(self, tables: Tables) -> Routed:
         """Batches by partition."""
-        out: Routed = {}
-        for name, parts in tables.items():
-            for part in parts:
-                for owner, own in self._router.parted(name, part).items():
-                    out.setdefault(owner, {}).setdefault(name, []).append(own)
-        return out
+        return self._router.routed((name, part) for name, parts in tables.items() for part in parts)[0]
 
     def _ahead(self, table: str, batches: Iterator[Batch]) -> Iterator[Routed]:
         """Batches, each parted while the one before it is written."""
@@ -340,31 +331,39 @@ class Parted(PartedBuilding):
 
     def _give(self, routed: Routed, sources: Mapping[str, Resume], strict: bool) -> Counts:
         """A transaction a partition; the counts of all."""
+        return sum(self._give_each(routed, sources, strict).values(), Counts())
+
+    def _give_each(self, routed: Routed, sources: Mapping[str, Resume], strict: bool) -> dict[int, Counts]:
+        """Do a transaction at each partition; the counts of each batch that a partition got, by its identity."""
         with self._lock:
             self._open()
             self._finish_switch_first()
             kinds = dict(self._router.kinds)
             if strict and len(routed) > 1:
-                tried = self._of_each(routed, lambda owner: self._seats[owner].tried(routed[owner], kinds))
+                each = self._of_each(routed, lambda owner: self._seats[owner].tried(routed[owner], kinds))
+                tried = sum(each, Counts())
                 if tried.rejected:
                     raise BatchRejected(0, tried.rejections)
             self._number += 1
             number = self._number
             sure, self._stands.sure = self._stands.sure, False
-            counts = self._of_each(
+            done = self._of_each(
                 routed, lambda owner: self._seats[owner].take(routed[owner], sources, number, kinds, strict)
             )
             self._stands.sure = sure  # what another batch left in doubt is in doubt still
             self._carry()
-            return counts
+        parts = (part for owner in sorted(routed) for own in routed[owner].values() for part in own)
+        return {id(part): counts for part, counts in zip(parts, chain.from_iterable(done), strict=True)}
 
-    def _of_each(self, routed: Routed, one: Callable[[int], Counts]) -> Counts:
-        """What is done at each partition that gets something, added up."""
-        owners, total = sorted(routed), Counts()
-        done = map(one, owners) if self._pool is None or len(owners) == 1 else self._pool.map(one, owners)
-        for counts in done:
-            total += counts
-        return total
+    def _commit_group(self, work: Sequence[tuple[str, Batch]]) -> dict[int, Counts]:
+        routed, shares = self._router.routed(work)
+        done = self._give_each(routed, {}, False)
+        return {whole: sum((done[id(own)] for own in parts), Counts()) for whole, parts in shares.items()}
+
+    def _of_each(self, routed: Routed, one: Callable[[int], T]) -> list[T]:
+        """Do something at each partition that gets something; the answers in their order."""
+        owners = sorted(routed)
+        return list(map(one, owners) if self._pool is None or len(owners) == 1 else self._pool.map(one, owners))
 
     def _learn(self) -> None:
         """Know of what kind the ts of tables are."""

@@ -6,7 +6,7 @@ so. Invariant: records of one key keep their order, and each record its place in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from penstock.spout import SourceMoved, SpoutBatch
 from penstock.views import App, Path, Table
 
 _FIRST = 0
+Routed = dict[int, dict[str, list[Batch]]]
+"""Batches by partition and table."""
 
 
 class Router:
@@ -57,6 +59,17 @@ class Router:
             return {whole[0]: batch}
         line_of = _line_of(records)
         return {owner: _part(batch, np.flatnonzero(owners == owner), line_of, owner == _FIRST) for owner in whole}
+
+    def routed(self, work: Iterable[tuple[str, Batch]]) -> tuple[Routed, dict[int, list[Batch]]]:
+        """Split batches of tables by partition; the second answer has the parts of each batch, by its identity."""
+        out: Routed = {}
+        shares: dict[int, list[Batch]] = {}
+        for name, batch in work:
+            parts = shares.setdefault(id(batch), [])
+            for owner, own in self.parted(name, batch).items():
+                out.setdefault(owner, {}).setdefault(name, []).append(own)
+                parts.append(own)
+        return out, shares
 
     def _learn(self, table: Table, records: TableBatch) -> None:
         """Find out what kind of ts a table has: that of its first record that can be taken, wherever it goes."""

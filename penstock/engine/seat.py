@@ -23,8 +23,11 @@ class Seat(Protocol):
         number: int,
         kinds: Mapping[str, str],
         strict: bool = False,
-    ) -> Counts:
-        """One transaction of records that it owns, and the offsets after them; one with this number once only."""
+    ) -> list[Counts]:
+        """One transaction of records that it owns, and the offsets after them; one with this number once only.
+
+        The answer has the counts of each batch, in the order of the tables.
+        """
         ...
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:

@@ -1,21 +1,25 @@
-"""Records of a spout in the wire form, each of which names its own table: parted by table, reposts apart.
+"""Records that each name their own table: by table, reposts apart.
 
-What names no table, or has no such form, is refused in the name of the table that the source was given to.
+Records of a spout have the wire form. A record that has no such form, or names no table, is refused in the name of the
+table of its source. Records of `ingest` name their tables themselves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.cache import PenstockError, normalise
 from penstock.engine.documents import Batch, line_of
 from penstock.engine.kept import wire_record
+from penstock.engine.repairs import posted_or_not
 from penstock.engine.reposting import Posted, posted
 from penstock.gateway import Received
-from penstock.views import App
+from penstock.spout import Record
+from penstock.views import App, Counts
 
-__all__ = ["Wired", "wired"]
+__all__ = ["Wired", "ingested", "wired"]
 
 
 @dataclass(slots=True)
@@ -54,3 +58,29 @@ def wired(app: App, table: str, batch: Batch) -> Wired:
             part.records.refused = len(refused)
         out.tables[name] = [part]
     return out
+
+
+def ingested(
+    app: App, records: Iterable[Record], source: str, done: int, only_reposts: bool = False
+) -> tuple[dict[str, list[Batch]], Counts]:
+    """Sort records of a source by table; the counts are those of redeliveries below `done` and of reposts.
+
+    With `only_reposts` other records below `done` go on: each partition drops those that it has.
+    """
+    tables: dict[str, list[Batch]] = {}
+    late = equal = 0
+    for record in records:
+        if record.offset is not None and record.offset < done and (record.repost or not only_reposts):
+            late += 1
+            continue
+        app.table_of(record.table)
+        own = tables.setdefault(record.table, [Batch(unit="record", origin=source)])[0]
+        if record.offset is not None:
+            own.offsets[own.size] = record.offset
+        if record.repost:
+            equal += own.posted(posted_or_not(app, record), record)
+        elif record.doc is None:
+            own.delete(record.key, record.ts)
+        else:
+            own.add(record.doc, record.ts)
+    return tables, Counts(late=late, equal=equal)

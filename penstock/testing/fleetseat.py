@@ -26,7 +26,7 @@ class FleetSeat:
         number: int,
         kinds: Mapping[str, str],
         strict: bool = False,
-    ) -> Counts:
+    ) -> list[Counts]:
         """One transaction of records that it owns, and the offsets after them."""
         fleet, i = self._fleet, self._i
         fleet.give(i, number)

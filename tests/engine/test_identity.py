@@ -105,7 +105,6 @@ def identities(path: Path) -> list[Identity | None]:
 WRONG = [of_another_store, in_two_folders, swapped, of_before, missing, in_two_folders_without_identity]
 WAYS: dict[str, Callable[[Path], Any]] = {
     "in one process": lambda path: ps.open(shop(), path, processes=False).close(),
-    "in processes": lambda path: ps.open(shop(), path).close(),
     "to read": lambda path: ps.open(shop(), path, readonly=True).close(),
     "repartition": lambda path: repartition(path, 1),
     "copy": lambda path: copy_any(str(path), str(path.parent / "copy")),

@@ -223,8 +223,6 @@ def test_a_store_says_how_many_partitions_it_has(tmp_path: Path) -> None:
         ps.open(shop(), tmp_path / "two", partitions=3, readonly=True)
     with pytest.raises(ps.DefinitionError, match="from 1 to"):
         ps.open(shop(), None, partitions=0)
-    with pytest.raises(ps.DefinitionError, match="durability"):
-        ps.open(shop(), tmp_path / "two", durability="group")
     (tmp_path / "two" / NAME).write_text("{")
     with pytest.raises(ps.StoreDamaged, match="partitions"):
         ps.open(shop(), tmp_path / "two")

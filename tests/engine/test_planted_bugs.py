@@ -99,7 +99,7 @@ BUGS = [
     ),
     Bug(
         "the record at the committed offset is taken for delivered",
-        "engine.engine:Engine.ingest",
+        "engine.wired:ingested",
         "record.offset < done",
         "record.offset <= done",
     ),

@@ -110,7 +110,7 @@ MORE = [
         "there = set(step(writer, writes, node, holds))",
         "there = set(holds)",
     ),
-    Bug("a repost is taken for a document", "engine.engine:Engine.ingest", "if record.repost:", "if False:"),
+    Bug("a repost is taken for a document", "engine.wired:ingested", "if record.repost:", "if False:"),
     Bug(
         "a view that is gone stays downstream",
         "testing.pub:Pub._changed",
