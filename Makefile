@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills lock clean
+.PHONY: help demo test lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ kafka-storms: $(READY) ## kill, stop, end and begin members of a group; make kaf
 
 partition-kills: $(READY) ## kill partitions and who serves them; make partition-kills ARGS="--kills 500 --zombies 100 --seed 1"
 	$(BIN)/python -m tests.engine.partition_kills $(ARGS)
+
+damage: $(READY) ## damage a store in many ways, and look for a wrong answer or a crash; make damage ARGS="--flips 5000"
+	$(BIN)/python -m tests.faults.damage $(ARGS)
 
 campaign: $(READY) ## crash more: seeds after all those before; make campaign ARGS="--budget 30m"
 	$(BIN)/python -m penstock.testing.campaign --totals tests/testing/campaign.json $(ARGS)

@@ -52,6 +52,7 @@ from penstock.cache.keys import (
     prefix_bounds,
     stored_key,
 )
+from penstock.cache.lmdb_page import FREE, MAIN, PageDamaged
 from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.logread import log_db, read_lines, record_key, runs_from, segments_at, segments_from, segments_of
 from penstock.cache.mark import (
@@ -70,6 +71,7 @@ from penstock.cache.memory import MemoryStore
 from penstock.cache.naming import COPY, Place, key_shown, named, naming, number_shown
 from penstock.cache.owner import Owner, owner_of, owner_pid
 from penstock.cache.reindex import reindex
+from penstock.cache.scrub import scrub_pages
 from penstock.cache.seal import seal, unseal, unseal_many
 from penstock.cache.segment import FEW, Segment, at_base
 from penstock.cache.shown import said, shown, shown_size, shown_whole
@@ -99,9 +101,11 @@ __all__ = [
     "COPY",
     "DATA",
     "FEW",
+    "FREE",
     "GONE",
     "LOADED",
     "LONG",
+    "MAIN",
     "MAX_DEPTH",
     "MAX_DIGITS",
     "MAX_KEY",
@@ -127,6 +131,7 @@ __all__ = [
     "MemoryStore",
     "MissingExtra",
     "Owner",
+    "PageDamaged",
     "PenstockError",
     "Place",
     "ReadOnly",
@@ -208,6 +213,7 @@ __all__ = [
     "runs_from",
     "said",
     "same_document",
+    "scrub_pages",
     "seal",
     "segments_at",
     "segments_from",

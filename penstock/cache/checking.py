@@ -7,15 +7,16 @@ the file.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from penstock.cache.errors import StoreDamaged
+from penstock.cache.lmdb_page import Pages
 from penstock.cache.lmdb_snapshot import LmdbReader
 from penstock.cache.lmdb_store import open_lmdb
+from penstock.cache.scrub import Scrub
 from penstock.cache.seal import unseal
 from penstock.cache.segment import Segment
 
@@ -62,13 +63,13 @@ def _read_through(file: str) -> None:
 
 
 def _check_pages(folder: str) -> None:
-    walker = importlib.import_module("lmdb.verify")  # it has no types
-    try:
-        problems = walker.verify(folder, subdir=True)
-    except walker.VerifyError as error:
-        raise StoreDamaged(f"{folder}, which is no store: {error}") from error
-    if problems:
-        raise StoreDamaged(f"{folder}, {problems[0]}")
+    with Pages(folder) as pages:
+        scrub = Scrub(pages)
+        for _ in scrub.run():
+            pass
+    if scrub.found:
+        first = scrub.found[0]
+        raise first.of(f"{folder}, {first.db}")
 
 
 def _check_rows(snap: LmdbReader, name: str, folder: str) -> Iterator[int]:

@@ -26,9 +26,10 @@ from weakref import WeakSet
 import lmdb
 
 from penstock.cache.address_space import LARGEST, fitting, room
-from penstock.cache.errors import Closed, ForkedStore, PenstockError, StoreFormat, StoreFull
+from penstock.cache.errors import Closed, ForkedStore, PenstockError, StoreFull
 from penstock.cache.gate import gate
-from penstock.cache.lmdb_errors import FORMAT, MAX_DBS, MAX_READERS, translated
+from penstock.cache.lmdb_databases import databases_of
+from penstock.cache.lmdb_errors import MAX_DBS, MAX_READERS, translated
 
 __all__ = ["Environment", "Handles", "Opening", "ReadTransaction", "acquire", "is_open"]
 
@@ -84,24 +85,11 @@ class Environment:
         except (lmdb.Error, OSError) as error:
             raise translated(self.path, error) from error
         try:
-            env.reader_check()
-            if not self.readonly:
-                self._know_all(env)
-        except (lmdb.Error, UnicodeDecodeError) as error:
+            self.handles = databases_of(env, self.path, not self.readonly)
+        except BaseException:
             env.close()
-            raise StoreFormat(self.path, f"unknown ({error})", FORMAT) from error
+            raise
         return env
-
-    def _know_all(self, env: lmdb.Environment) -> None:
-        """Open all handles; where half of the names there can be are taken, empty databases lose theirs."""
-        with env.begin(write=True) as txn:
-            names = [bytes(name) for name in txn.cursor().iternext(values=False)]
-            opened = {name: env.open_db(name, txn=txn, create=False) for name in names}
-            if len(names) > MAX_DBS // 2:
-                for name in names:
-                    if not txn.stat(opened[name])["entries"]:
-                        txn.drop(opened.pop(name))
-        self.handles = {name.decode(): handle for name, handle in opened.items()}
 
     def begin_read(self, opening: Opening, reader: Ends) -> tuple[ReadTransaction, Handles]:
         """A read transaction, and the handles of all databases it has; the opening ends its reader with itself."""

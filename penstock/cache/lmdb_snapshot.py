@@ -20,6 +20,7 @@ import numpy as np
 from penstock.cache.errors import Closed
 from penstock.cache.lmdb_env import Handles, Opening, ReadTransaction
 from penstock.cache.lmdb_errors import translated
+from penstock.cache.lmdb_page import Pages
 
 __all__ = ["LmdbReader", "Row", "Rows", "down", "up"]
 
@@ -132,6 +133,12 @@ class LmdbReader(Rows):
     def names(self) -> list[str]:
         """The names of all databases that have rows."""
         return [name for name in sorted(self._handles) if self.count(name)]
+
+    def pages(self) -> Pages:
+        """Its pages, to be walked without LMDB while it is open; TooOld where others committed since it began."""
+        self._opening.check_process()
+        with self._lock:
+            return Pages(self._env.path, self._live().id())
 
     def copy_to(self, descriptor: int) -> None:
         """Write a data file that has what this snapshot sees, and no free pages; other snapshots go on meanwhile."""

@@ -18,7 +18,7 @@ from penstock.cli.names import all_names, table_names
 from penstock.cli.output import Column, emit, format_option
 from penstock.cli.progress import parts
 from penstock.cli.values import group_of, object_of
-from penstock.engine import is_store
+from penstock.engine import damaged_pages_at, is_store
 from penstock.recovery import Repaired
 from penstock.views import ABSENT, Progress, Table
 
@@ -98,7 +98,15 @@ def check(ctx: Context, fix: bool, format: str | None) -> int:
     """
     if not is_store(ctx.store):
         raise StoreMissing(ctx.store)
-    with open_writer(ctx, load_app(ctx)) as writer, parts(ctx) as tell:
+    app = load_app(ctx)
+    with parts(ctx) as tell:  # before the store is opened to be read, for LMDB follows damaged pages into a crash
+        damaged = damaged_pages_at(ctx.store, _as_progress(tell))
+    for line in damaged:
+        click.echo(f"damaged: {line}", err=True)
+    if damaged:
+        ctx.note(f"{len(damaged):,} damaged; the rest of the store was not read")
+        return NO
+    with open_writer(ctx, app) as writer, parts(ctx) as tell:
         report = writer.check(fix, _as_progress(tell))
     if report.wrong:
         emit(ctx, map(_row, report.wrong), _COLUMNS, format)

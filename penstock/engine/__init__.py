@@ -21,6 +21,7 @@ from penstock.engine.partedcopies import copy_any, restore_any
 from penstock.engine.parting import Parting, guard_of
 from penstock.engine.refilling import Refilled
 from penstock.engine.repartition import Repartitioned, repartition
+from penstock.engine.scrub import damaged_pages_at
 from penstock.engine.seat import Seat
 from penstock.engine.shipped import Shipped, shipped
 from penstock.engine.snapshot import Snapshot
@@ -80,6 +81,7 @@ __all__ = [
     "copy_any",
     "copy_of",
     "copy_size",
+    "damaged_pages_at",
     "delivered",
     "guard_of",
     "is_store",

@@ -9,7 +9,7 @@ bounded; each table and each view is read in a snapshot of its own, so that no p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice, product
 from typing import Any
@@ -35,6 +35,7 @@ from penstock.cache import (
 from penstock.engine.judging import judged
 from penstock.engine.naming import places_of
 from penstock.engine.repairing import Repair
+from penstock.engine.scrub import damaged_pages
 from penstock.engine.snapshot import Snapshot
 from penstock.gateway import CHECKING, TableReader, Tails, document_of, moved_db, unwrap
 from penstock.mapreduce import FEED, FunctionMapper, Groups, ViewNode, held_db, read_emissions, resting_db, told_db
@@ -58,7 +59,11 @@ class Check:
         self._anew: list[str] = []
 
     def run(self) -> Checked:
-        """All of it."""
+        """All of it; where pages are damaged nothing else, for LMDB must not follow them."""
+        for place in range(self._site.places):
+            self._damaged += damaged_pages(partial(self._reader_of, place), self._progress)
+        if self._damaged:
+            return Checked(damaged=tuple(self._damaged))
         for table in self._site.app.tables():
             self._step(partial(self._table, table))
         self._step(partial(self._rows_of, META, FEED, QUARANTINE))
@@ -82,6 +87,12 @@ class Check:
             self._repair.fix,
             (*self._anew, *dict.fromkeys(self._repair.anew)),
         )
+
+    @contextmanager
+    def _reader_of(self, place: int) -> Iterator[Reader]:
+        """A snapshot of one place."""
+        with self._site.snapshot() as snap:
+            yield snap.parts[place].reader()
 
     def _step(self, step: Callable[[], None]) -> bool:
         """A part whose damage is named, and does not end the check; whether there was none."""

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.cache import lmdb_page
+from penstock.cache.lmdb_page import Pages
 from penstock.cli.apps import load
 from penstock.mapreduce import told_db
 from penstock.recovery import Mended
@@ -152,3 +154,20 @@ def test_while_another_process_holds_the_store(filled: Path, run: Run) -> None:
             [row] = [row for row in lines(said.stdout) if row["view"] == "namecount"]
             assert (row["group"], row["old"], row["new"]) == ("Joe", 5, 2)
         assert engine.check().wrong == ()
+
+
+def test_check_names_a_damaged_page_before_it_opens_the_store(
+    filled: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = filled / "penstock-state" / "data.mdb"
+    with Pages(str(file.parent)) as pages:
+        tree = next(tree for name, tree in pages.databases(pages.new_marks()).items() if name.startswith("view:"))
+    whole = bytearray(file.read_bytes())
+    whole[tree.root * pages.meta.page_size + 10] ^= 4
+    file.write_bytes(whole)
+    assert "has a wrong header" in run("get", "namecount", "Joe", code=None).stderr  # the store is small
+    monkeypatch.setattr(lmdb_page, "_FIRST", 0)
+    said = run("check", code=1).stderr
+    assert "damaged: damaged row: view 'namecount', page" in said
+    assert "has a wrong header; restore the store from a copy" in said
+    assert "the rest of the store was not read" in said
