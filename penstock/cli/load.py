@@ -161,7 +161,11 @@ def _path(text: str) -> str:
 def _one(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -> None:
     """Load one file."""
     unit = "row" if isinstance(spout, ParquetSpout) else "line"
+    if isinstance(spout, FileSpout):
+        spout.stopped = lambda: run.stop.asked
     spout.begin(run.writer.remembered)
+    if run.stop.asked:
+        return
     run.once |= not spout.contract.exact
     if spout.standing in _STANDINGS:
         run.ctx.note(_STANDINGS[spout.standing].format(file=path, unit=unit, number=spout.number))

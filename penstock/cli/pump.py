@@ -63,6 +63,8 @@ class Pump(threading.Thread):
         self._source = _inner(spout)
         if isinstance(spout, KafkaSpout):
             spout.timed = table.broker_ts
+        if isinstance(self._source, FileSpout):  # it may unpack for long before its first batch
+            self._source.stopped = stopped
         self._stopped = stopped
         self._paused = paused
         self._claim = claim

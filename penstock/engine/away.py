@@ -36,6 +36,7 @@ _TRIES = 5  # owners in a row that end at the same work before it is given up
 _LEAVING = 2.0  # seconds in which an orphan ends by itself
 _AGAIN = 0.02
 _STARTING = 60.0  # seconds until a process that was begun says its first word
+_PIECE = 1 << 20  # bytes that are read at once
 _HEAD = 4  # bytes before what it says: how many these are
 _log = logging.getLogger("penstock.engine")
 
@@ -271,18 +272,18 @@ def _heard(file: int, patience: float) -> dict[str, Any] | None:
     """What a process says next on a pipe, empty where it ended; None where it says nothing for so many seconds."""
     waiting = select.poll()
     waiting.register(file, select.POLLIN)
-    data = b""
+    data = bytearray()
     size = _HEAD
     while len(data) < size:
         if not waiting.poll(1000 * patience):
             return None
-        more = os.read(file, size - len(data))
+        more = os.read(file, min(size - len(data), _PIECE))
         if not more:
             return {}
         data += more
         if len(data) == _HEAD:
             size += int.from_bytes(data, "big")
-    said: dict[str, Any] = unpack(data[_HEAD:])
+    said: dict[str, Any] = unpack(bytes(data[_HEAD:]))
     return said
 
 

@@ -24,6 +24,7 @@ __all__ = ["PROTOCOL", "Gone", "Silent", "Wire", "connect", "end", "listen", "re
 PROTOCOL = 1
 """The version of what is said; the first message of each side has it."""
 _MOST = 256 << 20  # bytes of the largest message
+_PIECE = 1 << 20  # bytes for which memory is taken before they arrive: a length is only announced
 _FILE = "socket"
 _LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")
@@ -69,19 +70,19 @@ class Wire:
             raise Gone from None
 
     def _bytes(self, size: int) -> bytes:
-        data = bytearray(size)
-        view, at = memoryview(data), 0
-        while at < size:
+        parts: list[bytes] = []
+        while size:
             try:
-                got = self._sock.recv_into(view[at:])
+                got = self._sock.recv(min(size, _PIECE))
             except TimeoutError:
                 raise Silent from None
             except OSError as error:
                 raise Gone from error
             if not got:
                 raise Gone
-            at += got
-        return bytes(data)
+            parts.append(got)
+            size -= len(got)
+        return b"".join(parts)
 
     def hang_up(self) -> None:
         """Hear nothing more, and wake who waits for it; what is being said can still be said."""

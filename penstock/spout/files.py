@@ -21,7 +21,7 @@ from penstock.spout.formats import Csv, JsonLines, Shape, Shaped
 from penstock.spout.identity import Block, Ends, Note, Standing, Whole
 from penstock.spout.lines import MOST_LINE, Huge, Lines
 from penstock.spout.protocols import Contract, Recall, Remembered, SpoutBatch
-from penstock.spout.streams import Packing, Pipe, PlainFile, Stream, Unpacked
+from penstock.spout.streams import Halted, Packing, Pipe, PlainFile, Stream, Unpacked, never
 
 _EXACT = Contract(True, "its bytes from an offset on are read again as long as the file is only appended to")
 _ONCE = Contract(False, "what was read from a pipe can't be read again")
@@ -45,7 +45,8 @@ class FileSpout:
     """The lines of one file; `name` is what people call it, `source` what the store calls it, None of a pipe.
 
     `follow` is the path whose file is read on as it grows, `again` begins anew whatever the store has of it. `clock`
-    and `pause` are how time passes while it waits for a file to grow.
+    and `pause` are how time passes while it waits for a file to grow. If `stopped` says so on the way to the offset,
+    the spout ends.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class FileSpout:
         self._anew = again
         self._clock = clock
         self._pause = pause if pause is not None else threading.Event().wait
+        self.stopped: Callable[[], bool] = never
         self.source = source
         self.contract = _EXACT if self._regular else _ONCE
         self.standing = Standing.FRESH
@@ -84,7 +86,8 @@ class FileSpout:
 
     def _stream(self) -> Stream:
         bare: Stream = PlainFile(self._file) if self._regular else Pipe(self._file)
-        return bare if self._format.packing is None else Unpacked(bare, self.name, self._format.packing)
+        packing = self._format.packing
+        return bare if packing is None else Unpacked(bare, self.name, packing, lambda: self.stopped())
 
     @property
     def of_json(self) -> bool:
@@ -109,7 +112,11 @@ class FileSpout:
         if known is None:
             return
         if not self._anew:
-            self.standing = self._recognise(known)
+            try:
+                self.standing = self._recognise(known)
+            except Halted:
+                self.ended = True
+                return
         if self._anew or self.standing is Standing.REPLACED:
             self._start()
             self._again = True

@@ -10,6 +10,7 @@ A shape is given whole lines and says how many of them it used. Invariants:
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -156,7 +157,7 @@ class Csv:
             raise SourceUnreadable(self._name, f"its first row can't be read ({error})", _HEAD) from error
         except UnicodeEncodeError as error:
             raise SourceUnreadable(self._name, "its first row is no UTF-8", _HEAD) from error
-        twice = next((name for name in row if row.count(name) > 1), None)
+        twice = next((name for name, times in Counter(row).items() if times > 1), None)
         if twice is not None:
             raise SourceUnreadable(self._name, f"two of its columns are named {twice!r}", "give each a name of its own")
         if not row:

@@ -14,6 +14,7 @@ from penstock.spout.streams import CHUNK, Stream
 
 MOST_LINE = 16 << 20
 _MOST_HELD = 8 << 20  # bytes of a batch, about
+_MOST_PASSED = 64 << 20  # bytes of a line that is passed over, about, until a stop is looked for
 _GRACE = 0.005  # seconds that lines which came wait for others
 _HEAD = 1 << 20
 _LF = b"\n"
@@ -35,7 +36,8 @@ class Lines:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._whole: list[bytes] = []
-        self._rest = b""
+        self._parts: list[bytes] = []  # of the line that has no end yet
+        self._held = 0  # bytes of them
         self._passing: Huge | None = None  # the line that is passed over
         self._huge: Huge | None = None  # one that was
         self._after = b""  # what follows it
@@ -49,7 +51,9 @@ class Lines:
         if self._huge is None:
             after, self._after = self._after, b""
             self._cut(after)
-        while len(self._whole) < limit and (held < _MOST_HELD or not self._whole) and self._huge is None:
+        while len(self._whole) < limit and self._huge is None:
+            if held >= (_MOST_HELD if self._whole else _MOST_PASSED):
+                break
             try:
                 data = self._stream.read(CHUNK, _GRACE if self._whole else wait)
             except SourceUnreadable:
@@ -74,12 +78,17 @@ class Lines:
             if end >= 0:
                 self._huge, self._passing, self._after = self._passing, None, data[end + 1 :]
             return
-        lines = (self._rest + data).split(_LF)
-        self._rest = lines.pop()
-        self._whole += lines
-        if len(self._rest) > MOST_LINE:
-            self._passing = Huge(len(self._rest), self._rest[:BLOCK], self._rest[-BLOCK:], self._rest[:_HEAD])
-            self._rest = b""
+        if _LF in data:
+            first, *lines = data.split(_LF)
+            self._whole.append(b"".join((*self._parts, first)))
+            data, self._parts, self._held = lines.pop(), [], 0
+            self._whole += lines
+        if data:
+            self._parts.append(data)
+            self._held += len(data)
+        if self._held > MOST_LINE:
+            rest = self.take_rest()
+            self._passing = Huge(len(rest), rest[:BLOCK], rest[-BLOCK:], rest[:_HEAD])
 
     def huge(self) -> Huge | None:
         """A line that was passed over, if it stands next; it is told once."""
@@ -91,16 +100,17 @@ class Lines:
     @property
     def unended(self) -> bool:
         """Whether something stands after the last line feed."""
-        return bool(self._rest) or self._passing is not None
+        return bool(self._parts) or self._passing is not None
 
     @property
     def rest(self) -> bytes:
         """That, unless it is passed over."""
-        return self._rest
+        self._parts = [b"".join(self._parts)] if self._parts else []
+        return self._parts[0] if self._parts else b""
 
     def take_rest(self) -> bytes:
         """The same, as a line that ends where the source does."""
-        rest, self._rest = self._rest, b""
+        rest, self._parts, self._held = self.rest, [], 0
         return rest
 
     def give_back(self, lines: list[bytes]) -> None:

@@ -4,7 +4,8 @@ Invariants:
 
 - `read` gives b"" at the present end and goes on when there is more; None says that nothing came in time;
 - `go_to` stands before the first byte when it begins, so that packed bytes are unpacked once;
-- a file that can't be unpacked any further has given all that stood before the damage.
+- a file that can't be unpacked any further has given all that stood before the damage;
+- one step unpacks at most some 16 MB, however well the bytes are packed, and a stop is noticed between two steps.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from penstock.spout.errors import SourceUnreadable
 CHUNK = 1 << 20
 _MAGIC = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd"}
 PACKINGS = tuple(_MAGIC)
-_PACKED = 16 << 10  # packed bytes unpacked at once: what packs a thousandfold must still fit
+_PACKED = 16 << 10  # packed bytes read at once
+_ZSTD_STEP = 256
+_MOST_PADDING = 64 << 20  # packed bytes that make nothing, about, until a stop is looked for
 _ANEW = "get the file anew and run this again: what came before is in"
 
 
@@ -41,6 +44,15 @@ class Stream(Protocol):
     def left(self) -> int | None:
         """Bytes of the file, packed ones if it is packed, that were not read; None where nobody knows."""
         ...
+
+
+class Halted(Exception):
+    """A stop was asked for while a stream went to an offset."""
+
+
+def never() -> bool:
+    """Say that no stop was asked for."""
+    return False
 
 
 class PlainFile:
@@ -71,26 +83,34 @@ class PlainFile:
 class Unpacked:
     """Packed bytes, unpacked; of one or several members."""
 
-    def __init__(self, packed: Stream, name: str, packing: Packing) -> None:
+    def __init__(self, packed: Stream, name: str, packing: Packing, stopped: Callable[[], bool] = never) -> None:
         self._packed = packed
+        self._stopped = stopped
         self._name = name
         self._packing = packing
         self._taken = self._given = 0
         self._member: Any = None  # what unpacks the member that was begun
-        self._fed = self._spare = b""  # packed and unpacked bytes that were not used yet
+        self._fed = self._spare = b""  # packed bytes, used up to `_at`, and unpacked ones
+        self._at = 0
         self._fault: SourceUnreadable | None = None
 
     def read(self, size: int, wait: float = 0.0) -> bytes | None:
         """What comes next, unpacked."""
         parts, got = [self._spare], len(self._spare)
-        late = False
+        late, begun = False, self._taken
         while got < size and self._fault is None:
-            packed = self._fed or self._packed.read(_PACKED, 0.0 if got else wait)
-            if packed is None:
-                late = True
-                break
-            self._taken += 0 if self._fed else len(packed)
-            self._fed = b""
+            if self._at >= len(self._fed):
+                if not got and self._taken - begun > _MOST_PADDING:
+                    late = True
+                    break
+                packed = self._packed.read(_PACKED, 0.0 if got else wait)
+                if packed is None:
+                    late = True
+                    break
+                self._taken += len(packed)
+                self._fed, self._at = packed, 0
+            packed = self._fed[self._at : self._at + self._packing.step]
+            self._at += len(packed)
             try:
                 part = self._unpack(packed)
             except SourceUnreadable as error:
@@ -126,14 +146,19 @@ class Unpacked:
                 raise SourceUnreadable(self._name, f"it is no {self._packing.name} file", remedy) from error
             raise SourceUnreadable(self._name, f"it is damaged near byte {self._taken:,}", _ANEW) from error
         if self._member.eof:
-            self._fed, self._member = self._member.unused_data, None
+            self._at -= len(self._member.unused_data)
+            self._member = None
         return out
 
     def go_to(self, offset: int, head: int, tail: int) -> tuple[bytes, bytes] | None:
         """Unpack all before it."""
         first, last = b"", b""
         while self._given < offset:
+            if self._stopped():
+                raise Halted
             data = self.read(min(CHUNK, offset - self._given))
+            if data is None:
+                continue
             if not data:
                 return None
             first = (first + data)[:head] if len(first) < head else first
@@ -173,9 +198,13 @@ class Pipe:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """A way of packing: the end of a file's name, its name, what unpacks a member, and what that raises."""
+    """A way of packing: its name, the packed bytes of one step, what unpacks a member, and what that raises.
+
+    A byte of gzip makes at most 1,032 bytes. Four bytes of Zstandard make up to 128 KiB.
+    """
 
     name: str
+    step: int
     unpacker: Callable[[], Any]
     faults: tuple[type[Exception], ...]
 
@@ -183,18 +212,18 @@ class Packing:
 def packing_of(suffix: str) -> Packing:
     """The packing of files that end so; MissingExtra where this Python has no package for it."""
     if suffix == "gz":
-        return Packing("gzip", lambda: zlib.decompressobj(wbits=31), (zlib.error,))
+        return Packing("gzip", _PACKED, lambda: zlib.decompressobj(wbits=31), (zlib.error,))
     assert suffix == "zst"
     try:
         zstd = importlib.import_module("compression.zstd")
-        return Packing("Zstandard", zstd.ZstdDecompressor, (zstd.ZstdError,))
+        return Packing("Zstandard", _ZSTD_STEP, zstd.ZstdDecompressor, (zstd.ZstdError,))
     except ImportError:
         pass
     try:
         zstd = importlib.import_module("zstandard")
     except ImportError:
         raise MissingExtra("zstandard", "zstd") from None
-    return Packing("Zstandard", lambda: zstd.ZstdDecompressor().decompressobj(), (zstd.ZstdError,))
+    return Packing("Zstandard", _ZSTD_STEP, lambda: zstd.ZstdDecompressor().decompressobj(), (zstd.ZstdError,))
 
 
 def packing_in(first: bytes) -> str | None:

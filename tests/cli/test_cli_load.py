@@ -19,6 +19,8 @@ import zstandard
 import penstock as ps
 from penstock.cli import load as module
 from penstock.cli.apps import load as load_app
+from penstock.spout import lines as spout_lines
+from penstock.spout.streams import Unpacked
 from tests.cli.conftest import Run
 from tests.cli.killed import killed_store
 from tests.cli.loading import PATIENCE, PENSTOCK, STORE, content, csv, digest_of, lines, parquet, rejected, users
@@ -215,6 +217,25 @@ def test_ctrl_c_ends_it_after_a_batch_and_it_goes_on(shop: Path, run: Run) -> No
     result = run("load", "users", "a.jsonl")
     assert result.stderr == f"a.jsonl: going on after line {10 * len(committed)}\n"
     assert content() == (100, digest_of(users(0, 100)))
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_inside_a_line_of_any_length(shop: Path, run: Run, how: int) -> None:
+    (shop / "a.jsonl.zst").write_bytes(zstandard.compress(lines(users(0, 3)) + bytes(400 << 20)))
+    reads: list[int] = []
+    read = Unpacked.read
+
+    def counted(self: Unpacked, size: int, wait: float = 0.0) -> bytes | None:
+        reads.append(size)
+        if len(reads) == 30:
+            os.kill(os.getpid(), how)
+        return read(self, size, wait)
+
+    with mock.patch.object(Unpacked, "read", counted), mock.patch.object(spout_lines, "_MOST_PASSED", 4 << 20):
+        result = run("load", "users", "a.jsonl.zst", code=130)
+    assert len(reads) < 40
+    assert "interrupted; the same command goes on from here" in result.stderr
+    assert content()[0] == 3
 
 
 # -- following, terminals, other processes

@@ -7,7 +7,9 @@ import os
 import signal
 import socket
 import stat
+import struct
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -320,3 +322,18 @@ def test_a_fault_of_the_holder_is_told_as_one(store_path: Path, caplog: pytest.L
             there.put("users", DOCS[0])
         assert "ZeroDivisionError" in caplog.text
         assert there.put("users", DOCS[0]).applied == 1
+
+
+def test_memory_is_taken_as_a_message_arrives() -> None:
+    """A length alone takes none, however large the message that it announces."""
+    one, other = socket.socketpair()
+    with one, other:
+        one.sendall(struct.pack(">I", 200 << 20) + b"x" * 1_000)
+        one.shutdown(socket.SHUT_WR)
+        tracemalloc.start()
+        try:
+            with pytest.raises(wire.Gone):
+                wire.Wire(other).receive(PATIENCE)
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        finally:
+            tracemalloc.stop()
