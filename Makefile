@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage lock clean
+.PHONY: help demo test test-busy lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ demo: $(READY) ## a small real story, to its end, in under a minute
 
 test: $(READY) ## all tests, two at a time; some of them: make test ARGS=tests/cache
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+test-busy: $(READY) ## the same beside two processes that burn a core each, which end with it
+	$(BIN)/python -m tests.busy -n 2 --dist loadgroup $(ARGS)
 
 lint: $(READY) ## style: ruff check and ruff format --check
 	$(BIN)/ruff check .

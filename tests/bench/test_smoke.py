@@ -12,11 +12,12 @@ from bench.child import ChildFailed, run
 from bench.report import Figure, median, percentile
 from bench.workload import Workload
 from tests.tidy.tree import ROOT
+from tests.waiting import PATIENCE
 
 
 def test_every_figure_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", "--smoke", "--dir", str(tmp_path / "run"), "--results", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     figures = [json.loads(line) for line in done.stdout.splitlines()]
     assert {f["figure"] for f in figures} == set(FIGURES)

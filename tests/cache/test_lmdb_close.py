@@ -12,6 +12,7 @@ import pytest
 from penstock.cache.errors import Closed
 from penstock.cache.lmdb_env import is_open
 from penstock.cache.lmdb_store import LmdbStore, open_lmdb
+from tests.waiting import PATIENCE
 
 from .test_lmdb_store import in_thread, put, rows
 
@@ -71,13 +72,13 @@ def test_the_end_waits_for_a_transaction_of_another_thread(store: LmdbStore, sto
         with store.write() as txn:
             txn.put_many("rows", [(b"Sue", b"2")])
             begun.set()
-            end.wait(60)
+            end.wait(PATIENCE)
             txn.count("rows")
 
     got: list[object] = []
     writing = threading.Thread(target=lambda: got.append(in_thread(write)))
     writing.start()
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE)
     store.close()
     assert is_open(str(store_path))
     end.set()

@@ -16,7 +16,6 @@ from penstock.cli.apps import load as load_app
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 STORE = "penstock-state"
-PATIENCE = 60.0
 
 
 def users(start: int, stop: int) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import penstock as ps
 from penstock.cli.apps import load as load_app
-from tests.cli.loading import PATIENCE, PENSTOCK, STORE
+from tests.cli.loading import PENSTOCK, STORE
+from tests.waiting import PATIENCE
 
 _LOOK = 0.02
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-PATIENCE = 30.0
+from tests.waiting import PATIENCE
 
 
 class Terminal:

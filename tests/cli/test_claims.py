@@ -18,8 +18,8 @@ import pytest
 import penstock as ps
 from penstock.cli.claims import SESSION, Claim, Shared, claims
 from penstock.cli.status import read
-from tests.cli.loading import PATIENCE
 from tests.engine.planting import Bug
+from tests.waiting import PATIENCE
 
 SOURCE = "users=kafka:users"
 _OTHER = """

@@ -23,9 +23,10 @@ from penstock.spout import lines as spout_lines
 from penstock.spout.streams import Unpacked
 from tests.cli.conftest import Run
 from tests.cli.killed import killed_store
-from tests.cli.loading import PATIENCE, PENSTOCK, STORE, content, csv, digest_of, lines, parquet, rejected, users
+from tests.cli.loading import PENSTOCK, STORE, content, csv, digest_of, lines, parquet, rejected, users
 from tests.cli.terminal import Terminal
 from tests.tidy.tree import ROOT
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.conftest import Run
-from tests.cli.loading import PATIENCE, PENSTOCK, STORE, content, csv, digest_of, lines, users
+from tests.cli.loading import PENSTOCK, STORE, content, csv, digest_of, lines, users
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(

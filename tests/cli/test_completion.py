@@ -11,9 +11,9 @@ from pathlib import Path
 from click.shell_completion import BashComplete
 
 from penstock.cli.main import group
+from tests.waiting import PATIENCE
 
 from .conftest import Run
-from .loading import PATIENCE
 
 
 def completed(*args: str) -> list[str]:

@@ -23,6 +23,7 @@ from penstock.engine import handover
 from tests.cache.processes import heard, process
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
+from tests.waiting import PATIENCE
 
 STORE = "penstock-state"
 
@@ -247,7 +248,7 @@ def test_no_permission(name: str, filled: Path, run: Run) -> None:
             os.chmod(folder, 0o555)
         with process(_NOBODY, there, *commands[name]) as child:
             said = heard(child)
-            assert child.wait(60) == 3, said
+            assert child.wait(PATIENCE) == 3, said
         for folder in (where, there):
             os.chmod(folder, 0o755)
     assert re.match("penstock: .*[pP]ermission", said), said

@@ -22,9 +22,10 @@ from penstock.cli.apps import load as load_app
 from penstock.cli.main import ENTRIES
 from penstock.engine import memory_of_holder
 from tests.cli.conftest import APP, Run
-from tests.cli.loading import PATIENCE, STORE, content
+from tests.cli.loading import STORE, content
 from tests.cli.running import ended, has_users, running, until, user
 from tests.engine.damage import add_to_lane
+from tests.waiting import PATIENCE
 
 PATIENT = """
 

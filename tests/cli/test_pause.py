@@ -13,9 +13,10 @@ import pytest
 
 from penstock.cli import pause
 from penstock.cli.claims import Place, claims
+from tests.waiting import PATIENCE
 
 from .conftest import Run
-from .loading import PATIENCE, PENSTOCK, STORE
+from .loading import PENSTOCK, STORE
 from .running import ended, has_users, running, until, user
 from .test_completion import completed
 

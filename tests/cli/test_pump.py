@@ -16,8 +16,8 @@ from penstock.engine import Standby
 from penstock.engine.handover import Here, writer
 from penstock.gateway import TableBatch
 from penstock.spout import Contract, Recall, SpoutBatch
-from tests.cli.loading import PATIENCE
 from tests.engine.planting import Bug
+from tests.waiting import PATIENCE
 
 SOURCE = "users=memory"
 _AGAIN = 0.01

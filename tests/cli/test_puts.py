@@ -9,8 +9,9 @@ from pathlib import Path
 
 import penstock as ps
 from penstock.cli.apps import load
-from tests.cli.loading import PATIENCE, STORE
+from tests.cli.loading import STORE
 from tests.cli.running import ROOT
+from tests.waiting import PATIENCE
 
 PROCESSES, AT_ONCE = 80, 20
 
@@ -22,7 +23,7 @@ def test_no_put_fails(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=5 * PATIENCE,
+        timeout=PATIENCE,
         check=True,
     )
     assert json.loads(done.stdout.splitlines()[-1]) == {}

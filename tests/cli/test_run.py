@@ -12,9 +12,10 @@ import pytest
 
 from penstock.cli.run import _Rate
 from tests.cli.conftest import APP, Run
-from tests.cli.loading import PATIENCE, STORE, content
+from tests.cli.loading import STORE, content
 from tests.cli.running import ended, has_users, running, until, user
 from tests.cli.terminal import Terminal
+from tests.waiting import PATIENCE
 
 ENDING = "ending: what is under way is committed first; Ctrl-C again ends at once\n"
 # What befalls the process that holds the store: it waits as it maps a user.

@@ -17,9 +17,10 @@ import pytest
 import penstock as ps
 from penstock.cli.apps import load
 from penstock.engine import feeding
+from tests.waiting import PATIENCE
 
 from .conftest import Run
-from .loading import PATIENCE, PENSTOCK, STORE
+from .loading import PENSTOCK, STORE
 from .running import ended, running, until, user
 from .terminal import Terminal
 

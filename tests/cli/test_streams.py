@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 from .conftest import USERS, Run
-from .loading import PATIENCE
 
 FULL = "penstock: standard output: no space left on device; free some space and run this again\n"
 

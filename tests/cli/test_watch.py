@@ -18,9 +18,10 @@ from penstock.cli.apps import load
 from penstock.cli.board import Board
 from penstock.cli.steps import Steps
 from penstock.engine import Engine, feeding
+from tests.waiting import PATIENCE
 
 from .conftest import Run
-from .loading import PATIENCE, PENSTOCK
+from .loading import PENSTOCK
 from .terminal import Terminal
 
 STORE = "penstock-state"

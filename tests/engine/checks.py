@@ -8,6 +8,7 @@ from typing import Any
 from tests.oracle.model import Counts, Model
 from tests.oracle.values import identity, rank
 from tests.oracle.views import recompute
+from tests.waiting import PATIENCE
 
 COUNTED = ("applied", "equal", "late", "held", "rejected")
 ABSENT = "no such row"
@@ -15,7 +16,7 @@ ABSENT = "no such row"
 
 def counts_of(answer: Any) -> Counts:
     """The counts of a call, whether it waited or gave a ticket."""
-    counts = answer.result(timeout=60) if hasattr(answer, "result") else answer
+    counts = answer.result(timeout=PATIENCE) if hasattr(answer, "result") else answer
     return Counts(**{name: getattr(counts, name) for name in COUNTED})
 
 

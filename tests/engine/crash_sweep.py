@@ -7,13 +7,19 @@ python -m tests.engine.crash_sweep PATH DOCUMENTS on       opens it under anothe
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import penstock as ps
+from penstock.engine.migrating import Migrating
+from penstock.engine.sweeper import Turn
 
 BATCH = 50
+KEPT = 1 << 20  # steps that are left once the views are built: the former ones are emptied
+STEP = 128  # documents or rows that are built after each batch, at most
 SOURCE = "numbers"
 
 
@@ -46,6 +52,26 @@ def records(start: int, stop: int, keys: int) -> list[ps.Record]:
     return [ps.Record("users", doc["id"], doc, offset=number) for number, doc in docs]
 
 
+class Steps:
+    """The steps of building views, of which the thread may take one after each batch.
+
+    So the batches before the views are built are counted, however the system deals out its cores.
+    """
+
+    def __init__(self) -> None:
+        self._allowed = threading.Semaphore(0)
+        self._step = Migrating.sweep_once
+
+    def sweep_once(self, engine: Migrating, limit: int) -> Turn:
+        """Wait for a batch, then take a step."""
+        self._allowed.acquire()
+        return self._step(engine, min(limit, STEP))
+
+    def allow(self, steps: int = 1) -> None:
+        """Let the thread take so many more."""
+        self._allowed.release(steps)
+
+
 def put(engine: ps.Engine, start: int, stop: int, keys: int) -> None:
     """Take these places of the source, and say so once it is durable."""
     engine.ingest(records(start, stop, keys), source=SOURCE, resume=stop)
@@ -54,7 +80,9 @@ def put(engine: ps.Engine, start: int, stop: int, keys: int) -> None:
 
 def main(path: Path, keys: int, later: bool) -> None:
     """Fill a store, or go on with it until its views are built."""
-    with ps.open(app(later), path, listen=False) as engine:
+    steps = Steps()
+    limited = mock.patch.object(Migrating, "sweep_once", lambda engine, limit: steps.sweep_once(engine, limit))
+    with limited, ps.open(app(later), path, listen=False) as engine:
         with engine.snapshot() as snap:
             done = snap.sources.get(SOURCE, 0)
         if not later:
@@ -64,6 +92,8 @@ def main(path: Path, keys: int, later: bool) -> None:
         while engine.status()["building"] is not None:
             put(engine, done, done + BATCH, keys)
             done += BATCH
+            steps.allow()
+        steps.allow(KEPT)
     print("built", flush=True)
 
 

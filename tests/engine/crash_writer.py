@@ -18,6 +18,7 @@ from typing import Any
 import penstock as ps
 from tests.engine.worlds import SHOP, TINY
 from tests.oracle.model import Record
+from tests.waiting import PATIENCE
 
 SOURCE = "crash"
 NAMES = ["Sue", "Joe", "Bob", "Ann", "x" * 450]
@@ -65,7 +66,7 @@ def write_by_tickets(engine: Any, documents: int) -> Iterator[int]:
         waiting.append((number + 1, engine.put("users", document(number))))
         while waiting and (waiting[0][1].done() or len(waiting) > 200):
             done, ticket = waiting.popleft()
-            ticket.result(timeout=60)
+            ticket.result(timeout=PATIENCE)
             yield done
 
 

@@ -34,8 +34,8 @@ from penstock.engine import Parted
 from penstock.engine.layout import read_layout
 from tests.engine.partition_app import SOURCE, STOP, Recompute, app, batch, order_stop
 from tests.engine.partition_parent import opened
+from tests.waiting import PATIENCE
 
-PATIENCE = 60.0
 _SILENT = 1.5  # seconds: a partition gives a sign of life each second
 _AGAIN = 0.01
 _STEPS = 60  # a batch here is some twenty, and the production after it as many

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import count
 
 import penstock as ps
+from tests.waiting import PATIENCE
 
 _CALLS: dict[str, Callable[[ps.Snapshot, int], object]] = {
     "get": lambda snap, n: snap.view("by_name").get(str(n % 20)),
@@ -40,7 +41,7 @@ def fill(folder: str, partitions: int) -> None:
 def reads(snap: ps.Snapshot, call: str, together: threading.Barrier, ends: Counter[str]) -> None:
     """Read once. Then read together with the other threads until Closed."""
     _CALLS[call](snap, 0)
-    together.wait(60)
+    together.wait(PATIENCE)
     try:
         for n in count():
             _CALLS[call](snap, n)
@@ -58,7 +59,7 @@ def one_round(engine: ps.Engine, shared: bool, ends: Counter[str]) -> None:
     ]
     for thread in threads:
         thread.start()
-    together.wait(60)
+    together.wait(PATIENCE)
     (snaps[0] if shared else engine).close()
     for thread in threads:
         thread.join(60)

@@ -21,6 +21,7 @@ from penstock.engine.helper import Handed, Helper
 from penstock.gateway import Report, TableNode
 from penstock.mapreduce import Columns, Plan, Spaces
 from tests.engine.worlds import Polynomial
+from tests.waiting import PATIENCE
 
 ODD = [
     b"{", b"7", b"[]", b"null", b"", b"  ", b'{"id":1}{"id":2}', b'{"id":1,\n"name":"Sue","ts":3}',
@@ -281,7 +282,7 @@ def test_the_helper_ends_when_its_parent_dies(tmp_path: Path) -> None:
     )
     root = Path(__file__).parents[2]
     # The helper has the same stderr, so that this ends when both have ended.
-    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, timeout=PATIENCE)
     assert done.returncode == -signal.SIGKILL
     assert done.stderr == b""
     assert int(done.stdout) > 0
@@ -301,4 +302,4 @@ def test_it_starts_as_its_parent_did(flags: list[str]) -> None:
         "own.close()\n"
         "engine.close()\n"
     )
-    subprocess.run([sys.executable, *flags, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, *flags, "-c", script], check=True, timeout=PATIENCE)

@@ -18,6 +18,7 @@ import pytest
 
 import penstock as ps
 from tests.engine.checks import counts_of
+from tests.waiting import PATIENCE
 
 SUE = {"id": 7, "name": "Sue", "address": {"city": "Bern"}, "amount": 5, "ts": 1}
 JOE = {"id": 8, "name": "Joe", "address": {"city": "Bern"}, "amount": 2, "ts": 1}
@@ -254,7 +255,7 @@ def test_a_ticket_answers_later(store_path: Path):
         assert all(ticket.done() for ticket in tickets)
         assert [ticket.result().applied for ticket in tickets] == [1] * 51
         assert rows(engine, "namecount") == [("Sue", 49)]
-        waited = engine.put("users", {"name": "no key"}).result(timeout=60)
+        waited = engine.put("users", {"name": "no key"}).result(timeout=PATIENCE)
         assert (waited.rejected, waited.rejections[0].table) == (1, "users")
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_threads_that_read_end_with_closed_and_no_signal(store_path: Path, partitions: int) -> None:
@@ -18,7 +20,7 @@ def test_threads_that_read_end_with_closed_and_no_signal(store_path: Path, parti
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     calls = ["document", "documents", "get", "items", "range"]

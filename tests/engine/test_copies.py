@@ -24,8 +24,8 @@ from penstock.engine import Copied, copy_of, restore
 from tests.cache.processes import heard, process
 from tests.engine.copied import digest, filled
 from tests.engine.holding import DOCS, held, shop
+from tests.waiting import PATIENCE
 
-PATIENCE = 60.0
 CopyFailed = copying.CopyFailed
 
 

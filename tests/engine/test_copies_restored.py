@@ -16,8 +16,8 @@ from penstock.engine import restore, shrink
 from tests.cache.processes import heard, process
 from tests.engine.copied import digest, filled
 from tests.engine.holding import held, shop
+from tests.waiting import PATIENCE
 
-PATIENCE = 60.0
 _KILLED = """
 import os, signal
 from penstock.engine import restore

@@ -17,6 +17,7 @@ from penstock.spout import Remembered
 from tests.engine import partition_kills
 from tests.engine.partition_app import SOURCE, app, batch, order_stop
 from tests.engine.partition_kills import Parent, Taker, story, until
+from tests.waiting import PATIENCE
 
 
 def pids(path: Path) -> list[int | None]:
@@ -68,7 +69,7 @@ def test_partitions_end_with_the_process_that_serves_them(parent: Parent, store_
 def test_an_interrupt_ends_all_of_them_cleanly(parent: Parent, store_path: Path) -> None:
     parent.work(2)
     os.killpg(parent.process.pid, signal.SIGINT)
-    parent.process.wait(partition_kills.PATIENCE)
+    parent.process.wait(PATIENCE)
     said = parent.log.read_text()
     assert "KeyboardInterrupt" in said
     assert "another one takes its place" not in said

@@ -24,7 +24,7 @@ from tests.engine.migrating import SEED, Moving, second, shown, take
 from tests.engine.worlds import TINY
 from tests.tidy.tree import ROOT
 
-KEYS = 6_000
+KEYS = 2_000
 KILLED = 8
 
 

@@ -20,8 +20,8 @@ from penstock.engine import sweep
 from tests.engine.follower import app, document, plain, put
 from tests.engine.worlds import TINY
 from tests.tidy.tree import ROOT
+from tests.waiting import PATIENCE
 
-PATIENCE = 60.0
 Rows = dict[tuple[str, Any], Any]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import penstock as ps
 from tests.cache.processes import in_fork
+from tests.waiting import PATIENCE
 
 _DOC = {"id": 1, "name": "Sue"}
 _INTERNAL = {"looks", "sweep_failed"}  # a number, and a note in memory
@@ -65,7 +66,7 @@ def app(held: threading.Event | None = None, go: threading.Event | None = None) 
     def by_name(doc: Any) -> Any:
         if doc["id"] == 0 and held is not None and go is not None:
             held.set()
-            go.wait(60)
+            go.wait(PATIENCE)
         yield doc["name"], 1
 
     users.view("by_name", reduce=ps.count())(by_name)
@@ -78,7 +79,7 @@ def while_a_thread_puts(engine: ps.Engine, held: threading.Event, go: threading.
     thread = threading.Thread(target=engine.put, args=("users", {"id": 0, "name": "Joe"}))
     thread.start()
     try:
-        assert held.wait(60)
+        assert held.wait(PATIENCE)
         yield
     finally:
         go.set()
@@ -149,7 +150,7 @@ def test_a_ticket_is_refused_in_a_child_unless_it_is_settled() -> None:
         early.result(60)
         late = engine.put("users", {"id": 0, "name": "Joe"})
         assert isinstance(late, ps.Ticket)
-        assert held.wait(60)
+        assert held.wait(PATIENCE)
         calls: dict[str, Callable[[Any], object]] = {"early": lambda e: early.result(), "late": lambda e: late.result()}
         assert refusals(calls, engine) == {"early": "", "late": "ForkedStore"}
         go.set()

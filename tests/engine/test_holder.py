@@ -25,8 +25,8 @@ from penstock.engine import Writing, handover, wire, writer
 from penstock.views import Counts
 from tests.cache.processes import heard, in_fork, process
 from tests.engine.holding import DOCS, held, lines_of, shop
+from tests.waiting import PATIENCE
 
-PATIENCE = 60.0
 SHORT = 0.3
 
 

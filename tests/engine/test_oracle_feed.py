@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.cache import Limits
 from penstock.engine import feeding
+from tests.waiting import PATIENCE
 
 VIEWS = ("n", "sums", "best", "index", "lengths", "words")
 Doc = dict[str, Any]
@@ -240,4 +241,4 @@ def test_another_process_follows(tmp_path: Path) -> None:
             for i in range(1, 20):
                 engine.put("docs", {"id": i, "g": "a", "v": 1})
                 assert child.stdout.readline() == f"a {i + 1}\n"
-            assert child.wait(30) == 0
+            assert child.wait(PATIENCE) == 0

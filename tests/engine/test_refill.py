@@ -18,6 +18,7 @@ from penstock.engine import open_on, writer
 from penstock.engine.agreeing import described
 from tests.engine.worlds import TINY
 from tests.tidy.tree import ROOT
+from tests.waiting import PATIENCE
 
 SOURCE = "users=file:users.jsonl"
 
@@ -198,7 +199,10 @@ def test_whoever_asked_is_killed_and_the_holder_goes_on(
             fresh = elsewhere(app, tmp_path / "fresh", seed, docs(0, 400))
             before, names = live.digest(), dict(live.snapshot().view("names").items())
             killed = subprocess.run(
-                [sys.executable, "-c", DRIVER, str(tmp_path / "live"), fresh, stage], cwd=ROOT, timeout=60, check=False
+                [sys.executable, "-c", DRIVER, str(tmp_path / "live"), fresh, stage],
+                cwd=ROOT,
+                timeout=PATIENCE,
+                check=False,
             )
             assert killed.returncode == -signal.SIGKILL
             live.put("orders", {"id": 2, "amount": 1})

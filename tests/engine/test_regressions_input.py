@@ -18,6 +18,7 @@ from tests.oracle.model import Counts
 from tests.oracle.reducers import Count
 from tests.oracle.tables import Table
 from tests.oracle.views import View
+from tests.waiting import PATIENCE
 
 FORMS = ["bytes", "str", "block", "text", "iterator"]
 
@@ -225,7 +226,7 @@ def test_a_ticket_of_many_batches_is_done_with_the_last(store_path: Path):
     with ps.open(app, store_path, durability="group") as engine:
         ticket = engine.put_many("plain", ({"id": key} for key in range(500)), batch=7)
         assert counts_of(ticket) == Counts(applied=500)
-        assert engine.put_many("plain", []).result(timeout=60) == ps.Counts()
+        assert engine.put_many("plain", []).result(timeout=PATIENCE) == ps.Counts()
 
 
 def test_a_batch_that_ended_takes_nothing_more(both: Beside):

@@ -12,8 +12,7 @@ import penstock as ps
 from penstock.cache import StoreFull
 from penstock.engine.sweeper import Pace, Sweeper, Turn
 from penstock.engine.turns import Turns
-
-PATIENCE = 30.0
+from tests.waiting import PATIENCE
 
 
 def app(field: str) -> ps.App:

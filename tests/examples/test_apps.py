@@ -12,6 +12,7 @@ import pytest
 
 import penstock as ps
 from tests.tidy.tree import ROOT
+from tests.waiting import PATIENCE
 
 APPS = {"shop": "orders", "pageviews": "pageviews", "leaderboard": "matches"}
 each_app = pytest.mark.parametrize("name", APPS)
@@ -36,7 +37,7 @@ def test_it_runs_as_it_is(name: str) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -61,7 +62,7 @@ def test_its_data_loads_from_the_command_line(name: str, tmp_path: Path) -> None
     with file.open("wb") as out:
         subprocess.run([sys.executable, "-m", f"examples.{name}.data", "400", "3"], cwd=ROOT, stdout=out, check=True)
     command = ["load", APPS[name], str(file), "--app", str(app), "--store", str(store)]
-    subprocess.run([sys.executable, "-m", "penstock", *command], cwd=ROOT, check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "penstock", *command], cwd=ROOT, check=True, timeout=PATIENCE)
     made = part(name, "app").app
     with ps.open(made, store, readonly=True) as engine, ps.open(made, None) as other:
         other.put_many(APPS[name], file.read_bytes())

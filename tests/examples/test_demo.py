@@ -13,6 +13,7 @@ from examples.demo import story
 from examples.demo.recompute import Answers, Documents, newest, recompute
 from examples.demo.screen import Bar
 from tests.tidy.tree import ROOT
+from tests.waiting import PATIENCE
 
 
 def _demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -23,7 +24,7 @@ def _demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def test_it_comes_to_its_end(tmp_path: Path) -> None:
     with _demo(tmp_path, "--orders", "3000", "--seed", "3") as demo:
-        out, err = demo.communicate(timeout=120)
+        out, err = demo.communicate(timeout=PATIENCE)
     assert (demo.returncode, err) == (0, "")
     acts = [line.split(":")[0] for line in out.splitlines() if line.startswith("== ")]
     wanted = [
@@ -51,7 +52,7 @@ def test_it_can_be_interrupted(tmp_path: Path) -> None:
         while not demo.stdout.readline().startswith("== Load"):
             pass
         demo.send_signal(signal.SIGINT)
-        _, err = demo.communicate(timeout=60)
+        _, err = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 130
     assert err.splitlines()[-1] == "interrupted; nothing is left on the disk"
     assert "Traceback" not in err

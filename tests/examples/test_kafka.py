@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from tests.tidy.tree import ROOT
+from tests.waiting import PATIENCE
 
 
 def test_it_comes_to_its_end() -> None:
@@ -14,7 +15,7 @@ def test_it_comes_to_its_end() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout

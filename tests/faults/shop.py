@@ -29,6 +29,7 @@ from tests.engine.worlds import SHOP, TINY, World
 from tests.oracle import ordered as by
 from tests.oracle.model import Model
 from tests.oracle.views import View
+from tests.waiting import PATIENCE
 
 KEPT = (
     View("ranks", "users", {"most": by.Max("amount"), "some": by.Bottom("amount", 2)}, key="name"),
@@ -137,7 +138,7 @@ def puts(engine: Any, documents: int) -> Iterator[int]:
         waiting.append((number + 1, engine.put("users", writer.document(number))))
         while waiting and (waiting[0][1].done() or len(waiting) > WAITING):
             done, ticket = waiting.popleft()
-            ticket.result(timeout=60)
+            ticket.result(timeout=PATIENCE)
             yield done
 
 

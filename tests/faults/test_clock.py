@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,10 @@ def test_that_clock_jumps_back(clock: Path) -> None:
         "import time, datetime as d; now = time.time\n"
         "print(now(), d.datetime.now().timestamp(), now(), time.monotonic())"
     )
+    before = time.monotonic()
     first, second, third, measured = map(float, run(clock, "-c", looks).split())
     assert first - 3000 > second > third + 3000
-    assert measured == pytest.approx(float(run(clock, "-c", "import time; print(time.monotonic())")), abs=60)
+    assert before <= measured <= time.monotonic(), "the clock that measures does not jump"
 
 
 @pytest.mark.parametrize("durability", ["sync", "group"])

@@ -30,7 +30,8 @@ from examples.kafka.broker import Broker, dying_with_parent
 from penstock.cli.claims import claims
 from penstock.engine.core import Core
 from tests.kafka.run_killed import POINTS
-from tests.kafka.server import PATIENCE, Server, ck, until
+from tests.kafka.server import Server, ck, until
+from tests.waiting import PATIENCE
 
 APP = """
 import penstock as ps

@@ -10,7 +10,8 @@ from typing import Any
 
 import penstock as ps
 from penstock.spout import SPOUTS, Spout, SpoutBatch
-from tests.kafka.server import PATIENCE, Server
+from tests.kafka.server import Server
+from tests.waiting import PATIENCE
 
 
 def shop() -> ps.App:

@@ -15,12 +15,12 @@ import pytest
 
 from examples.kafka.broker import Broker, NoBroker
 from tests.kafka.mock import Mock
+from tests.waiting import PATIENCE
 
 kafka: Any = importlib.import_module("kafka")
 admin: Any = importlib.import_module("kafka.admin")
 errors: Any = importlib.import_module("kafka.errors")
 ck: Any = importlib.import_module("confluent_kafka")
-PATIENCE = 300.0  # seconds until a test gives up: a broker is slow on a busy machine
 _TRANSIENT = (errors.RetriableError, errors.UnknownBrokerIdError)
 PASSWORD = "not-told"
 Row = tuple[bytes | None, bytes | None]

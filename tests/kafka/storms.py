@@ -32,7 +32,8 @@ import penstock as ps
 from penstock.cache import owner_pid
 from penstock.cli.claims import claims
 from tests.kafka.killing import APP
-from tests.kafka.server import PATIENCE, Server, ck, serve, until
+from tests.kafka.server import Server, ck, serve, until
+from tests.waiting import PATIENCE
 
 STRIKES = ("kill", "kill the holder", "stop", "stop the holder", "end", "begin")
 _MEMBERS = 3

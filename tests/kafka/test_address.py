@@ -10,6 +10,7 @@ import pytest
 
 from penstock.kafka import KafkaFault, address_of
 from penstock.spout import SPOUTS, UriError
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_no_client_is_imported_before_one_is_asked_for() -> None:
         "import sys, penstock, penstock.cli.main, penstock.spout, penstock.sink\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'kafka', 'confluent_kafka'}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout == "[]\n"
 
 

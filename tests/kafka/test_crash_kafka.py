@@ -8,8 +8,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.kafka.server import PATIENCE, Server
+from tests.kafka.server import Server
 from tests.tidy.tree import ROOT
+from tests.waiting import PATIENCE
 
 _STORIES = [("kafka-python", 8, 1, 5), ("confluent", 7, 1, 4), ("confluent", 8, 2, 1)]
 

@@ -19,6 +19,7 @@ from tests.cli.loading import PENSTOCK, STORE
 from tests.cli.running import ended, has_users, running, until
 from tests.kafka.server import Row, Server
 from tests.kafka.test_kafka_sink import values
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_a_second_one_says_so_and_waits(server: Server, client: str, here: Path)
             server.produce(topic, [user(1)])
             until(has_users(2), second)
             first.send_signal(signal.SIGKILL if client == "confluent" else signal.SIGTERM)
-            first.communicate(timeout=60)
+            first.communicate(timeout=PATIENCE)
             server.produce(topic, [user(2)])
             until(lambda: count() == 3, second)
             assert ended(second)[:2] == (0, f"{uri}&group=other: 1 applied\n")
@@ -113,7 +114,7 @@ def test_of_two_processes_one_writes_a_topic_and_the_other_goes_on(server: Serve
             waits = f"{taken}: process {first.pid} writes it; waiting until that one lets go\n"
             assert waits in (second.stderr.readline(), second.stderr.readline())
             first.kill()
-            first.wait(60)
+            first.wait(PATIENCE)
             with ps.open(load("app.py"), STORE) as engine:
                 engine.put_many("users", [{"id": i, "name": "Ann", "ts": 2} for i in range(20)])
                 engine.settle()
@@ -160,6 +161,8 @@ def test_records_that_name_their_tables(server: Server, client: str, here: Path)
 
 def test_what_goes_wrong_is_one_line(server: Server, client: str, here: Path) -> None:
     uri = f"users=kafka://{server.servers}/nowhere?client={client}"
-    done = subprocess.run([*PENSTOCK, "run", "--from", uri], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*PENSTOCK, "run", "--from", uri], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert done.returncode == 2
     assert done.stderr == f"penstock: {uri[6:]}: there is no topic 'nowhere'; create it, or check its name\n"

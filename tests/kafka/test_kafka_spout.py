@@ -14,7 +14,8 @@ import pytest
 import penstock as ps
 from penstock.spout import SPOUTS, SourceMissing, SourceUnreadable
 from tests.kafka.reading import names, read, shop, spout, stamped, users
-from tests.kafka.server import PASSWORD, PATIENCE, Row, Server, until
+from tests.kafka.server import PASSWORD, Row, Server, until
+from tests.waiting import PATIENCE
 
 
 def doc(key: int, name: str, **more: Any) -> Row:
@@ -123,7 +124,7 @@ def test_only_what_is_committed_is_read(server: Server, client: str) -> None:
         with spout(server, engine, topic, client) as own:
             assert read(engine, own, 2).applied == 2
             assert own.next_batch(10, 0.2) is None
-            waiting.commit_transaction(30)
+            waiting.commit_transaction(PATIENCE)
             assert read(engine, own, 2).applied == 2
         assert sorted(users(engine)) == [1, 4, 5, 6]
         with spout(server, engine, topic, client) as own:

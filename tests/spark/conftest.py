@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.spark import session
+from tests.waiting import PATIENCE
 
 FAST = {
     "spark.sql.shuffle.partitions": "1",
@@ -35,4 +36,4 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     gateway, context._gateway, context._jvm = context._gateway, None, None
     gateway.shutdown()  # so that no thread and no file of it is left to tests of other folders
     gateway.proc.stdin.close()  # which ends its Java
-    gateway.proc.wait(60)
+    gateway.proc.wait(PATIENCE)

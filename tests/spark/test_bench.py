@@ -15,6 +15,7 @@ import pytest
 
 from bench import spark
 from tests.tidy.tree import ROOT
+from tests.waiting import PATIENCE
 
 
 def test_every_figure_of_bulk_work_runs(tmp_path: Path) -> None:
@@ -31,7 +32,12 @@ def test_every_figure_of_bulk_work_runs(tmp_path: Path) -> None:
         "--verify",
     ]
     done = subprocess.run(
-        [*command, "--dir", str(tmp_path / "run")], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        [*command, "--dir", str(tmp_path / "run")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     figures = [json.loads(line) for line in done.stdout.splitlines()]

@@ -24,6 +24,7 @@ from penstock.cli.main import group
 from penstock.spark import backfill
 from tests.engine import damage
 from tests.spark.inprocess import InProcess
+from tests.waiting import PATIENCE
 
 APP = """
 import penstock as ps
@@ -51,7 +52,7 @@ def here(tmp_path: Path) -> Path:
 
 def penstock(here: Path, *args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "penstock", *args]
-    return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_a_store_is_filled_and_load_goes_on(here: Path) -> None:

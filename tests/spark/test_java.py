@@ -11,6 +11,7 @@ import pytest
 
 from penstock.spark import java
 from penstock.spark.java import JavaMissing, java_home, launcher_of, version_of
+from tests.waiting import PATIENCE
 
 
 def a_java(folder: Path, version: str) -> str:
@@ -71,5 +72,5 @@ def test_spark_itself_starts_on_the_java_that_is_carried(tmp_path: Path) -> None
     a_java(tmp_path / "old", "11.0.1")
     code = "from penstock.spark import session; print(session('local[1]', '512m').range(7).count())"
     env = {**os.environ, "JAVA_HOME": os.fspath(tmp_path / "old")}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.strip() == "7", done.stderr

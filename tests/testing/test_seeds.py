@@ -1,6 +1,6 @@
 """Seed after seed, as many as the budget allows: none may find anything.
 
-PENSTOCK_CRASH_SECONDS is the budget; .ci/run gives it a minute. `python -m penstock.testing --first N` goes further.
+PENSTOCK_CRASH_SEEDS is the budget; .ci/run gives it more. `python -m penstock.testing --first N` goes further.
 """
 
 import os
@@ -15,14 +15,13 @@ from penstock.testing.faults import Fault
 from penstock.testing.hunt import Remembered, Seeds, attempt, smallest
 from penstock.testing.simulate import Failure, run
 
-BUDGET = float(os.environ.get("PENSTOCK_CRASH_SECONDS", "4"))
-SEEDS = 2_000
+SEEDS = int(os.environ.get("PENSTOCK_CRASH_SEEDS", "150"))
 FAILED = Path(__file__).with_name("failed.seeds")
 TRIALS = trials()
 
 
 def test_no_seed_finds_anything() -> None:
-    seeds = Seeds(0, SEEDS, BUDGET, Remembered(str(FAILED)))
+    seeds = Seeds(0, SEEDS, None, Remembered(str(FAILED)))
     for seed in seeds:
         trial, plan = trial_of(seed, TRIALS)
         failure = attempt(trial.app, plan, seeds.totals)
