@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bench import bulk, feed, files, large, machine, partitions, reads, single, start, storm, sweep, trees
+from bench import bulk, feed, files, held, large, machine, partitions, reads, single, start, storm, sweep, trees
 from bench.plan import Plan
 from bench.report import Figure, Report
 
@@ -18,6 +18,7 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "steady": bulk.steady,
     "iterable": bulk.iterable,
     "functions": bulk.functions,
+    "held": held.held,
     "load": files.load,
     "put": single.put,
     "keys10m": large.many,

@@ -38,7 +38,17 @@ from penstock.engine.repairing import Repair
 from penstock.engine.scrub import damaged_pages
 from penstock.engine.snapshot import Snapshot
 from penstock.gateway import CHECKING, TableReader, Tails, document_of, moved_db, unwrap
-from penstock.mapreduce import FEED, FunctionMapper, Groups, ViewNode, held_db, read_emissions, resting_db, told_db
+from penstock.mapreduce import (
+    FEED,
+    FunctionMapper,
+    Groups,
+    Pairs,
+    ViewNode,
+    held_db,
+    read_emissions,
+    resting_db,
+    told_db,
+)
 from penstock.recovery import QUARANTINE, Checked, Mapping, same_pairs
 from penstock.views import Progress, Row, Table
 
@@ -244,7 +254,7 @@ class Check:
         """The documents of a table whose emissions are others now."""
         db, mapping, n = told_db(view.number), Mapping(view.view), 0
         documents = snap.log(view.view.source.name)
-        base, told, groups = -1, None, Groups()
+        base, told = -1, list[Pairs]()
         places = documents.places()
         while block := list(islice(places, _BLOCK)):
             docs: list[Any] = []
@@ -254,10 +264,10 @@ class Check:
                     base, key = segment, record_key(segment)
                     groups = Groups()
                     row = snap.reader().get_many(db, [key])[0]
-                    told = None if row is None else read_emissions(key, row, groups, db)
+                    told = [] if row is None else read_emissions(key, row, groups, db).pairs_of_each(groups)
                 if not unwrap(line).absent:
                     docs.append(document_of(line))
-                    remembered.append([] if told is None else told.pairs(at, groups))
+                    remembered.append(told[at] if at < len(told) else [])
             n += _differing(mapping, docs, remembered, unsure)
         return n
 

@@ -174,10 +174,10 @@ class FewTelling:
         if docs == list(range(emissions.documents)):
             row = emissions
         else:
-            row = Emissions.join([Emissions.none(1) if d < 0 else emissions.take(np.array([d])) for d in docs])
+            row = emissions.take_or_none(np.array(docs, np.int64))
         self._node.telling.write_told(view, row, writes)
-        parts = [row] if len(docs) == 1 else [row.take(np.array([i])) for i in range(len(docs))]
-        yielded: list[Yielded] = [part.yielded(0) for part in parts]
+        parts = list(row.each(range(len(docs))))
+        yielded: list[Yielded] = [part.yielded() for part in parts]
         plus, minus, fields = _Side(), _Side(), view.reduce.fields
         for i, n in enumerate(new):
             plus.add(i, of_yielded(yielded[i], fields))

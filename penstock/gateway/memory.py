@@ -145,10 +145,9 @@ class SlotEmissions:
             flat = emissions.flat_index(single)
             taken = None if emissions.values is None else emissions.values.take(flat)
             self.put(slots[single], Emissions(None, emissions.code[flat], taken), used)
-        for i in (emissions.counts != 1).nonzero()[0].tolist():
-            slot = int(slots[i])
-            self.code[slot] = MANY
-            self.many[slot] = emissions.take(np.array([i]))
+        others = (emissions.counts != 1).nonzero()[0]
+        self.code[slots[others]] = MANY
+        self.many.update(zip(slots[others].tolist(), emissions.each(others.tolist()), strict=True))
 
     def take(self, slots: Slots) -> Emissions:
         """What these slots' documents yielded."""
@@ -180,7 +179,7 @@ class SlotEmissions:
     def take_one(self, slot: int) -> Yielded:
         """What the document of one slot yielded."""
         code = self.code.item(slot)
-        return self.many[slot].yielded(0) if code == MANY else [(code, self.values.take_one(slot))]
+        return self.many[slot].yielded() if code == MANY else [(code, self.values.take_one(slot))]
 
     def cost(self) -> int:
         """Bytes a slot."""

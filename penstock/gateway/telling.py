@@ -295,23 +295,19 @@ class Telling:
             plus = self._stamped(view, view.emitted(emissions, whose(sides.now)), new)
             return plus, view.emitted(told, whose(sides.was)), []
         stuck = {int(sides.now[j]): hold for j, hold in wrong.items()}
-        before = {int(i): j for j, i in enumerate(sides.was.tolist())}
-        here = {int(i): j for j, i in enumerate(sides.now.tolist())}
-        kept: list[Emissions] = []
-        for i in range(int(new.slots.size)):
-            if i in stuck:
-                j = before.get(i)
-                kept.append(Emissions.none(1) if j is None else told.take(np.array([j])))
-            elif i in here:
-                kept.append(emissions.take(np.array([here[i]])))
-            else:
-                kept.append(Emissions.none(1))
-        row = Emissions.join(kept)
+        now, before = (np.full(new.slots.size, -1, np.int64) for _ in range(2))
+        now[sides.now] = np.arange(sides.now.size)
+        before[sides.was] = np.arange(sides.was.size)
+        keeps = np.zeros(new.slots.size, bool)
+        keeps[list(stuck)] = True
+        last = told.take_or_none(before[keeps])  # what each stuck document was told
+        place = np.where(keeps, emissions.documents + np.cumsum(keeps) - 1, now)
+        row = (Emissions.join([emissions, last]) if stuck else emissions).take_or_none(place)
         self.remember(view, new, row, writes)
-        moved = np.array([j for j, i in enumerate(sides.was.tolist()) if i not in stuck], np.int64)
-        pairs = {i: told.pairs(before[i], view.groups) if i in before else [] for i in stuck}
+        moved = (~keeps[sides.was]).nonzero()[0]
+        pairs = dict(zip(keeps.nonzero()[0].tolist(), last.pairs_of_each(view.groups), strict=True))
         slots = new.slots.tolist()
-        freed = [slots[i] for i in range(len(slots)) if slots[i] in held and i not in stuck]
+        freed = [slot for slot, kept in zip(slots, keeps.tolist(), strict=True) if slot in held and not kept]
         self.hold(view, new, pairs, stuck, freed, writes)
         plus = self._stamped(view, view.emitted(emissions, whose(sides.now)), new)
         return plus, view.emitted(told.take(moved), whose(sides.was[moved])), sorted(stuck)

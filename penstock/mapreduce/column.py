@@ -153,7 +153,9 @@ class Column:
         """The rows at these indexes, or where this mask holds."""
         at = index.nonzero()[0] if index.dtype == bool else index
         objs: dict[int, Any] = {}
-        if self.objs:
+        if self.objs and _FEW * at.size < self.lane.size:  # a small part costs as much as it has rows
+            objs = {j: self.objs[i] for j, i in enumerate(at.tolist()) if i in self.objs}
+        elif self.objs:
             held = np.zeros(self.lane.size, bool)
             held[np.fromiter(self.objs, np.int64, len(self.objs))] = True
             for j in held[at].nonzero()[0].tolist():

@@ -12,7 +12,7 @@ Those of a document with several contributions are sorted by (group, value): the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -147,6 +147,13 @@ class Emissions:
         values = None if self.values is None else self.values.take(flat)
         return Emissions(None if self.counts is None else self.counts[documents], self.code[flat], values)
 
+    def take_or_none(self, documents: NDArray[np.int64]) -> Emissions:
+        """Those of these documents. A number below 0 stands for a document that yielded nothing."""
+        missing = documents < 0
+        if not missing.any():
+            return self.take(documents)
+        return Emissions.join([self, Emissions.none(1)]).take(np.where(missing, self.documents, documents))
+
     def padded(self, n: int) -> Emissions:
         """The same, and documents that yielded nothing after these until there are n."""
         missing = n - self.documents
@@ -172,20 +179,27 @@ class Emissions:
         code = np.concatenate([p.code for p in parts]) if parts else np.zeros(0, np.int32)
         return Emissions(counts, code, values)
 
-    def yielded(self, document: int) -> Yielded:
-        """The contributions of one document, by group code."""
-        own = self if self.documents == 1 else self.take(np.array([document]))
-        values = [None] * int(own.code.size) if own.values is None else own.values.values()
-        return list(zip(own.code.tolist(), values, strict=True))
+    def each(self, documents: Iterable[int]) -> Iterator[Emissions]:
+        """The emissions of each of these documents alone; the cost does not grow with the other documents."""
+        starts = self.starts().tolist()
+        for i in documents:
+            flat = np.arange(starts[i], starts[i + 1])
+            values = None if self.values is None else self.values.take(flat)
+            yield Emissions(None if self.counts is None else self.counts[i : i + 1], self.code[flat], values)
+
+    def yielded(self) -> Yielded:
+        """The contributions of all documents, by group code."""
+        values = [None] * int(self.code.size) if self.values is None else self.values.values()
+        return list(zip(self.code.tolist(), values, strict=True))
 
     def pairs(self, document: int, groups: Groups) -> Pairs:
-        """The contributions of one document."""
-        return [(groups.whole(code), value) for code, value in self.yielded(document)]
+        """The contributions of one document. For many documents call `pairs_of_each` once."""
+        [own] = self.each([document])
+        return [(groups.whole(code), value) for code, value in own.yielded()]
 
     def pairs_of_each(self, groups: Groups) -> list[Pairs]:
         """The contributions of each document, of all at once."""
-        values = [None] * int(self.code.size) if self.values is None else self.values.values()
-        flat = [(groups.whole(code), value) for code, value in zip(self.code.tolist(), values, strict=True)]
+        flat = [(groups.whole(code), value) for code, value in self.yielded()]
         return [flat[a:b] for a, b in pairwise(self.starts().tolist())]
 
     @staticmethod

@@ -321,13 +321,13 @@ class ViewNode:
         }
         held = self.read_holds(reader, keys)
         new = [d for d in deltas if d.new is not None]
-        own = [d.new for d in new if d.new is not None]
-        emissions, stuck_at = mapper.run(own, self._own)
+        emissions, stuck_at = mapper.run([d.new for d in new], self._own)
         stuck = {new[i].key for i in stuck_at}
         going = [e for key, e in told.items() if key not in stuck]
         minus = Emissions.join(going) if going else Emissions.none(0)
         good = [(i, d) for i, d in enumerate(new) if d.key not in stuck]
-        puts = [(d.key, emissions_row(d.key, emissions.take(np.array([i])), self._own)) for i, d in good]
+        each = emissions.each(i for i, _ in good)
+        puts = [(d.key, emissions_row(d.key, one, self._own)) for (_, d), one in zip(good, each, strict=True)]
         if puts:
             writes.puts.append((db, puts))
         ended = [d.key for d in deltas if d.new is None and d.key in told]

@@ -51,7 +51,7 @@ class Mapping:
         if not isinstance(mapper, FieldMapper):
             groups = Groups()
             emissions, held = mapper.run(docs, groups)
-            return [held[i] if i in held else emissions.pairs(i, groups) for i in range(len(docs))]
+            return [held.get(i, own) for i, own in enumerate(emissions.pairs_of_each(groups))]
         rows = [{"key": doc.key, "value": doc.value} if isinstance(doc, Row) else doc for doc in docs]
         columns = Decoder(Plan.of(_NO_KEY, None, [self._view]), self._spaces, 0).of_dicts(rows, keys=False)
         kept, bad = mapper.kept(columns), mapper.bad(columns)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
@@ -277,7 +277,7 @@ class _Teller:
         return lambda: [] if row is None else read_emissions(key, row, groups, db).pairs(0, groups)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Told:
     """What a function yielded for the documents of a segment, as it is remembered."""
 
@@ -286,7 +286,11 @@ class _Told:
 
     def pairs(self, place: int) -> Pairs:
         """For one of them."""
-        return self.emissions.pairs(place, self.names)
+        return self._pairs[place]
+
+    @cached_property
+    def _pairs(self) -> list[Pairs]:
+        return self.emissions.pairs_of_each(self.names)
 
     def otherwise(self, places: Sequence[int], found: Emitted) -> set[int]:
         """The documents at these places for which something else is remembered than what was found."""
