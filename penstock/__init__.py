@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         StoreFull,
         StoreInUse,
         StoreMissing,
+        StoreReplaced,
         UnknownName,
         ValueKind,
     )
@@ -141,6 +142,7 @@ __all__ = [
     "StoreFull",
     "StoreInUse",
     "StoreMissing",
+    "StoreReplaced",
     "Table",
     "Ticket",
     "Transaction",

@@ -2,7 +2,6 @@
 
 from penstock.cache.checking import Tell, check_file
 from penstock.cache.copying import (
-    DATA,
     CopyFailed,
     beside,
     built_beside,
@@ -14,6 +13,7 @@ from penstock.cache.copying import (
     sync_folder,
     synced,
 )
+from penstock.cache.data_file import DATA
 from penstock.cache.doclog import META, DocLog, Limits, LogMark, index_db, mark_key, read_mark
 from penstock.cache.errors import (
     BatchRejected,
@@ -32,6 +32,7 @@ from penstock.cache.errors import (
     StoreFull,
     StoreInUse,
     StoreMissing,
+    StoreReplaced,
     UnknownName,
     ValueKind,
 )
@@ -147,6 +148,7 @@ __all__ = [
     "StoreFull",
     "StoreInUse",
     "StoreMissing",
+    "StoreReplaced",
     "Tell",
     "TooManyDigits",
     "UnknownName",

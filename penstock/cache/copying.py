@@ -22,6 +22,7 @@ from typing import BinaryIO
 import lmdb
 
 from penstock.cache.checking import Tell, check_file
+from penstock.cache.data_file import DATA
 from penstock.cache.errors import PenstockError, StoreMissing
 from penstock.cache.gate import gate, process_that_reads
 from penstock.cache.lmdb_env import is_open
@@ -44,7 +45,6 @@ __all__ = [
     "synced",
 ]
 
-DATA = "data.mdb"
 _BLOCK = 1 << 20
 
 

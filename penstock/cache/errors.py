@@ -31,6 +31,7 @@ __all__ = [
     "StoreFull",
     "StoreInUse",
     "StoreMissing",
+    "StoreReplaced",
     "UnknownName",
     "ValueKind",
 ]
@@ -219,6 +220,25 @@ class StoreMissing(PenstockError):
 
     def __str__(self) -> str:
         return f"there is no store at {self.path}; check the path, or open it once without readonly=True to make it"
+
+
+class StoreReplaced(PenstockError):
+    """The file of an open store was deleted, or another one has its name.
+
+    >>> print(StoreReplaced("state"))
+    the file data.mdb of the store at state was replaced or deleted while this process had it open, and the last put \
+may be in the former file alone; close the store, open it again and put that again
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"the file data.mdb of the store at {self.path} was replaced or deleted while this process had it open, "
+            "and the last put may be in the former file alone; close the store, open it again and put that again"
+        )
 
 
 class ReadOnly(PenstockError):

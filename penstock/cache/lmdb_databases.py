@@ -31,6 +31,7 @@ def _check_first(env: lmdb.Environment, path: str, writing: bool) -> None:
     """Check the pages that are read before any check; a read transaction keeps them from being used again."""
     while True:
         with env.begin() as txn, suppress(TooOld), Pages(path, txn.id()) as pages:
+            pages.check_length()
             return pages.check_first(writing)
 
 

@@ -26,6 +26,7 @@ from weakref import WeakSet
 import lmdb
 
 from penstock.cache.address_space import LARGEST, fitting, room
+from penstock.cache.data_file import DataFile, check_beginning, make_file
 from penstock.cache.errors import Closed, ForkedStore, PenstockError, StoreFull
 from penstock.cache.gate import gate
 from penstock.cache.lmdb_databases import databases_of
@@ -70,6 +71,9 @@ class Environment:
             if not self.readonly:
                 os.makedirs(self.path, exist_ok=True)
             with gate(self.path):
+                if not self.readonly:
+                    make_file(self.path, self._sync)
+                check_beginning(self.path)
                 env = lmdb.open(
                     self.path,
                     map_size=self.map_size,
@@ -82,14 +86,21 @@ class Environment:
                     max_readers=MAX_READERS,
                     lib_version=0,
                 )
+                self._file = DataFile(self.path)
         except (lmdb.Error, OSError) as error:
             raise translated(self.path, error) from error
         try:
             self.handles = databases_of(env, self.path, not self.readonly)
         except BaseException:
             env.close()
+            self._file.close()
             raise
         return env
+
+    def shut(self) -> None:
+        """Unmap the file and let go of it."""
+        self.env.close()
+        self._file.close()
 
     def begin_read(self, opening: Opening, reader: Ends) -> tuple[ReadTransaction, Handles]:
         """A read transaction, and the handles of all databases it has; the opening ends its reader with itself."""
@@ -98,6 +109,7 @@ class Environment:
             while self._held and me not in self._open.values():
                 self._turn.wait()
             opening.check()
+            self._file.check()
             opening.readers.add(reader)
             txn = self._snapshot()
             self._open[id(txn)] = me
@@ -163,6 +175,7 @@ class Environment:
 
     def begin_write(self) -> lmdb.Transaction[memoryview]:
         """A transaction, after `enter_write`."""
+        self._file.check()
         self._writes += 1
         if self._writes % _CHECK_EVERY == 0:
             self.env.reader_check()
@@ -172,10 +185,11 @@ class Environment:
         """Commit; the databases made in it are known to the first snapshot that has them."""
         if not made:
             txn.commit()
-            return
-        with self._turn:
-            txn.commit()
-            self.handles = {**self.handles, **made}
+        else:
+            with self._turn:
+                txn.commit()
+                self.handles = {**self.handles, **made}
+        self._file.check_name()
 
     def grow(self) -> None:
         """Double the map, between transactions."""
@@ -207,7 +221,7 @@ class Environment:
         self.map_size = max(self.map_size, map_size)
         self._metasync = metasync
         with self._alone(lambda reason: PenstockError(f"the store at {self.path} is being read here: {reason}")):
-            self.env.close()
+            self.shut()
             self.readonly = False
             try:
                 self.env = self._start()
@@ -236,6 +250,7 @@ class Environment:
         """The environment with its map where it is, and open."""
         with self._turn:
             opening.check()
+            self._file.check()
             yield self.env
 
     @property
@@ -336,7 +351,7 @@ def _close_unused() -> None:
             env = _unused.pop() if _unused else None
             if env is not None and env.users == 0 and env.idle and _registry.get(env.path) is env:
                 del _registry[env.path]
-                env.env.close()
+                env.shut()
         finally:
             _registry_lock.release()
 
@@ -372,7 +387,7 @@ def _forget(inherited: Environment) -> None:
             "forked this one; close them before forking, or start this process by spawn"
         )
     del _registry[inherited.path]
-    inherited.env.close()
+    inherited.shut()
 
 
 def _after_fork() -> None:

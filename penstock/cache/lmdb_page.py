@@ -20,11 +20,11 @@ from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple, Self
 
+from penstock.cache.data_file import DATA
 from penstock.cache.errors import StoreDamaged
 
 __all__ = ["DATA", "FREE", "MAIN", "Extent", "ForeignFile", "Meta", "Page", "PageDamaged", "Pages", "TooOld", "Tree"]
 
-DATA = "data.mdb"
 MAIN, FREE = "the list of databases", "the free list"
 _STEP = "restore the store from a copy, or load its documents into a new path"
 _HEADER = Struct("=QHHHH")  # page number, pad, flags, lower, upper
@@ -291,6 +291,22 @@ class Pages:
                     except UnicodeDecodeError as error:
                         raise PageDamaged(MAIN, f"page {page.number} has a name that is no text") from error
         return out
+
+    def check_length(self) -> None:
+        """Check that each page beyond the end of the file is free: LMDB reads none of these, and may never write it."""
+        size = os.fstat(self._file).st_size
+        end = size // self._size
+        if end > self.meta.last:
+            return
+        seen = self.new_marks()
+        try:
+            for _ in self.free(seen):
+                pass
+            if (used := seen.find(0, end)) >= 0:
+                raise PageDamaged(DATA, f"page {used} is used")
+        except PageDamaged as damage:
+            why = f"it was cut to {size} bytes of at most {(self.meta.last + 1) * self._size}, and {damage.reason}"
+            raise PageDamaged(DATA, why) from damage
 
     def check_first(self, writing: bool) -> None:
         """Walk the list of databases and the smallest of them, and for a writer the free list.

@@ -20,6 +20,7 @@ from penstock.cache.errors import (
     StoreFull,
     StoreInUse,
     StoreMissing,
+    StoreReplaced,
     UnknownName,
     ValueKind,
 )
@@ -41,6 +42,7 @@ EACH: list[tuple[PenstockError, list[str]]] = [
     (StoreDamaged("a/b, segments, 3"), ["a/b, segments, 3", "restore"]),
     (StoreFull("a/b", "no space left"), ["a/b", "no space left", "free some space"]),
     (StoreMissing("a/b"), ["a/b", "without readonly=True"]),
+    (StoreReplaced("a/b"), ["data.mdb", "a/b", "open it again"]),
     (ReadOnly("a/b"), ["a/b", "without readonly=True"]),
     (Closed("the engine"), ["the engine", "`with`"]),
     (ForkedStore("a/b", 7), ["a/b", "process 7", "open it again"]),

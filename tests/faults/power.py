@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from penstock.cache.data_file import empty_file
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SECTOR = 512
@@ -64,7 +66,7 @@ class Disk:
     """A file whose writes are synced or not yet."""
 
     def __init__(self) -> None:
-        self.synced = bytearray()
+        self.synced = bytearray(empty_file())  # it gets its name with this on the disk
         self.pending: list[Write] = []
         self.mark = 0
 

@@ -1,0 +1,105 @@
+"""The file of a store: made whole, looked at before LMDB maps it, and watched while it is open.
+
+LMDB trusts the file: it reads a page beyond the end, and the process ends by SIGBUS; it writes into a file that has no
+name any more, and the commit is lost. Invariants:
+
+- a store's file gets its name with both meta pages on the disk, so that an empty one is damage and no beginning;
+- a file that became shorter is read by no further transaction;
+- a commit is acknowledged only where the file still has its name.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+
+from penstock.cache.errors import StoreDamaged, StoreMissing, StoreReplaced
+
+__all__ = ["DATA", "DataFile", "check_beginning", "empty_file", "make_file"]
+
+DATA = "data.mdb"
+_HEAD = struct.Struct("=QHHLLLQQ")  # page number, padding, flags, bounds; magic, version, address, size of the map
+_DATABASE = struct.Struct("=LHHQQQQQ")  # padding, flags, depth, branches, leaves, overflow pages, entries, root
+_LAST = struct.Struct("=QQ")  # the last page, the transaction
+_META_PAGE, _MAGIC, _VERSION, _INT_KEYS, _NO_ROOT = 0x08, 0xBEEFC0DE, 1, 0x08, (1 << 64) - 1
+_LOOK = 1.0  # seconds between two looks at the file's name by readers
+
+
+def empty_file(page: int = mmap.PAGESIZE) -> bytes:
+    """A store without any row, as LMDB makes one: two meta pages of this size."""
+    free = _DATABASE.pack(page, _INT_KEYS, 0, 0, 0, 0, 0, _NO_ROOT)
+    main = _DATABASE.pack(0, 0, 0, 0, 0, 0, 0, _NO_ROOT)
+    heads = [_HEAD.pack(number, 0, _META_PAGE, 0, _MAGIC, _VERSION, 0, 1 << 20) for number in (0, 1)]
+    return b"".join((head + free + main + _LAST.pack(1, 0)).ljust(page, b"\0") for head in heads)
+
+
+def make_file(folder: str, sync: bool) -> None:
+    """Give a folder the file of a store, if it has none. The caller alone may write there."""
+    name = os.path.join(folder, DATA)
+    if os.path.lexists(name):
+        return
+    fresh = f"{name}.new"  # a process that ended on the way leaves it, and the next one writes over it
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(fresh, flags, 0o644), "wb") as file:
+        file.write(empty_file())
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+    os.rename(fresh, name)
+
+
+def check_beginning(folder: str) -> None:
+    """StoreDamaged of a file that ends within its meta pages; other files than LMDB's are left to LMDB."""
+    try:
+        with open(os.path.join(folder, DATA), "rb", buffering=0) as file:
+            head, size = file.read(_HEAD.size + _DATABASE.size), os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        raise StoreMissing(folder) from None
+    if not size:
+        raise _truncated(folder, 0, len(empty_file()))
+    if len(head) == _HEAD.size + _DATABASE.size and _HEAD.unpack_from(head)[4] == _MAGIC:
+        page: int = _DATABASE.unpack_from(head, _HEAD.size)[0]
+        if size < 2 * page:
+            raise _truncated(folder, size, 2 * page)
+
+
+def _truncated(folder: str, size: int, needed: int) -> StoreDamaged:
+    return StoreDamaged(f"{folder}, {DATA}, it was cut to {size} bytes of at least {needed}")
+
+
+class DataFile:
+    """The file of a store that is open."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._name = os.path.join(folder, DATA)
+        self._file = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
+        about = os.fstat(self._file)
+        self._place = about.st_dev, about.st_ino
+        self._size = about.st_size
+        self._next = 0.0
+
+    def check(self) -> None:
+        """That it is as long as it was, and now and then that it has its name."""
+        size = os.lseek(self._file, 0, os.SEEK_END)
+        if size < self._size:
+            raise _truncated(self._folder, size, self._size)
+        self._size = size
+        if time.monotonic() > self._next:
+            self.check_name()
+            self._next = time.monotonic() + _LOOK
+
+    def check_name(self) -> None:
+        """That the name still leads to this file, and not to another one or to none."""
+        try:
+            about = os.stat(self._name)
+        except FileNotFoundError:
+            raise StoreReplaced(self._folder) from None
+        if (about.st_dev, about.st_ino) != self._place:
+            raise StoreReplaced(self._folder)
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._file)
