@@ -168,6 +168,7 @@ def read_portable(batch: SpoutBatch) -> SpoutBatch:
         skips,
         refused,
         received,
+        begins=batch.begin_of_each(),
     )
 
 

@@ -100,6 +100,7 @@ def spout_batch_data(batch: SpoutBatch) -> dict[str, Any]:
         "unit": batch.unit,
         "first": batch.first,
         "offsets": list(batch.offsets),
+        "begins": list(batch.begins),
         "skips": batch.skips,
         "refused": _listed(batch.refused),
         "received": _received_data(batch.received),

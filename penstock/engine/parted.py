@@ -34,7 +34,7 @@ from penstock.engine.parted_building import PartedBuilding
 from penstock.engine.partedcopies import copy_any
 from penstock.engine.partedreleasing import PartedReleasing
 from penstock.engine.partedsite import PartedSite
-from penstock.engine.routing import Routed, Router, after, offsets_of
+from penstock.engine.routing import Routed, Router, after
 from penstock.engine.seat import Seat
 from penstock.engine.snapshot import Consistency, Snapshot
 from penstock.engine.stands import Stands
@@ -167,7 +167,7 @@ class Parted(PartedBuilding):
                 raise SourceMoved(batch.source, batch.start, min(standing))
             if not batch.again and any(batch.start < done < batch.resume for done in standing) and not part.run:
                 for own in chain.from_iterable(tables.values()):
-                    own.offsets = offsets_of(batch)
+                    own.offsets = dict(enumerate(batch.begin_of_each()))
             resume = Resume(batch.resume, batch.note, batch.again)
             return self._resumed(self._routed(tables), batch.source, resume) + Counts(equal=reposts)
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from penstock.engine.documents import Batch
 from penstock.gateway import TableBatch, kind_of
 from penstock.mapreduce import Decoder, Plan, Ranges, Spaces, key_lanes
-from penstock.spout import SourceMoved, SpoutBatch
 from penstock.views import App, Path, Table
 
 _FIRST = 0
@@ -103,14 +102,6 @@ def after(batch: Batch, offset: int) -> Batch:
     out.received = {place: own for place, own in batch.received.items() if place not in refused}
     out.records.refused -= len(refused)
     return out
-
-
-def offsets_of(batch: SpoutBatch) -> dict[int, int]:
-    """By place the offset of each line of a batch of a file of lines; SourceMoved where a batch doesn't tell."""
-    starts: list[int] = np.cumsum([batch.start, *(len(line) + 1 for line in batch.records.lines)]).tolist()
-    if not batch.raw or starts[-1] != batch.resume:
-        raise SourceMoved(batch.source or "", batch.start, batch.resume)
-    return dict(enumerate(starts[:-1]))
 
 
 def _line_of(records: TableBatch) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """Spouts: where records come from."""
 
 from penstock.spout.envelope import Enveloped, opened
-from penstock.spout.errors import SourceMissing, SourceMoved, SourceUnreadable, UnknownScheme, UriError
+from penstock.spout.errors import SourceCut, SourceMissing, SourceMoved, SourceUnreadable, UnknownScheme, UriError
 from penstock.spout.files import FileSpout
 from penstock.spout.identity import Standing
 from penstock.spout.kafka import LATEST, KafkaSpout, Range
@@ -31,6 +31,7 @@ __all__ = [
     "Record",
     "Registry",
     "Remembered",
+    "SourceCut",
     "SourceMissing",
     "SourceMoved",
     "SourceUnreadable",

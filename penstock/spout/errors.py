@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from penstock.cache import PenstockError
 
-__all__ = ["SourceMissing", "SourceMoved", "SourceUnreadable", "UnknownScheme", "UriError"]
+__all__ = ["SourceCut", "SourceMissing", "SourceMoved", "SourceUnreadable", "UnknownScheme", "UriError"]
 
 
 class SourceUnreadable(PenstockError):
@@ -48,6 +48,28 @@ meanwhile, or refilled; let that end, then run this again
         return (
             f"{self.source} stands at {self.found} in the store and not at {self.expected}: it was loaded by another "
             "process meanwhile, or refilled; let that end, then run this again"
+        )
+
+
+class SourceCut(PenstockError):
+    """A batch that some partition has in part, from a spout that does not tell the offsets of its records.
+
+    >>> print(SourceCut("users=other:feed", 100, 250))
+    users=other:feed: some partition stands between 100 and 250, and the spout does not tell the offsets of single \
+records; give its batches as they were cut before, or load all of it again with again=True
+    """
+
+    def __init__(self, source: str, start: int, resume: int) -> None:
+        super().__init__(source, start, resume)
+        self.source = source
+        self.start = start
+        self.resume = resume
+
+    def __str__(self) -> str:
+        return (
+            f"{self.source}: some partition stands between {self.start} and {self.resume}, and the spout does not tell "
+            "the offsets of single records; give its batches as they were cut before, or load all of it again with "
+            "again=True"
         )
 
 

@@ -12,9 +12,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+
+import numpy as np
 
 from penstock.gateway import Form, Received, TableBatch
 from penstock.spout.formats import Csv, JsonLines, Shape, Shaped
@@ -200,15 +203,19 @@ class FileSpout:
         size = sum(map(len, lines)) + len(lines) - (not close)
         if self._regular and lines:
             self._ends.add(lines, close)
-        return self._given(TableBatch(shaped.lines), len(lines), size, end, shaped)
+        as_read = self._shape.raw and close and (not lines or len(lines[0]) == len(shaped.lines[0]))
+        begins = () if as_read else _begins(lines, self._offset)
+        return self._given(TableBatch(shaped.lines), len(lines), size, end, shaped, begins)
 
     def _passed_over(self, huge: Huge) -> SpoutBatch:
         self._ends.add_huge(huge.first, huge.last)
         received = Received.made(Form.TEXT if self._shape.columns else Form.JSON, huge.head, size=huge.size)
         shaped = Shaped([], 1, [0], {0: f"it has {huge.size:,} bytes, more than {MOST_LINE:,}"}, {0: received})
-        return self._given(TableBatch([]), 1, huge.size + 1, False, shaped)
+        return self._given(TableBatch([]), 1, huge.size + 1, False, shaped, [self._offset])
 
-    def _given(self, records: TableBatch, lines: int, size: int, end: bool, shaped: Shaped) -> SpoutBatch:
+    def _given(
+        self, records: TableBatch, lines: int, size: int, end: bool, shaped: Shaped, begins: Sequence[int]
+    ) -> SpoutBatch:
         start, first = self._offset, self.number + 1
         self._offset += size
         self.number += lines
@@ -221,9 +228,9 @@ class FileSpout:
         raw = self._shape.raw and not shaped.skips
         unit = f"{self.name}, line"
         skips, refused, received = shaped.skips, shaped.refused, shaped.received
-        return SpoutBatch(
-            records, self.source, start, self._offset, note, again, raw, unit, first, skips, refused, received
-        )
+        out = SpoutBatch(records, self.source, start, self._offset, note, again, raw, unit, first, skips, refused)
+        out.received, out.begins = received, begins
+        return out
 
     # -- a followed file
 
@@ -272,3 +279,9 @@ class FileSpout:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def _begins(lines: list[bytes], offset: int) -> Sequence[int]:
+    """Return where each of these lines begins."""
+    sizes = np.fromiter(map(len, lines), np.int64, len(lines)) + 1
+    return array("q", (np.cumsum(sizes) - sizes + offset).tobytes())

@@ -89,6 +89,7 @@ class ParquetSpout:
             TableBatch(lines), self.source, start, self.number, note, again, False, unit, start + 1, [*refused], refused
         )
         out.received = received
+        out.begins = range(start, self.number)
         return out
 
     def _take(self, limit: int) -> list[dict[str, Any]]:

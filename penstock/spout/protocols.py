@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Protocol
 
 from penstock.gateway import Received, TableBatch
+from penstock.spout.errors import SourceCut
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class SpoutBatch:
     received: dict[int, Received] = field(default_factory=dict)  # by such places: what was received
     envelope: bool = False  # each record names its own table
     offsets: Sequence[int] = ()  # by place, of records that have offsets of their own
+    begins: Sequence[int] = ()  # by place where it begins; may be left out of raw lines that stand as they were read
     fenced: bool = False  # others may read the source: it counts only where the store stands as its spout was told
     stood: Remembered | None = None  # of a fenced one that begins anew: where that was
 
@@ -70,6 +73,15 @@ class SpoutBatch:
             "raw lines are all there is"
         )
         self.records.refused = len(self.refused)
+
+    def begin_of_each(self) -> Sequence[int]:
+        """Return by place the offset where it begins; SourceCut is raised if the spout does not tell."""
+        if self.begins:
+            return self.begins
+        begins = list(accumulate((len(line) + 1 for line in self.records.lines), initial=self.start))
+        if not self.raw or begins[-1] != self.resume:
+            raise SourceCut(self.source or "", self.start, self.resume)
+        return begins[:-1]
 
 
 Recall = Callable[[str], Remembered | None]
