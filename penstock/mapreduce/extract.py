@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from penstock.cache import MAX_KEY, KeyKind, KeyTooLong, Lane, encode_key
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.groups import Codes, Groups
-from penstock.views import COMPARE, And, Compare, Family, IsTrue, Not, Or, Path, Where
+from penstock.views import COMPARE, And, Compare, Family, IsNull, IsTrue, Not, Or, Path, Where
 
 Lanes = tuple[Lane, Lane | None]
 _ODD = np.uint64(1)
@@ -114,6 +114,8 @@ def condition(where: Where, get: Callable[[Path], list[Any]], n: int) -> NDArray
         return condition(where.left, get, n) | condition(where.right, get, n)
     if isinstance(where, Not):
         return ~condition(where.inner, get, n)
+    if isinstance(where, IsNull):
+        return np.fromiter((v is None for v in get(where.path)), bool, n)
     if isinstance(where, IsTrue):
         return np.fromiter((v is True for v in get(where.path)), bool, n)
     if not isinstance(where, Compare):

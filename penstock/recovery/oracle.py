@@ -227,6 +227,8 @@ def holds(condition: Mapping[str, Any], doc: Any) -> bool:
     found = at(doc, condition["path"])
     if form == "true":
         return found is True
+    if form == "null":
+        return found is None
     wanted = _literal(condition["value"])
     if found is None or wanted is None:
         return False

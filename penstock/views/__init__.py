@@ -10,19 +10,17 @@ from penstock.views.changes import (
     PositionExpired,
     shown_position,
 )
+from penstock.views.comparison import COMPARE, Family, Op, family_of
 from penstock.views.definitions import BROKER, App, Merge, Source, Table, View
 from penstock.views.fields import (
-    COMPARE,
     And,
     Compare,
-    Family,
     Field,
+    IsNull,
     IsTrue,
     Not,
-    Op,
     Or,
     Where,
-    family_of,
     field,
     where_from,
 )
@@ -92,6 +90,7 @@ __all__ = [
     "FieldMap",
     "FunctionMap",
     "Ints",
+    "IsNull",
     "IsTrue",
     "Key",
     "Kind",

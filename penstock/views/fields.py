@@ -5,7 +5,8 @@ Invariants:
 
 - a comparison holds only between two values of one family (numbers, Decimals among them, by exact value; text; bytes;
   bool), in the order that they have as groups: the one NaN equals itself and comes after +inf. Of different families
-  only `!=` holds; with null on either side nothing does, `!=` neither;
+  only `!=` holds. With a null value nothing holds, `!=` neither;
+- `== None` holds where the value is null or absent, and `!= None` where it is neither. No other comparison takes None;
 - `~` turns plainly: what does not hold holds, so `~(field("a") > 0)` keeps documents without an `a`;
 - `where_from(w.describe())` is the same condition as `w`;
 - an expression has no truth value: `and`, `or`, `not` and chained comparisons raise instead of dropping a part.
@@ -13,74 +14,18 @@ Invariants:
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import Enum
 from typing import Any, NoReturn
 
 from penstock.cache import DefinitionError, ValueKind, normalise, shown
+from penstock.views.comparison import COMPARE, Family, Op, family_of
 from penstock.views.paths import parse_path
 from penstock.views.protocols import Path
 
 Getter = Callable[[Path], object]
-
-
-class Family(Enum):
-    """What compares with what."""
-
-    NULL = "null"
-    BOOL = "bool"
-    NUMBER = "number"
-    TEXT = "text"
-    BYTES = "bytes"
-    OTHER = "other"
-
-
-_FAMILIES: dict[type, Family] = {
-    type(None): Family.NULL,
-    bool: Family.BOOL,
-    int: Family.NUMBER,
-    float: Family.NUMBER,
-    Decimal: Family.NUMBER,
-    str: Family.TEXT,
-    bytes: Family.BYTES,
-}
-
-
-def family_of(value: object) -> Family:
-    """The family of a value.
-
-    >>> family_of(True), family_of(1.5), family_of([1])
-    (<Family.BOOL: 'bool'>, <Family.NUMBER: 'number'>, <Family.OTHER: 'other'>)
-    """
-    family = _FAMILIES.get(type(value))
-    if family is not None:
-        return family
-    return next((_FAMILIES[base] for base in type(value).__mro__ if base in _FAMILIES), Family.OTHER)
-
-
-class Op(Enum):
-    """A comparison."""
-
-    EQ = "=="
-    NE = "!="
-    LT = "<"
-    LE = "<="
-    GT = ">"
-    GE = ">="
-
-
-COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
-    Op.EQ: operator.eq,
-    Op.NE: operator.ne,
-    Op.LT: operator.lt,
-    Op.LE: operator.le,
-    Op.GT: operator.gt,
-    Op.GE: operator.ge,
-}
 
 
 class _Logic(ABC):
@@ -164,6 +109,22 @@ class IsTrue(Where):
 
     def describe(self) -> dict[str, object]:
         return {"is": "true", "path": list(self.path)}
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Where):
+    """Holds where the field is null or absent."""
+
+    path: Path
+
+    def evaluate(self, get: Getter) -> bool:
+        return get(self.path) is None
+
+    def paths(self) -> tuple[Path, ...]:
+        return (self.path,)
+
+    def describe(self) -> dict[str, object]:
+        return {"is": "null", "path": list(self.path)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,17 +261,24 @@ class Field(_Logic):
     def _where(self) -> Where:
         return IsTrue(self.path)
 
-    def _compare(self, op: Op, value: object) -> Compare:
+    def _compare(self, op: Op, value: object) -> Where:
         if isinstance(value, _Logic):
             raise DefinitionError(
                 f"{self!r} {op.value} another field; compare a field with a value, and for two fields of one "
                 "document write a function view"
             )
-        return Compare(self.path, op, *_literal(value))
+        family, literal = _literal(value)
+        if family is not Family.NULL:
+            return Compare(self.path, op, family, literal)
+        if op not in (Op.EQ, Op.NE):
+            raise DefinitionError(f"{self!r} {op.value} None holds for no document; compare with None by == or !=")
+        return IsNull(self.path) if op is Op.EQ else Not(IsNull(self.path))
 
 
 def field(path: str) -> Field:
     """The field at this path, to build a `where=` from: `==`, `!=`, `<`, `<=`, `>`, `>=` with a value; `&`, `|`, `~`.
+
+    `== None` means "is null or absent", and `!= None` the opposite.
 
     >>> big = (field("amount") >= 100) & ~(field("address.country") == "NO")
     >>> big.evaluate({("amount",): 250}.get)
@@ -351,6 +319,8 @@ def where_from(description: Mapping[str, Any]) -> Where:
     path = tuple(description["path"])
     if form == "true":
         return IsTrue(path)
+    if form == "null":
+        return IsNull(path)
     if form in {op.value for op in Op}:
         return Compare(path, Op(form), *_literal(_unplain(description["value"])))
     raise DefinitionError(f"unknown condition {form!r}; open this store with the version of penstock that wrote it")

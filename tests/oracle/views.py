@@ -39,7 +39,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Is:
-    """A comparison of a field with a constant; without an operator the field must be exactly true."""
+    """A comparison of a field with a constant; without an operator the field must be exactly true.
+
+    A comparison with None by `==` or `!=` tests for null.
+    """
 
     field: str
     op: str = "true"
@@ -50,6 +53,8 @@ class Is:
         seen = at(doc, self.field)
         if self.op == "true":
             return seen is True
+        if self.constant is None and self.op in ("==", "!="):
+            return (seen is None) == (self.op == "==")
         if seen is None or self.constant is None:
             return False
         if _kind(seen) != _kind(self.constant) or _kind(seen) is None:

@@ -32,6 +32,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": lambda f, v: f >= v,
 }
 
+IS_NULL, NOT_NULL = (COMPARISONS[op](A, None) for op in ("==", "!="))
+
 
 @pytest.mark.parametrize(
     ("found", "value", "order"),
@@ -75,12 +77,32 @@ def test_two_families_are_unequal_and_nothing_else(found: object, value: object)
 
 
 @pytest.mark.parametrize("compare", COMPARISONS.values(), ids=COMPARISONS)
-def test_null_compares_as_false_on_either_side(compare: Callable[[Any, Any], Any]) -> None:
+def test_null_compares_as_false_with_a_value(compare: Callable[[Any, Any], Any]) -> None:
     assert not holds(compare(A, 1), a=None)
     assert not holds(compare(A, 1))
-    assert not holds(compare(A, None), a=1)
-    assert not holds(compare(A, None), a=None)
     assert holds(~compare(A, 1), a=None)
+
+
+def test_none_tests_for_null() -> None:
+    for value in (0, "", False, [], b"", float("nan")):
+        assert holds(NOT_NULL, a=value)
+        assert not holds(IS_NULL, a=value)
+    for doc in ({}, {"a": None}):
+        assert holds(IS_NULL, **doc)
+        assert not holds(NOT_NULL, **doc)
+        assert holds(~NOT_NULL, **doc)
+
+
+@pytest.mark.parametrize("name", ["<", "<=", ">", ">="])
+def test_none_has_no_order(name: str) -> None:
+    with pytest.raises(DefinitionError, match="compare with None by == or !="):
+        COMPARISONS[name](A, None)
+
+
+def test_the_condition_of_an_older_store_stays_the_one_that_it_kept() -> None:
+    stored = where_from({"is": "!=", "path": ["a"], "value": None})
+    assert not holds(stored, a=1)
+    assert stored.describe() != NOT_NULL.describe()
 
 
 def test_a_bare_field_is_exactly_true() -> None:
@@ -231,11 +253,11 @@ def test_true_is_not_one() -> None:
 numbers = (
     st.integers() | st.integers(-(2**70), 2**70) | st.floats() | st.decimals(allow_nan=False, allow_infinity=False)
 )
-literals = st.none() | st.booleans() | numbers | st.text() | st.binary()
+literals = st.booleans() | numbers | st.text() | st.binary()
 paths = st.sampled_from(["a", "b", "c.d"])
 comparisons = st.builds(
     lambda path, op, value: COMPARISONS[op](field(path), value), paths, st.sampled_from(list(COMPARISONS)), literals
-)
+) | st.builds(lambda path, op: COMPARISONS[op](field(path), None), paths, st.sampled_from(["==", "!="]))
 wheres: st.SearchStrategy[Any] = st.recursive(
     comparisons | paths.map(lambda p: as_where(p)),
     lambda inner: (
