@@ -12,10 +12,12 @@ What it yields goes back into columns. Invariants:
 from __future__ import annotations
 
 import inspect
+import logging
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from itertools import chain, islice, repeat
 from typing import Any
 
@@ -39,6 +41,7 @@ from penstock.views import Cell, Need, Row, reach
 BLOCK = 512
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _NUMBERS = (int, float, Decimal)
+_log = logging.getLogger("penstock.mapreduce")
 _TRACE = 20_000  # characters of a traceback that are kept, the last ones
 
 
@@ -57,10 +60,20 @@ class Hold:
 
 
 class FunctionMapper:
-    """Runs one view's function; pure as far as the function is."""
+    """Runs one view's function; pure as far as the function is.
 
-    def __init__(self, name: str, function: Callable[[Any], Iterable[Any] | None], cells: Sequence[Cell]) -> None:
+    With `counted` the view counts contributions and reads no value.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[Any], Iterable[Any] | None],
+        cells: Sequence[Cell],
+        counted: bool = False,
+    ) -> None:
         self.name = name
+        self._counted = counted
         self._function = function
         self._yields = inspect.isgeneratorfunction(function)
         self._numbers = tuple(dict.fromkeys(c.field for c in cells if c.need is Need.NUMBER))
@@ -77,7 +90,11 @@ class FunctionMapper:
             part = None if own else self._columns(values, counts, groups)
             parts.append(self._one_by_one(values, counts, own, groups) if part is None else part)
             held.update((a + i, hold) for i, hold in own.items())
-        return (Emissions.join(parts) if parts else Emissions.none(0)), held
+        out = Emissions.join(parts) if parts else Emissions.none(0)
+        if self._counted and out.values is not None and out.values.all_kinds() - {Kind.NULL}:
+            _warn_unread(self.name, self._function)
+            self._counted = False
+        return out, held
 
     def _yielded(self, docs: Sequence[Any]) -> tuple[list[Any], list[int] | None, dict[int, Hold]]:
         """What the function yields for all documents, how much each (None: one), and by index what it raises."""
@@ -163,6 +180,15 @@ class FunctionMapper:
                     )
             pairs.append((group, value))
         return sorted_pairs(pairs) if len(pairs) > 1 else pairs
+
+
+@lru_cache(maxsize=256)  # once for a function, however often its store is opened
+def _warn_unread(view: str, function: Callable[[Any], Any]) -> None:
+    _log.warning(
+        "view %r yields pairs (group, value), and ps.count() reads no value; "
+        "to count by two parts yield ((a, b), None), and to count by the group alone yield (group, None)",
+        view,
+    )
 
 
 class _End:

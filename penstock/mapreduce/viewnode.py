@@ -78,7 +78,7 @@ class ViewNode:
             if spaces is None:
                 self._spaces = Spaces()
         else:
-            self.mapper = FunctionMapper(view.name, view.map.function, codec.cells)
+            self.mapper = FunctionMapper(view.name, view.map.function, codec.cells, not (codec.cells or view.index))
             fields = (None,)
         self.reduce: ReduceNode | TreeReduce | IndexReduce
         if view.index:
