@@ -6,7 +6,8 @@ Each view has a thread of its own, which reads the store as any other process wo
   gave;
 - of the processes of one store one writes a sink; the others wait, and the death of that one lets the next go on;
 - where a sink fails, everything stops in good order, and its error is what the command ends with;
-- what a sink can't go on from is refused before it is written to.
+- what a sink can't go on from is refused before it is written to;
+- a sink gets saved changes, and with ?early=1 also those whose batch is not saved yet.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _TURN = 0.5  # seconds between two looks whether another process has let go of t
 
 
 def _file(uri: Uri, view: str) -> Sink:
-    uri.only("envelope")
+    uri.only("envelope", "early")
     return open_file(uri.rest, view, _envelope(uri), dumps)
 
 
@@ -76,12 +77,13 @@ def _at_once() -> None:
 class Delivery(threading.Thread):
     """One view on its way into a sink."""
 
-    def __init__(self, text: str, view: str, sink: Sink) -> None:
+    def __init__(self, text: str, view: str, sink: Sink, early: bool = False) -> None:
         super().__init__(name=f"penstock-{text}", daemon=True)
         self.text = text
         self.error: BaseException | None = None
         self.notes: deque[str] = deque()
         self._view = view
+        self._early = early
         self._given = 0
         self._sink = sink
         self._since: Position | None = None
@@ -141,7 +143,7 @@ class Delivery(threading.Thread):
         if self._busy is not None and not self.begin():
             return
         if self._steps is None:
-            self._steps = Steps(self._engine, [self._view], self._since)
+            self._steps = Steps(self._engine, [self._view], self._since, self._early)
         try:
             for changes, position in self._steps.step():
                 self._sink.write(changes)
@@ -197,6 +199,6 @@ def begun(stack: ExitStack, store: str, text: str, view: str, uri: str) -> Deliv
     stack.callback(sink.close)
     if isinstance(sink, FileSink | KafkaSink):
         sink.claim = claim
-    delivery = Delivery(text, view, sink)
+    delivery = Delivery(text, view, sink, Uri.parse(uri).flag("early"))
     delivery.begin()
     return delivery

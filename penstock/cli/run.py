@@ -85,8 +85,9 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
 
     With --to the rows of a view and then its changes go into a file, to standard output (-), or where an installed
     package takes them: the latest value of each group, with {"deleted": true} for one that is gone, or under
-    ?envelope=change what it was before as well. A file goes on behind the last position in it. While another process
-    of this store writes it, this one waits with that, and takes it over when that one ends.
+    ?envelope=change what it was before as well. Only saved changes are written; with ?early=1 also those of weak and
+    auto views whose batch is not saved yet. A file goes on behind the last position in it. While another process of
+    this store writes it, this one waits with that, and takes it over when that one ends.
 
     kafka://HOST:PORT/TOPIC is a topic, in and out; docs/guide/kafka.md lists its options. One process reads it into a
     store: a second one says so and waits. Several processes of one ?group=NAME share a topic, if the store has

@@ -62,20 +62,22 @@ class _Position(click.ParamType[Position]):
 )
 @click.argument("views", nargs=-1, required=True, metavar="VIEW...", shell_complete=view_names)
 @click.option("--since", type=_Position(), metavar="P", help="All changes after this position, not from now on.")
+@click.option("--early", is_flag=True, help="Also show changes of weak and auto views whose batch is not saved yet.")
 @click.option(
     "--format",
     "format",
     type=click.Choice(FORMATS),
     help="How changes come out (a table that stands in its place on a terminal, else jsonl: a JSON object a line).",
 )
-def watch(ctx: Context, views: tuple[str, ...], since: Position | None, format: str | None) -> None:
+def watch(ctx: Context, views: tuple[str, ...], since: Position | None, early: bool, format: str | None) -> None:
     """The changes of each VIEW as they are committed, until Ctrl-C.
 
     On a terminal it is a table of groups with their values, what these were before, and how often they change. In a
     pipe each change is a JSON object on a line: view, group, old, new, position; `old` is left out where a group came
     to be, `new` where it is gone. The position of the last one is what --since takes. The feed keeps the last 1,000,000
     changes; where it no longer reaches back to P, that is an error. Of a store of several partitions a position is a
-    list of numbers, one of each.
+    list of numbers, one of each. A view with production="weak" or "auto" can show contributions before their batch is
+    saved; these changes come when it is saved, or at once with --early.
     """
     if format == "table" and not ctx.terminal:
         raise Fault("--format table is drawn again and again on a terminal; write jsonl, json or csv here", WRONG)
@@ -86,16 +88,16 @@ def watch(ctx: Context, views: tuple[str, ...], since: Position | None, format: 
             for name in names:
                 shown_view(snap, name)
         if ctx.terminal and format in (None, "table"):
-            _on_terminal(ctx, engine, names, since, lambda: stop.asked)
+            _on_terminal(ctx, engine, names, since, early, lambda: stop.asked)
         else:
-            steps = Steps(engine, names, _now(engine) if since is None else since)
+            steps = Steps(engine, names, _now(engine, early) if since is None else since, early)
             ctx.detail(f"from position {spelt(steps.position)} on")
             _in_pipe(ctx, _coming(steps, lambda: stop.asked), format)
 
 
-def _now(engine: Engine) -> Position:
+def _now(engine: Engine, early: bool) -> Position:
     with engine.snapshot() as snap:
-        return snap.position
+        return snap.position if early else snap.saved
 
 
 def _in_pipe(ctx: Context, changes: Iterator[Change], format: str | None) -> None:
@@ -137,7 +139,12 @@ def _gone() -> Callable[[], bool]:
 
 
 def _on_terminal(
-    ctx: Context, engine: Engine, names: Sequence[str], since: Position | None, stopped: Callable[[], bool]
+    ctx: Context,
+    engine: Engine,
+    names: Sequence[str],
+    since: Position | None,
+    early: bool,
+    stopped: Callable[[], bool],
 ) -> None:
     from penstock.cli.board import Board, drawing
 
@@ -145,10 +152,10 @@ def _on_terminal(
     board = Board(names, room)
     if since is None:
         with engine.snapshot() as snap:
-            since = snap.position
+            since = snap.position if early else snap.saved
             for name in names:
                 board.show(name, islice(snap.view(name), board.room // len(names)))
-    steps = Steps(engine, names, since)
+    steps = Steps(engine, names, since, early)
     with live:
         drawn = 0.0
         while not stopped():

@@ -247,19 +247,20 @@ class Engine(Loading):
         follow: bool = False,
         initial: bool = False,
         until: Position | None = None,
+        early: bool = False,
     ) -> Iterator[Change]:
         """What changed in these views, or in all, after the position `since`, in the order of commits.
 
         Without `since` it begins with the oldest change that is kept; with `initial` with the views as they are, each
-        row as a change from ABSENT, and goes on from there. With `follow` it never ends, and gives what is committed
-        within some milliseconds, also by another process; with `until` it ends with the changes of that position. Names
-        and the position are looked at when it is called: PositionExpired says that not all changes since then are kept
-        any more, and is also raised on the way where a follower stays behind for so long.
+        row as a change from ABSENT, and goes on from there. With `follow` it never ends, and gives changes some
+        milliseconds after their commit; with `until` it ends with the changes of that position. PositionExpired says
+        that not all changes since a position are kept, at the call or later. A weak view may show contributions before
+        their batch is saved: these changes come once it is, or at once with `early`.
 
         for change in engine.changes("namecount", since=position, follow=True):
             print(change.group, change.old, change.new, change.position)
         """
-        return _each(self.feed(*views, since=since, follow=follow, initial=initial, until=until))
+        return _each(self.feed(*views, since=since, follow=follow, initial=initial, until=until, early=early))
 
     def feed(
         self,
@@ -268,18 +269,18 @@ class Engine(Loading):
         follow: bool = False,
         initial: bool = False,
         until: Position | None = None,
+        early: bool = False,
     ) -> Iterator[Changes]:
         """What `changes` gives, in parts, each as columns: for many changes a fraction of the cost.
 
         In a store of several partitions the changes of one group come in the order of commits, those of groups in
-        several partitions in none; the position of each is that up to which all was given, so that any of them can be
-        gone on from.
+        several partitions in none; all changes up to the position of each were given.
 
         for part in engine.feed("namecount", since=position):
             print(part.groups, part.old, part.new, part.positions)
         """
         self._open()
-        return self._follows(views, since, follow, initial, until, self._rest, lambda: not self._closed)
+        return self._follows(views, since, follow, initial, until, early, self._rest, lambda: not self._closed)
 
     @property
     def _follows(self) -> Callable[..., Iterator[Changes]]:

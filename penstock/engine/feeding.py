@@ -49,10 +49,11 @@ class Feed:
             return
         with core.store.write() as writer:
             gone: list[bytes] = []
+            last = min(state.told_at.values(), default=state.position)  # readers of saved changes are before it
             for key, row in islice(writer.scan(FEED), _DROPPED + 1):
                 position = int.from_bytes(key, "big")
                 self._first = (position, *self._before(key, row))
-                if len(gone) == _DROPPED or not self._over(state, self._first) or position == state.position:
+                if len(gone) == _DROPPED or not self._over(state, self._first) or position >= last:
                     break
                 gone.append(key)
             if not gone:

@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.cache import PenstockError, Reader, Writer, pack
 from penstock.engine.catalog import State
+from penstock.engine.visibility import add_span, with_early_set
 from penstock.mapreduce import (
     Crossing,
     Fed,
@@ -272,17 +273,27 @@ def hear(core: Core, early: Early) -> None:
         else:
             parting.keep(writes, early.sender, None)
 
-    core.amend(change, lambda state: _guarded(state, early.sender, early.order))
+    def then(state: State) -> State:
+        shows = bool(early.parts) and state.position > core.state.position
+        state = with_early_set(state, early.sender, state.position if shows else None)
+        return _guarded(state, early.sender, early.order)
+
+    core.amend(change, then)
 
 
 def _put_back(core: Core, parting: Parting, sender: int) -> None:
+    first = core.state.told_at.get(sender)
+
     def change(writer: Writer, writes: Writes) -> None:
         kept = kept_before(writer, sender)
         assert kept is not None, "memory says what is kept"
         parting.gather(core.views.values(), core.catalog.highest(), kept.parts, writes)
         parting.keep(writes, sender, None)
+        if first is not None:
+            state = core.state
+            writes.during.append(lambda writer: add_span(writer, state, (first, state.position + writes.changed)))
 
-    core.amend(change)
+    core.amend(change, lambda state: with_early_set(state, sender, None))
 
 
 def guard_of(state: State, sender: int) -> Guard:

@@ -13,6 +13,7 @@ from penstock.engine.naming import places_of
 from penstock.engine.schema import Schema
 from penstock.engine.switch import former_schema, former_state
 from penstock.engine.told import Stored, stored_of
+from penstock.engine.visibility import read_spans, saved_position
 from penstock.engine.weigh import Weight, weight_of
 from penstock.engine.why import why_of
 from penstock.gateway import TableReader, TableReading
@@ -108,6 +109,14 @@ class Snapshot:
     def followed(self) -> Position:
         """The oldest position that the feed can be followed from."""
         return self._state.followed
+
+    @property
+    def saved(self) -> Position:
+        """The position up to which all changes are known to be saved: that of the snapshot, but for early sets.
+
+        snap.saved
+        """
+        return saved_position(self._state, read_spans(self.reader(), self._state))
 
     def as_of(self, view: str) -> Position | None:
         """The position that a view shows, where it stayed behind while another generation is built."""

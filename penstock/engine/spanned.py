@@ -80,6 +80,11 @@ class SpannedSnapshot(Snapshot):
         """The oldest position that the feed can be followed from."""
         return tuple(part.followed for part in self._parts)
 
+    @property
+    def saved(self) -> Position:
+        """The positions of all partitions up to which all changes are known to be saved."""
+        return tuple(part.saved for part in self._parts)
+
     def as_of(self, view: str) -> Position | None:
         """The positions that a view shows, where it stayed behind while another generation is built."""
         own = [part.as_of(view) for part in self._parts]

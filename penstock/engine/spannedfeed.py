@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.cache import DefinitionError
-from penstock.engine.following import LOOK, Follower, Wait, followable, reached, rows_of
+from penstock.engine.following import LOOK, Follower, Wait, followable, reached, rows_of, saved_rows_of
 from penstock.views import Changes, Position, PositionAhead, PositionExpired
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def follow_all(
     on: bool,
     initial: bool,
     until: Position | None,
+    early: bool,
     wait: Wait,
     live: Callable[[], bool],
 ) -> Iterator[Changes]:
@@ -50,7 +51,7 @@ def follow_all(
         end = None if until is None else _vector("until", until, len(cores))
         if end is not None and len(end) != len(cores):
             raise PositionAhead(until, snap.position)
-    return _follow(cores, look, views, begin, on, initial, end, wait, live)
+    return _follow(cores, look, views, begin, on, initial, end, early, wait, live)
 
 
 def _vector(name: str, position: Position, parts: int) -> Vector:
@@ -84,20 +85,21 @@ def _follow(
     on: bool,
     initial: bool,
     until: Vector | None,
+    early: bool,
     wait: Wait,
     live: Callable[[], bool],
 ) -> Iterator[Changes]:
     with look() as snap:
         if initial:
-            since = snap.position
-            yield from rows_of(snap, views)
+            since = snap.position if early else snap.saved
+            yield from rows_of(snap, views) if early else saved_rows_of(snap, views)
         elif since is None:
             since = snap.followed
     assert since is not None, "it begins somewhere"
     at = list(since)
     ends: Sequence[int | None] = until or [None] * len(cores)
     followers = [
-        Follower(core, views, own, end, _shown_of(look, i))
+        Follower(core, views, own, end, _shown_of(look, i), early)
         for i, (core, own, end) in enumerate(zip(cores, since, ends, strict=True))
     ]
     while live():

@@ -60,7 +60,7 @@ def open_topic(
     dumps: Callable[[object], str],
 ) -> KafkaSink:
     """The sink of a topic; `dumps` makes JSON of any value. KafkaFault where the URI is wrong."""
-    return KafkaSink(address_of(text, rest, options, ("envelope",)), view, envelope, dumps)
+    return KafkaSink(address_of(text, rest, options, ("envelope", "early")), view, envelope, dumps)
 
 
 class KafkaSink:
