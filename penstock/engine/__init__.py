@@ -25,7 +25,7 @@ from penstock.engine.scrub import damaged_pages_at
 from penstock.engine.seat import Seat
 from penstock.engine.shipped import Shipped, shipped
 from penstock.engine.snapshot import Snapshot
-from penstock.engine.spanned import SpannedSnapshot, Switching
+from penstock.engine.spanned import SpannedSnapshot, Switching, settled
 from penstock.engine.spannedengine import SpannedEngine
 from penstock.engine.standby import LOST, Loads, Standby
 from penstock.engine.swept import Swept, Switch
@@ -98,6 +98,7 @@ __all__ = [
     "repartition",
     "restore",
     "restore_any",
+    "settled",
     "shipped",
     "shrink",
     "write_notes",

@@ -56,13 +56,15 @@ def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
 
 def copy_size(path: str, target: str) -> int:
     """The bytes that a copy of the store at a path takes; CopyFailed where there is no room for it at `target`."""
-    must_be_whole(path, "a copy in one piece")
-    store = open_lmdb(path, readonly=True)
-    try:
-        with store.read() as snap:
-            size = snap.used()
-    finally:
-        store.close()
+    layout = read_layout(path)
+    size = 0
+    for folder in [path] if layout is None else layout.folders(path):
+        store = open_lmdb(folder, readonly=True)
+        try:
+            with store.read() as snap:
+                size += snap.used()
+        finally:
+            store.close()
     must_have_room(os.path.dirname(os.path.abspath(target)), target, size)
     return size
 

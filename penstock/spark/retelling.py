@@ -31,7 +31,7 @@ from penstock.cache import (
     segments_from,
     unpack_document,
 )
-from penstock.engine import Engine, Shipped, Snapshot, open_engine
+from penstock.engine import Shipped, Snapshot, open_engine
 from penstock.gateway import document_of, is_wrapped, key_value, unwrap
 from penstock.mapreduce import Emissions, FunctionMapper, Groups, Pairs, ViewNode, read_emissions, told_db
 from penstock.recovery import emission, moment_in, same_pairs
@@ -46,7 +46,7 @@ _BLOCK = 1 << 10
 _LINES = 1 << 12  # documents of a block
 _TOLD_APART = {str, int, type(None)}
 _encode = msgspec.msgpack.Encoder().encode
-_part = msgspec.msgpack.Decoder(tuple[str, list[bytes | None]]).decode
+_part = msgspec.msgpack.Decoder(tuple[int, str, list[bytes | None]]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,15 @@ class Verifying:
 
 @dataclass(slots=True)
 class Part:
-    """A part of a copy: of the documents of a table, or of the rows of a view."""
+    """A part of a copy, in one partition of it: of the documents of a table, or of the rows of a view."""
 
+    partition: int
     name: str
     span: Span
 
     def data(self) -> bytes:
         """As bytes."""
-        return _encode((self.name, [self.span.start, self.span.stop]))
+        return _encode((self.partition, self.name, [self.span.start, self.span.stop]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +88,21 @@ class Retelling:
         with open_engine(self.work.app.app(), self.work.path, readonly=True) as engine:
             for batch in batches:
                 for data in batch.column("part").to_pylist():
-                    name, (start, stop) = _part(data)
-                    yield from self._facts(engine, name, Span(start or b"", stop), facts)
+                    partition, name, (start, stop) = _part(data)
+                    with engine.snapshot() as snap:
+                        yield from self._facts(snap.parts[partition], name, Span(start or b"", stop), facts)
         yield from facts.last()
 
-    def _facts(self, engine: Engine, name: str, span: Span, facts: Facts) -> Iterator[Any]:
-        with engine.snapshot() as snap:
-            definition = self.work.app.app().lookup(name)
-            asked = [v for v in self.work.app.app().views() if v.source is definition and v.name in self.work.views]
-            if isinstance(definition, Table):
-                steps = _of_table(snap, definition, asked, span, facts)
-            else:
-                steps = _of_rows(snap, definition, asked, span, facts, name in self.work.views)
-            for _ in steps:
-                if facts.full:
-                    yield from facts.blobs()
+    def _facts(self, snap: Snapshot, name: str, span: Span, facts: Facts) -> Iterator[Any]:
+        definition = self.work.app.app().lookup(name)
+        asked = [v for v in self.work.app.app().views() if v.source is definition and v.name in self.work.views]
+        if isinstance(definition, Table):
+            steps = _of_table(snap, definition, asked, span, facts)
+        else:
+            steps = _of_rows(snap, definition, asked, span, facts, name in self.work.views)
+        for _ in steps:
+            if facts.full:
+                yield from facts.blobs()
 
 
 def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts: Facts) -> Iterator[None]:

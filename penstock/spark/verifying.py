@@ -17,8 +17,18 @@ from typing import Any
 
 import msgspec
 
-from penstock.cache import DefinitionError, Tell, decode_key, pack, unpack
-from penstock.engine import Engine, copy_of, open_engine, shipped, writer
+from penstock.cache import DefinitionError, PenstockError, Tell, decode_key, pack, unpack
+from penstock.engine import (
+    Engine,
+    Snapshot,
+    copy_any,
+    is_store,
+    open_engine,
+    partitions_of,
+    settled,
+    shipped,
+    writer,
+)
 from penstock.mapreduce import same_result
 from penstock.recovery import Given, Repaired, rank, read_by, refolded
 from penstock.spark.against import Against, Stale, held_against
@@ -28,7 +38,16 @@ from penstock.spark.session import blob_batches, in_tasks, map_arrow, ran, sessi
 from penstock.spark.spans import spans_of, spans_of_log
 from penstock.spark.tallies import Tally, folded
 from penstock.spark.telling import told_of
-from penstock.views import ABSENT, App, Table, View, difference, stored_definition
+from penstock.views import (
+    ABSENT,
+    App,
+    Position,
+    Table,
+    View,
+    difference,
+    shown_position,
+    stored_definition,
+)
 
 __all__ = ["Difference", "Verified", "verify"]
 
@@ -56,7 +75,7 @@ class Difference:
 class Verified:
     """What a verification found; `held` and `told` are counted by view, and are nothing wrong."""
 
-    position: int = 0
+    position: Position = 0
     documents: int = 0
     rows: int = 0
     wrong: list[Difference] = field(default_factory=list)
@@ -76,7 +95,8 @@ class Verified:
         said = ", ".join(f"{n:,} {what}" for n, what in found if n) or "nothing is wrong"
         more = [("held", self.held), ("told otherwise", self.told)]
         own = "".join(f"; {sum(by.values()):,} {what}" for what, by in more if by)
-        return f"{self.documents:,} documents and {self.rows:,} rows at position {self.position:,}: {said}{own}"
+        at = f"position {shown_position(self.position)}"
+        return f"{self.documents:,} documents and {self.rows:,} rows at {at}: {said}{own}"
 
 
 def verify(
@@ -93,15 +113,16 @@ def verify(
 ) -> Verified:
     """Recompute views of a store, all of them unless some are named, and say which groups differ.
 
-    It reads a copy, made for the purpose and removed again, if there is room for it; `snapshot` is a folder where there
-    is one already, or where it is to stay. `against` are the sources of tables, as for a backfill: then documents that
-    are missing or older than there are found as well. With `fix` those are put, and the groups that differ restated, by
-    the process that holds the store where there is one; what differed then is in `stale` and `wrong` still.
+    The store may have several partitions. Verify reads a copy, made for the purpose and removed again, if there is room
+    for it. `snapshot` is a folder with a copy, or where the copy is to stay. `against` are the sources of tables, as
+    for a backfill: then documents that are missing or older than there are found as well. With `fix` those are put, and
+    the groups that differ restated, by the process that holds the store where there is one. The report still has them,
+    in `stale` and `wrong`.
 
     ps.spark.verify(app, "state").wrong
     """
     tell = progress or _nobody
-    with _copy(os.path.abspath(store), snapshot, tell) as path:
+    with _copy(app, os.path.abspath(store), snapshot, tell) as path:
         spark = session(master) if spark is None else spark
         with open_engine(app, path, readonly=True) as engine:
             asked = _asked(app, engine, views)
@@ -129,18 +150,31 @@ def _nobody(what: str, done: int, total: int) -> None:
 
 
 @contextmanager
-def _copy(store: str, snapshot: str | os.PathLike[str] | None, tell: Tell) -> Iterator[str]:
+def _copy(app: App, store: str, snapshot: str | os.PathLike[str] | None, tell: Tell) -> Iterator[str]:
     """The copy that is read."""
     if snapshot is None:
         with tempfile.TemporaryDirectory(prefix="penstock-verify-", dir=os.path.dirname(store)) as folder:
             path = os.path.join(folder, "copy")
-            copy_of(store, path, tell)
+            _copied(app, store, path, tell)
             yield path
         return
     path = os.path.abspath(snapshot)
-    if not os.path.exists(os.path.join(path, "data.mdb")):
-        copy_of(store, path, tell)
+    if not is_store(path):
+        _copied(app, store, path, tell)
+    with open_engine(app, path, readonly=True) as engine, engine.snapshot() as snap:
+        if not settled(snap.parts):
+            raise PenstockError(
+                f"{path} was copied with contributions in flight between its partitions, which its views lack; open it "
+                f"once, with `penstock migrate --store {path}`, or let verify make a copy"
+            )
     yield path
+
+
+def _copied(app: App, store: str, path: str, tell: Tell) -> None:
+    """Copy the store. A copy of several partitions is opened once, so that nothing is in flight between them."""
+    copy_any(store, path, tell)
+    if partitions_of(path) > 1:
+        open_engine(app, path, processes=False, listen=False, migrate="refuse").close()
 
 
 def _asked(app: App, engine: Engine, names: Sequence[str]) -> list[View]:
@@ -159,21 +193,27 @@ def _asked(app: App, engine: Engine, names: Sequence[str]) -> list[View]:
     return views
 
 
-def _parts(engine: Engine, views: Sequence[View]) -> tuple[list[Part], int]:
+def _parts(engine: Engine, views: Sequence[View]) -> tuple[list[Part], Position]:
     """What tasks read: documents of the tables that views are on, rows of views, and of those that these are on."""
-    out: list[Part] = []
     with engine.snapshot() as snap:
-        reader, schema = snap.reader(), snap.schema
-        sources = {view.source.name: view.source for view in views if isinstance(view.source, Table)}
-        for name in sources:
-            many = min(_MOST, 1 + len(snap.table(name)) // _PART)
-            out += [Part(name, span) for span in spans_of_log(reader, schema.table(name).number, many)]
-        rows = dict.fromkeys([v.name for v in views] + [v.source.name for v in views if isinstance(v.source, View)])
-        for name in rows:
-            db = schema.view(name, reader).reduce.db
-            many = min(_MOST, 1 + reader.count(db) // _PART)
-            out += [Part(name, span) for span in spans_of(reader, db, many)]
+        out = [part for i, own in enumerate(snap.parts) for part in _parts_of(own, i, views)]
         return out, snap.position
+
+
+def _parts_of(snap: Snapshot, partition: int, views: Sequence[View]) -> Iterator[Part]:
+    """Yield the parts of one partition."""
+    reader, schema = snap.reader(), snap.schema
+    sources = {view.source.name: view.source for view in views if isinstance(view.source, Table)}
+    for name in sources:
+        many = min(_MOST, 1 + len(snap.table(name)) // _PART)
+        for span in spans_of_log(reader, schema.table(name).number, many):
+            yield Part(partition, name, span)
+    rows = dict.fromkeys([v.name for v in views] + [v.source.name for v in views if isinstance(v.source, View)])
+    for name in rows:
+        db = schema.view(name, reader).reduce.db
+        many = min(_MOST, 1 + reader.count(db) // _PART)
+        for span in spans_of(reader, db, many):
+            yield Part(partition, name, span)
 
 
 def _compare(spark: Any, work: Verifying, parts: Sequence[Part], tell: Tell, out: Verified) -> None:
