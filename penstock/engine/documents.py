@@ -6,21 +6,23 @@ the rest goes on. A list of up to 10,000 documents and 16 MiB is one transaction
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any
 
 from penstock.cache import PenstockError, RecordError, ValueKind, normalise, pack_document
-from penstock.gateway import MOST_RECEIVED, Deletion, Form, Received, TableBatch
+from penstock.gateway import Deletion, Form, Received, TableBatch
 from penstock.mapreduce import Laid
 from penstock.spout import Record, SpoutBatch
 from penstock.views import Table
 
 ONE = 10_000
 MANY = 50_000
-MOST_BYTES = MOST_RECEIVED
+MOST_BYTES = 16 << 20
+"""Of one document, and about of the documents of one transaction."""
 _MANY_LINES = 1_000  # from which looking at them in one piece is quicker
 _SPACE = b" \t\r\n"
 _OBJECT = ord("{")
@@ -80,7 +82,7 @@ class Batch:
         try:
             line, own = line_of(doc), normalise(ts)
         except PenstockError as error:
-            self.refuse(self.records.n + len(self.skips), error, Received.of(doc, ts))
+            self.refuse(self.records.n + len(self.skips), error, Received.whole_of(doc, ts))
             return
         if own is not None:
             self.records.stamps[self.records.n] = own
@@ -97,7 +99,7 @@ class Batch:
         """A repost, which is done already and no record any more, or why there was none; how many it was."""
         if not isinstance(found, PenstockError):
             return 1
-        self.refuse(self.records.n + len(self.skips), found, replace(Received.of(record.doc), form=Form.TEXT))
+        self.refuse(self.records.n + len(self.skips), found, replace(Received.whole_of(record.doc), form=Form.TEXT))
         return 0
 
     def delete(self, key: Any, ts: Any) -> None:
@@ -120,6 +122,11 @@ def line_of(doc: Any) -> bytes:
             raise RecordError("it is no JSON object" if line else "it is empty")
     else:
         raise RecordError(f"it is no document but {type(doc).__name__}; put {_KINDS}")
+    return sized(line)
+
+
+def sized(line: bytes) -> bytes:
+    """The line, if it is no longer than a document may be; RecordError otherwise."""
     if len(line) > MOST_BYTES:
         raise RecordError(f"it has {len(line)} bytes, more than {MOST_BYTES}")
     return line
@@ -156,7 +163,7 @@ def delivered(batch: SpoutBatch, table: Table | None = None) -> Batch:
     """The records of a spout's batch; deletions get the broker's ts where the `table` wants that."""
     lines = batch.records.lines
     if batch.raw and lines and (sum(map(len, lines)) > MOST_BYTES or not _are_plain(lines)):
-        out = _closer(lines, batch.first, batch.unit)
+        out = _closer(lines, batch.first, batch.unit, partial(Received.made, Form.JSON))
     else:
         out = Batch(batch.records, batch.unit, batch.first, batch.skips, batch.refused, batch.received)
     out.origin, out.run = batch.source or "load", batch.offsets
@@ -221,8 +228,10 @@ def _are_plain(lines: list[bytes]) -> bool:
     return set(map(_first, lines)) == {_OBJECT} and (len(lines) > 1 or len(lines[0]) <= MOST_BYTES)
 
 
-def _closer(chunk: Sequence[Any], first: int, unit: str = "line") -> Batch:
-    """A batch of lines some of which need a closer look."""
+def _closer(
+    chunk: Sequence[Any], first: int, unit: str = "line", keep: Callable[[Any], Received] = Received.whole_of
+) -> Batch:
+    """A batch of lines some of which need a closer look; `keep` makes what quarantine keeps of one."""
     out = Batch(unit=unit, first=first)
     for i, line in enumerate(chunk):
         if _is_blank(line):
@@ -231,7 +240,7 @@ def _closer(chunk: Sequence[Any], first: int, unit: str = "line") -> Batch:
         try:
             out.records.lines.append(line_of(line))
         except PenstockError as error:
-            out.refuse(i, error, Received.of(line))
+            out.refuse(i, error, keep(line))
     return out
 
 

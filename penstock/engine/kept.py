@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 
 from penstock.cache import PenstockError, RecordError, normalise, received_document, unpack
-from penstock.engine.documents import line_of
+from penstock.engine.documents import line_of, sized
 from penstock.gateway import Deletion, Form, Received, TableBatch
 from penstock.recovery import Reject
 from penstock.spout import Record, opened
@@ -56,7 +56,7 @@ def ready(rejects: dict[int, Reject], left: dict[int, str]) -> tuple[TableBatch,
             numbers.append(number)
         else:
             try:
-                batch.lines.append(got.data if got.form is Form.PACKED else line_of(got.data))
+                batch.lines.append(sized(got.data) if got.form is Form.PACKED else line_of(got.data))
             except PenstockError as error:
                 left[number] = str(getattr(error, "reason", error))
                 continue

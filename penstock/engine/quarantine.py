@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import PenstockError, Reader, decode_key, received_document, unpack, unseal
+from penstock.engine.documents import MOST_BYTES
 from penstock.engine.told import shown_told
 from penstock.gateway import Form, Received, key_value
 from penstock.mapreduce import Hold, IndexReduce, Pairs, RowState, ViewNode, held_db, read_held, resting_db
@@ -122,7 +123,7 @@ def _record(name: str, reject: Reject, table: Table | None) -> Quarantined:
 
 def _document(got: Received) -> dict[str, Any] | None:
     """The document that was received, if it is one."""
-    if not got.whole or got.form not in (Form.JSON, Form.PACKED):
+    if not got.whole or got.size > MOST_BYTES or got.form not in (Form.JSON, Form.PACKED):
         return None
     try:
         return received_document(got.data)

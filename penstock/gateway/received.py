@@ -1,7 +1,8 @@
 """What was received of a record that can't be taken, as quarantine keeps it.
 
 Of bytes it is the bytes, of a dict the MessagePack that it would have been stored as, of anything else what can be told
-of it. Of more than 16 MiB the first one is kept, and the size.
+of it. Up to 128 MiB it is kept whole. Of a longer record of a spout the first 1 MiB is kept, and the size. A
+longer record of a caller is refused to the caller.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.cache import PenstockError, is_json, normalise, pack, pack_document, shown_whole
+from penstock.cache import PenstockError, is_json, normalise, pack, pack_document, shown_size, shown_whole
 
 __all__ = ["MOST_RECEIVED", "Form", "Received"]
 
-MOST_RECEIVED = 16 << 20
+MOST_RECEIVED = 128 << 20
 _HEAD = 1 << 20
 
 
@@ -54,9 +55,20 @@ class Received:
 
     @classmethod
     def made(cls, form: Form, data: bytes, ts: Any = None, size: int | None = None) -> Received:
-        """What was received, or of more than 16 MiB its beginning."""
+        """Keep the bytes, or the beginning of more than 128 MiB."""
         size = len(data) if size is None else size
         return cls(form, data if size <= MOST_RECEIVED else data[:_HEAD], size, ts)
+
+    @classmethod
+    def whole_of(cls, doc: Any, ts: Any = None) -> Received:
+        """Keep a document that a caller hands over; PenstockError if it can't be kept whole."""
+        received = cls.of(doc, ts)
+        if not received.whole:
+            raise PenstockError(
+                f"a record of {shown_size(received.size)} is too large, also for quarantine, which keeps up to "
+                f"{shown_size(MOST_RECEIVED)}; nothing of its batch was put. Put records of at most 16 MiB"
+            )
+        return received
 
     @classmethod
     def of(cls, doc: Any, ts: Any = None) -> Received:

@@ -75,9 +75,10 @@ class Quarantined:
     """One entry of quarantine; what does not apply to its kind is None.
 
     `key` is that of a document, as far as a record has one, or the group. Of a record `data` is what was received, or
-    of more than 16 MiB the beginning of its `size` bytes, and `document` what it says, where it says a document; of a
-    document that a view holds, it is the current one. `told` is what the view counts for it; `result` what a held group
-    shows. A document that is `resting` was dropped: it is left alone until its next version.
+    the beginning of its `size` bytes where a spout gave more than 128 MiB. Its `document` is that of these bytes, where
+    they are one of at most 16 MiB; of a document that a view holds, it is the current one. `told` is what the view
+    counts for it; `result` what a held group shows. A document that is `resting` was dropped: it is left alone until
+    its next version.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.gateway import Form, Received, TableBatch
+from penstock.spout.errors import SourceUnreadable
 from penstock.spout.formats import Csv, JsonLines, Shape, Shaped
 from penstock.spout.identity import Block, Ends, Note, Standing, Whole
 from penstock.spout.lines import MOST_LINE, Huge, Lines
@@ -209,8 +210,15 @@ class FileSpout:
 
     def _passed_over(self, huge: Huge) -> SpoutBatch:
         self._ends.add_huge(huge.first, huge.last)
-        received = Received.made(Form.TEXT if self._shape.columns else Form.JSON, huge.head, size=huge.size)
-        shaped = Shaped([], 1, [0], {0: f"it has {huge.size:,} bytes, more than {MOST_LINE:,}"}, {0: received})
+        received = Received.made(Form.TEXT if self._shape.columns else Form.JSON, huge.data, size=huge.size)
+        reason = f"it has {huge.size:,} bytes, more than {MOST_LINE:,}"
+        if not received.whole:
+            if not self._regular:
+                remedy = "save it to a file, which may hold such lines, and load that; what came before this line is in"
+                raise SourceUnreadable(self.name, f"line {self.number + 1:,} has {huge.size:,} bytes", remedy)
+            at = f"{'unpacked ' if self._format.packing else ''}bytes {self._offset} to {self._offset + huge.size}"
+            reason += f"; only its beginning is kept, all of it is {at} of the file"
+        shaped = Shaped([], 1, [0], {0: reason}, {0: received})
         return self._given(TableBatch([]), 1, huge.size + 1, False, shaped, [self._offset])
 
     def _given(

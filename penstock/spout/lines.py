@@ -1,18 +1,21 @@
 """Bytes to lines: whole ones, cut in one go, and what stands after the last line feed kept until its end comes.
 
 Invariants: lines come without their line feed and otherwise as they are; no more is held than one batch and one line;
-a line that is longer than any document may be is passed over, and only its length is known.
+a line that is longer than any document may be is passed over. Up to MOST_KEPT bytes it is kept whole; of a longer one
+the beginning and the length are known.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.gateway import MOST_RECEIVED
 from penstock.spout.errors import SourceUnreadable
 from penstock.spout.identity import BLOCK
 from penstock.spout.streams import CHUNK, Stream
 
 MOST_LINE = 16 << 20
+MOST_KEPT = MOST_RECEIVED
 _MOST_HELD = 8 << 20  # bytes of a batch, about
 _MOST_PASSED = 64 << 20  # bytes of a line that is passed over, about, until a stop is looked for
 _GRACE = 0.005  # seconds that lines which came wait for others
@@ -27,7 +30,19 @@ class Huge:
     size: int
     first: bytes  # a block of it
     last: bytes
-    head: bytes  # more of it, to be kept
+    parts: list[bytes]  # to be kept: all of it, or of more than MOST_KEPT bytes the beginning
+
+    @property
+    def data(self) -> bytes:
+        """The bytes to be kept."""
+        return b"".join(self.parts)
+
+    def keep(self, part: bytes) -> None:
+        """Keep a part that follows, of which `size` has the bytes already."""
+        if self.size <= MOST_KEPT:
+            self.parts.append(part)
+        else:
+            self.parts = [self.parts[0][:_HEAD]]
 
 
 class Lines:
@@ -75,6 +90,7 @@ class Lines:
             part = data if end < 0 else data[:end]
             self._passing.size += len(part)
             self._passing.last = (self._passing.last + part)[-BLOCK:]
+            self._passing.keep(part)
             if end >= 0:
                 self._huge, self._passing, self._after = self._passing, None, data[end + 1 :]
             return
@@ -88,7 +104,7 @@ class Lines:
             self._held += len(data)
         if self._held > MOST_LINE:
             rest = self.take_rest()
-            self._passing = Huge(len(rest), rest[:BLOCK], rest[-BLOCK:], rest[:_HEAD])
+            self._passing = Huge(len(rest), rest[:BLOCK], rest[-BLOCK:], [rest])
 
     def huge(self) -> Huge | None:
         """A line that was passed over, if it stands next; it is told once."""

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.cache import unpack
 from penstock.engine import handover, writer
-from penstock.gateway import Received, TableBatch
+from penstock.gateway import Received, TableBatch, received
 from penstock.recovery import Reject, quarantine
 from penstock.spout import SpoutBatch, open_file
 from tests.engine.test_crash_interrupted import interrupted
@@ -133,17 +134,38 @@ def test_a_file_is_named_with_the_line(tmp_path: Path, place: Path | None) -> No
         assert all("file:" in str(e.source) or str(tmp_path) in str(e.source) for e in found), found[0].source
 
 
-def test_of_a_long_record_the_beginning_is_kept(engine: ps.Engine) -> None:
+def test_a_long_record_is_kept_whole(engine: ps.Engine) -> None:
     long = b'{"id": 1, "text": "' + b"x" * (16 << 20) + b'"}'
     engine.put(PLAIN, long)
     engine.put(PLAIN, {"id": 2, "text": "x" * (17 << 20)})
-    first, second = entries(engine)
-    assert (first.data, first.size) == (long[: 1 << 20], len(long))
-    assert second.size is not None
+    engine.put_many(PLAIN, [b'{"id": 3}', long, b'{"id": 4}'])
+    first, second, third = entries(engine)
+    assert (first.data, first.size) == (third.data, third.size) == (long, len(long))
     assert second.data is not None
-    assert (len(second.data), second.size > 17 << 20) == (1 << 20, True)
+    assert unpack(second.data) == {"id": 2, "text": "x" * (17 << 20)}
     left = engine.retry()
-    assert (left.left, "only the beginning" in str(left)) == (2, True)
+    assert (left.left, {reason.split()[0] for reason in left.why[0].reason.split(",")[:1]}) == (3, {"it"})
+    assert len(entries(engine)) == 3
+
+
+def test_a_record_too_long_for_quarantine_is_refused_to_the_caller(
+    engine: ps.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of its batch is acknowledged, so the caller still has it."""
+    monkeypatch.setattr(received, "MOST_RECEIVED", 20 << 20)
+    long = b'{"id": 1, "text": "' + b"x" * (20 << 20) + b'"}'
+    before = engine.status()["position"]
+    for call in (
+        lambda: engine.put(PLAIN, long),
+        lambda: engine.put(PLAIN, {"id": 1, "text": "x" * (20 << 20)}),
+        lambda: engine.put_many(PLAIN, [long]),
+        lambda: engine.ingest([ps.Record(PLAIN, None, long)], source="s", resume=1),
+    ):
+        with pytest.raises(ps.PenstockError, match=r"too large, also for quarantine.*nothing of its batch was put"):
+            call()
+    assert engine.status()["position"] == before
+    assert not entries(engine)
+    assert not engine.status()["sources"]
 
 
 def test_what_was_handed_over_is_kept_as_here(tmp_path: Path) -> None:

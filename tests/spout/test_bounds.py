@@ -55,7 +55,8 @@ def test_a_packed_line_of_any_length_takes_bounded_memory(
     path.write_bytes(pack(numbered(0, 3) + bytes(100 * MB) + b"\n" + numbered(3, 5)))
     assert path.stat().st_size < MB
     calls: list[int] = []
-    with begun(path, memory) as spout, mock.patch.object(lines_module, "_MOST_PASSED", 8 * MB), at_most(75 * MB):
+    bounds = mock.patch.multiple(lines_module, _MOST_PASSED=8 * MB, MOST_KEPT=18 * MB)
+    with begun(path, memory) as spout, bounds, at_most(75 * MB):
         while not spout.ended:
             batch = spout.next_batch(10)
             calls.append(0 if batch is None else len(batch.records.lines))

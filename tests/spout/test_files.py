@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+import os
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from penstock.cache import unpack_document
+from penstock.gateway import received
 from penstock.spout import (
+    SourceUnreadable,
     Standing,
+    lines,
     open_file,
 )
 from penstock.spout.identity import BLOCK
@@ -161,9 +168,9 @@ def test_csv_goes_on_by_the_names_of_its_first_row(tmp_path: Path) -> None:
 def test_a_file_read_in_another_format_begins_anew(tmp_path: Path) -> None:
     path, memory = tmp_path / "a.csv", Memory()
     path.write_bytes(b"id\n1\n")
-    for format, lines in (("csv", 1), ("tsv", 1), ("jsonl", 2)):
+    for format, count in (("csv", 1), ("tsv", 1), ("jsonl", 2)):
         with begun(path, memory, format=format) as spout:
-            assert len(drain(spout, memory)) == lines
+            assert len(drain(spout, memory)) == count
 
 
 def test_a_line_that_is_too_long_is_refused_and_the_next_is_not(tmp_path: Path) -> None:
@@ -176,8 +183,41 @@ def test_a_line_that_is_too_long_is_refused_and_the_next_is_not(tmp_path: Path) 
             memory.commit(batch)
     assert batches[1].refused == {0: "it has 19,922,944 bytes, more than 16,777,216"}
     assert [batch.first for batch in batches] == [1, 2, 3]
+    assert batches[1].received[0].data == b"x" * size
     with begun(path, memory) as spout:
         assert spout.standing is Standing.FINISHED
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "pipe"])
+def test_a_line_that_quarantine_can_not_keep_stays_in_its_file(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MOST_KEPT", 18 << 20)
+    monkeypatch.setattr(received, "MOST_RECEIVED", 18 << 20)
+    path, memory, size = tmp_path / f"a.{kind}", Memory(), 30 << 20
+    text = numbered(0, 1) + b"x" * size + b"\n" + numbered(2, 3)
+    if kind == "pipe":
+        os.mkfifo(path)
+
+        def write() -> None:
+            with suppress(BrokenPipeError), path.open("wb", 0) as file:
+                file.write(text)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        with begun(path, memory) as spout:
+            assert ids(spout.next_batch(10, 60.0).records.lines) == [0]
+            with pytest.raises(SourceUnreadable, match="line 2 has 31,457,280 bytes; save it to a file"):
+                all(spout.next_batch(10, 1.0) is None for _ in range(10_000))
+        writer.join()
+        return
+    path.write_bytes(gzip.compress(text) if kind.endswith("gz") else text)
+    with begun(path, memory) as spout:
+        _, batch, _ = [spout.next_batch(10) for _ in range(3)]
+    unpacked = "unpacked " if kind.endswith("gz") else ""
+    at = f"{unpacked}bytes {len(numbered(0, 1))} to {len(numbered(0, 1)) + size} of the file"
+    assert batch.refused[0].endswith(f"; only its beginning is kept, all of it is {at}")
+    assert (len(batch.received[0].data), batch.received[0].size) == (1 << 20, size)
 
 
 def test_a_file_of_one_table_is_not_that_of_another(tmp_path: Path) -> None:
