@@ -67,9 +67,17 @@ def get(ctx: Context, view: str, group: str) -> int | None:
 @click.option("--prefix", metavar="GROUP", help="Only groups that begin so: a text, or a list of the first parts.")
 @click.option("--start", metavar="GROUP", help="Only groups from this one on.")
 @click.option("--stop", metavar="GROUP", help="Only groups before this one.")
+@click.option(
+    "--through", metavar="GROUP", help="Only groups up to this one; a list includes the groups that begin so."
+)
 @click.option("--reverse", is_flag=True, help="The last group first.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many rows.")
-@click.option("--level", type=click.IntRange(min=0), metavar="N", help="Results by the first N parts of each group.")
+@click.option(
+    "--level",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Results by the first N parts of each group; 0 for one over all.",
+)
 @format_option
 def query(ctx: Context, /, view: str, level: int | None, format: str | None, **range_: Any) -> None:
     """The rows of VIEW, in the order of their groups: key and value, streamed from one snapshot.
@@ -79,7 +87,7 @@ def query(ctx: Context, /, view: str, level: int | None, format: str | None, **r
     """
     app = load_app(ctx)
     asked = {name: value for name, value in range_.items() if value is not None}
-    asked |= {name: group_of(asked[name]) for name in ("prefix", "start", "stop") if name in asked}
+    asked |= {name: group_of(asked[name]) for name in ("prefix", "start", "stop", "through") if name in asked}
     with _snapshot(ctx, app) as snap:
         definition = shown_view(snap, view)
         _tell_age(ctx, snap, view)

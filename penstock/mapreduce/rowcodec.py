@@ -158,16 +158,19 @@ class RowCodec:
         return RowState(found.n, found.lanes, found.spills, found.held, found.whole, found.items, found.values)
 
     def merged(self, states: Sequence[RowState]) -> RowState:
-        """The accumulators of several groups together; held without a result where a user's functions raise."""
-        out = states[0]
+        """The accumulators of several groups together; held without a result where a user's functions raise.
+
+        Neighbours are merged first, so that an accumulator that grows is copied log n times, not n times.
+        """
+        left = list(states)
         try:
-            for state in states[1:]:
-                out = self._merged(out, state)
+            while len(left) > 1:
+                left = [*map(self._merged, left[:-1:2], left[1::2]), *left[len(left) & ~1 :]]
         except PenstockError:
             raise
         except Exception as error:
             return RowState(sum(state.n for state in states), [], None, [said(error), None])
-        return out
+        return left[0]
 
     def _merged(self, first: RowState, second: RowState) -> RowState:
         lanes: list[int] = []

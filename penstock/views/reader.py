@@ -31,6 +31,7 @@ from penstock.views.row import Row
 from penstock.views.why import Contribution, Progress, Why
 
 _HEAD = 368
+_NEXT = b"\0"  # after an encoding: the least one that is greater
 _ABOVE = b"\xff" * (LONG - _HEAD + 1)
 _ABSENT = object()
 _TOGETHER = 1024  # rows that are in memory at once to be merged
@@ -135,11 +136,15 @@ class ViewReader:
         prefix: Any = None,
         start: Any = _ABSENT,
         stop: Any = _ABSENT,
+        through: Any = _ABSENT,
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[Row]:
-        """Rows in group order: of a prefix (of text or of a tuple), from `start` on, before `stop`, the last first."""
-        low, high = _bounds(prefix, start, stop, limit)
+        """Rows in group order: of a prefix (of text or of a tuple), from `start` on, before `stop`, the last first.
+
+        `through` is an end that is included. A tuple there includes all groups that begin with it.
+        """
+        low, high = _bounds(prefix, start, stop, through, limit)
         held = self._held()
         rows = (self._row(whole, key, row, held, state) for whole, key, row, state in self._ordered(low, high, reverse))
         return islice(rows, limit)
@@ -151,38 +156,39 @@ class ViewReader:
         prefix: Any = None,
         start: Any = _ABSENT,
         stop: Any = _ABSENT,
+        through: Any = _ABSENT,
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[Row]:
         """Results by the first `level` parts of tuple groups, in group order; other groups stand for themselves.
 
-        `prefix`, `start` and `stop` say which groups are rolled up, `limit` how many results are given.
+        `level=0` gives one result over all groups, under the group (). `prefix`, `start`, `stop` and `through` say
+        which groups are rolled up, `limit` how many results are given.
 
         for row in snap.view("revenue").rollup(level=1):
             print(row.key, row.value)  # ('NO',) {'n': 12, 'total': 340}
         """
         if level < 0:
             raise KeyKind(level, "level= is a number of parts, 0 or more")
-        low, high = _bounds(prefix, start, stop, limit)
+        low, high = _bounds(prefix, start, stop, through, limit)
         return islice(self._rolled(level, self._ordered(low, high, reverse)), limit)
 
     def _rolled(self, level: int, rows: Iterable[tuple[bytes, bytes, bytes, Any]]) -> Iterator[Row]:
         codec, held = self._codec, self._held()
 
         def part(entry: tuple[bytes, bytes, bytes, Any]) -> bytes:
-            group = decode_key(entry[0])
+            group = decode_key(entry[0]) if level else ()
             return encode_key(group[:level]) if isinstance(group, tuple) else entry[0]
 
         for prefix, entries in groupby(rows, part):
-            stale = failed = False
-            together: Any = None
+            stale, failed, parts = False, None, list[Any]()
             while run := list(islice(entries, _TOGETHER)):
                 states = [self._decode(key, row) if s is None else s for _, key, row, s in run]
                 stale = stale or any(s.held is not None for s in states) or any(entry[0] in held for entry in run)
-                if not failed:
-                    parts = states if together is None else [together, *states]
-                    together = codec.merged(parts)
-                    failed = len(parts) > 1 and together.held is not None
+                if failed is None:
+                    parts.append(codec.merged(states))
+                    failed = parts[-1] if len(states) > 1 and parts[-1].held is not None else None
+            together = codec.merged(parts) if failed is None else failed
             yield Row(decode_key(prefix), codec.result(together), stale or together.held is not None)
 
     def why(self, group: Any, *, progress: Progress | None = None) -> list[Contribution]:
@@ -276,14 +282,17 @@ def restating(view: str) -> str:
     return f"run `penstock restate {view}`, or engine.restate({view!r})"
 
 
-def _bounds(prefix: Any, start: Any, stop: Any, limit: int | None) -> tuple[bytes, bytes | None]:
+def _bounds(prefix: Any, start: Any, stop: Any, through: Any, limit: int | None) -> tuple[bytes, bytes | None]:
     """The encodings from and before which groups are asked for."""
     if limit is not None and limit < 0:
         raise KeyKind(limit, "limit= is a number of rows, 0 or more")
     low, high = (b"", None) if prefix is None else prefix_bounds(prefix)
     if start is not _ABSENT:
         low = max(low, encode_key(start))
+    ends = [] if high is None else [high]
     if stop is not _ABSENT:
-        bound = encode_key(stop)
-        high = bound if high is None else min(high, bound)
-    return low, high
+        ends.append(encode_key(stop))
+    if through is not _ABSENT:
+        beyond = isinstance(through, tuple | list)
+        ends.append(prefix_bounds(through)[1] if beyond else encode_key(through) + _NEXT)
+    return low, min(ends, default=None)

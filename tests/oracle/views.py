@@ -181,7 +181,7 @@ def grouped(told: Mapping[Any, Said], level: int | None = None) -> dict[Any, tup
         pairs = sorted(said.emission, key=lambda pair: (rank(pair[0]), place(pair[1])))
         seen: Counter[Any] = Counter()
         for group, value in pairs:
-            name = group if level is None else group[:level]
+            name = group if level is None else group[:level] if level else ()
             one = Given(name, value, said.key, where, seen[rank(group)], said.ts)
             seen[rank(group)] += 1
             groups.setdefault(rank(name), (name, []))[1].append(one)
@@ -214,7 +214,7 @@ def recompute(view: View, docs: Docs, chained: bool = False, stamps: Stamps | No
 
 
 def rollup(view: View, told: Mapping[Any, Said], level: int) -> list[tuple[Any, Any]]:
-    """The results over every prefix of `level` parts of a tuple group."""
+    """The results over every prefix of `level` parts of a tuple group; all groups together at level 0."""
     return [(prefix, view.result(given)) for _, (prefix, given) in sorted(grouped(told, level).items())]
 
 
