@@ -1,8 +1,9 @@
 """What a store says of itself: its format, its definitions and their numbers, and where it stands.
 
 Rows of `meta`: the catalog, written when definitions change; how far views under way are built, written with each step
-of that; the state, written with every batch; and a note for each source whose spout leaves one, written with the
-batches of that source. Invariant: a number is given once, so that databases of two generations never meet.
+of that; the state, written with every batch; a note for each source whose spout leaves one, written with the batches of
+that source; and a note for each table whose index was made anew, until function views are right again. Invariant: a
+number is given once, so that databases of two generations never meet.
 """
 
 from __future__ import annotations
@@ -230,6 +231,26 @@ def write_built(writer: Writer, built: Built | None) -> None:
         writer.delete_many(META, [_BUILT])
     else:
         writer.put_many(META, [(_BUILT, seal(_BUILT, msgspec.msgpack.encode(built)))])
+
+
+def note_reindexed(writer: Writer, table: int) -> None:
+    """Note that the index of a table was made anew: views may have been built while it lacked documents."""
+    key = _reindexed(table)
+    writer.put_many(META, [(key, seal(key, b""))])
+
+
+def is_reindexed(reader: Reader, table: int) -> bool:
+    """Return True until function views are told of the documents that they missed."""
+    return reader.get_many(META, [_reindexed(table)])[0] is not None
+
+
+def forget_reindexed(writer: Writer, table: int) -> None:
+    """Forget that note."""
+    writer.delete_many(META, [_reindexed(table)])
+
+
+def _reindexed(table: int) -> bytes:
+    return b"reindexed:%d" % table
 
 
 def read_state(reader: Reader) -> State:

@@ -86,6 +86,7 @@ class Check:
             self._step(partial(self._repair.view, name, None))
             self._step(partial(self._counted, name))
         self._damaged += self._repair.left
+        self._after_indexes()
         found = tuple(self._repair.found())
         return Checked(
             self._rows,
@@ -97,6 +98,17 @@ class Check:
             self._repair.fix,
             (*self._anew, *dict.fromkeys(self._repair.anew)),
         )
+
+    def _after_indexes(self) -> None:
+        """Name the tables whose index was made anew, while views on them may lack documents."""
+        for table in self._site.app.tables():
+            for place in self._repair.reindexed(table.name):
+                if self._repair.fix and not self._damaged:
+                    self._repair.step(place, "retold", table.name)
+                elif not self._repair.fix:
+                    self._damaged.append(
+                        f"table {table.name!r}: its index was made anew, and views may lack documents; {CHECKING}"
+                    )
 
     @contextmanager
     def _reader_of(self, place: int) -> Iterator[Reader]:

@@ -28,6 +28,7 @@ from penstock.cache import (
     named,
     record_key,
     seal,
+    segments_from,
     stored_key,
     unseal,
 )
@@ -57,9 +58,10 @@ from penstock.views import Row, Table
 if TYPE_CHECKING:
     from penstock.engine.core import Core
 
-__all__ = ["Learnt", "damaged_rows", "relearn", "remembered_in"]
+__all__ = ["Learnt", "damaged_rows", "relearn", "relearn_untold", "remembered_in"]
 
 _STEP = 64  # held documents that one step asks for
+_BLOCK = 1 << 10  # records of which one step asks whether the view was told of them
 Amend = Callable[[Callable[[Writer, Writes], object]], None]
 
 
@@ -116,6 +118,27 @@ def relearn(core: Core, name: str, amend: Amend, forget: Callable[[], object]) -
     return lesson.learnt
 
 
+def relearn_untold(core: Core, name: str, start: int, amend: Amend) -> tuple[int | None, list[Learnt]]:
+    """Map the documents of some segments of which a function view remembers nothing; the caller has the lock.
+
+    A view that was built while the index had lost documents was not told of them. The answer is the record after these
+    segments, None at the end, and the rows that were made.
+    """
+    view, passed = core.views[name], 0
+    following: int | None = None
+    with Snapshot(core) as snap:
+        lesson = _Lesson(core, snap, name)
+        for segment in segments_from(snap.reader(), core.tables[view.view.source.name].number, start):
+            if passed >= _BLOCK:
+                following = segment.base
+                break
+            lesson.take_untold(segment)
+            passed += len(segment)
+    if lesson.learnt:
+        amend(lesson.replace)
+    return following, lesson.learnt
+
+
 def damaged_rows(reader: Reader, view: ViewNode) -> Iterator[tuple[str, bytes, bytes]]:
     """The rows that are not what was written, those of what was told first."""
     for db in remembered_in(view):
@@ -155,6 +178,26 @@ class _Lesson:
         damage = named(StoreDamaged(db, key), places_of(self._core.catalog))
         self.learnt.append(Learnt(damage.where, sorted(groups)))
 
+    def take_untold(self, segment: Segment) -> None:
+        """Map the documents of a segment of which nothing is remembered."""
+        table, db, key = self._view.view.table, told_db(self._view.number), record_key(segment.base)
+        [row] = self._snap.reader().get_many(db, [key])
+        known: list[Pairs] = []
+        if row is not None:
+            groups = Groups()
+            known = read_emissions(key, row, groups, db).pairs_of_each(groups)
+        known += [[] for _ in range(len(segment) - len(known))]
+        untold = [(i, line) for i, line in self._living(segment) if not known[i]]
+        named_groups: set[bytes] = set()
+        before = len(self._rows)
+        for (i, line), own in zip(untold, self._mapping.told([document_of(line) for _, line in untold]), strict=True):
+            if own:
+                known[i] = self._pairs(key_of(table, line), own, named_groups)
+        if named_groups or len(self._rows) > before:
+            self._rows.append(_New(db, key, row, _row(key, known)))
+            damage = named(StoreDamaged(db, key), places_of(self._core.catalog))
+            self.learnt.append(Learnt(damage.where, sorted(named_groups)))
+
     def replace(self, writer: Writer, writes: Writes) -> None:
         """Put what was made, where nobody has put something else meanwhile."""
         for new in self._rows:
@@ -176,14 +219,18 @@ class _Lesson:
         if row is None:
             return None
         segment = Segment.parse(int.from_bytes(key, "big"), row, log)
-        every = np.arange(len(segment))
-        newest = self._snap.log(table.name).newest(segment.k0, segment.k1, segment.base + every)
-        at = every[newest]
-        here = [(i, line) for i, line in zip(at.tolist(), segment.lines(at), strict=True) if not unwrap(line).absent]
+        here = self._living(segment)
         pairs: list[Pairs] = [[] for _ in range(len(segment))]
         for (i, line), own in zip(here, self._mapping.told([document_of(line) for _, line in here]), strict=True):
             pairs[i] = self._pairs(key_of(table, line), own, groups)
         return _row(key, pairs)
+
+    def _living(self, segment: Segment) -> list[tuple[int, bytes]]:
+        """Return the lines of a segment that are documents now, each with its place."""
+        every = np.arange(len(segment))
+        newest = self._snap.log(self._view.view.table.name).newest(segment.k0, segment.k1, segment.base + every)
+        at = every[newest]
+        return [(i, line) for i, line in zip(at.tolist(), segment.lines(at), strict=True) if not unwrap(line).absent]
 
     def _of_rows(self, key: bytes, groups: set[bytes]) -> bytes | None:
         """The same for a row of the view that it is on."""

@@ -14,6 +14,7 @@ from itertools import islice, product
 from typing import Any
 
 from penstock.cache import PenstockError, StoreDamaged, decode_key, encode_key, is_long
+from penstock.engine.catalog import is_reindexed
 from penstock.engine.refusing import Again, NotComplete, Unreadable
 from penstock.engine.relearning import Learnt, damaged_rows, remembered_in
 from penstock.engine.remembering import gone_of, remembered, shown_of
@@ -131,6 +132,23 @@ class Repair:
         for place in wrong:
             for where, groups in self.step(place, "relearn", name):
                 self._learnt.setdefault(name, []).append(Learnt(where, groups))
+        node = self.site.views[name]
+        if isinstance(node.mapper, FunctionMapper) and not node.chained:
+            for place in self.reindexed(node.view.source.name):
+                self._relearn_untold(name, place)
+
+    def _relearn_untold(self, name: str, place: int) -> None:
+        """Tell a function view of the documents that it missed while the index had lost them."""
+        start: int | None = 0
+        while start is not None:
+            start, learnt = self.step(place, "relearn_untold", name, start)
+            self._learnt.setdefault(name, []).extend(Learnt(where, groups) for where, groups in learnt)
+
+    def reindexed(self, table: str) -> list[int]:
+        """Return the places where the index of a table was made anew, and views may not be right since."""
+        with self.site.snapshot() as snap:
+            number = snap.schema.tables[table].number
+            return [place for place, part in enumerate(snap.parts) if is_reindexed(part.reader(), number)]
 
     def _note_learnt(self, name: str) -> None:
         learnt = self._learnt.pop(name, [])

@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import Store, Writer, decode_key, decode_keys, open_lmdb, reindex
-from penstock.engine.relearning import relearn
+from penstock.engine.catalog import forget_reindexed, note_reindexed
+from penstock.engine.relearning import relearn, relearn_untold
 from penstock.engine.releasing import Releasing
 from penstock.engine.remembering import forget, gone_of, remembered
 from penstock.engine.snapshot import Snapshot
@@ -73,6 +74,13 @@ class Steps:
     def relearn(self, view: str) -> list[list[Any]]:
         """Make anew what is damaged of what a view remembers: where each was, and the groups that it is about."""
         return [[one.where, list(one.groups)] for one in relearn(self._core, view, self._amend, self.read_anew)]
+
+    def relearn_untold(self, view: str, start: int) -> list[Any]:
+        """Map documents from a record on that a view was not told of; the next record, and the rows that were made."""
+        with self._lock:
+            following, learnt = relearn_untold(self._core, view, start, self._amend)
+            self._core.forget()
+        return [following, [[one.where, list(one.groups)] for one in learnt]]
 
     def forget(self, view: str, db: str, keys: Sequence[bytes]) -> None:
         """Forget what a view remembers, or holds, of documents or rows that are not there any more."""
@@ -138,7 +146,13 @@ class Steps:
             node = self._core.tables[table]
             with self._core.store.write() as writer:
                 reindex(writer, node.number, node.table.has_ts)
+                note_reindexed(writer, node.number)
             self._core.forget()
+
+    def retold(self, table: str) -> None:
+        """Forget that the index of a table was made anew: all views on it are right."""
+        with self._lock, self._core.store.write() as writer:
+            forget_reindexed(writer, self._core.tables[table].number)
 
     def read_anew(self) -> None:
         """Memory is read again before it is next used."""
@@ -161,11 +175,13 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "mend": Steps.mend,
     "rows_anew": Steps.rows_anew,
     "relearn": Steps.relearn,
+    "relearn_untold": Steps.relearn_untold,
     "forget": Steps.forget,
     "retell_rows": Steps.retell_rows,
     "retell": Steps.retell,
     "release": Steps.release,
     "reindex": Steps.reindex,
+    "retold": Steps.retold,
     "read_anew": Steps.read_anew,
 }
 
