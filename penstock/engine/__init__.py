@@ -13,7 +13,7 @@ from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
 from penstock.engine.identity import ForeignPartition
 from penstock.engine.layout import is_store, layout_of, must_be_whole, partitions_of
-from penstock.engine.member import Member, Tables
+from penstock.engine.member import Marks, Member, Tables
 from penstock.engine.member import Standing as MemberStanding
 from penstock.engine.opening import open_engine
 from penstock.engine.parted import Parted
@@ -21,6 +21,7 @@ from penstock.engine.partedcopies import copy_any, restore_any
 from penstock.engine.parting import Parting, guard_of
 from penstock.engine.refilling import Refilled
 from penstock.engine.repartition import Repartitioned, repartition
+from penstock.engine.saved_batches import BatchWaits, SavedBatches
 from penstock.engine.scrub import damaged_pages_at
 from penstock.engine.seat import Seat
 from penstock.engine.shipped import Shipped, shipped
@@ -38,6 +39,7 @@ from penstock.engine.writing import HolderLost, HolderSilent, Writing, parted
 __all__ = [
     "LOST",
     "Batch",
+    "BatchWaits",
     "Catalog",
     "Compacted",
     "Concert",
@@ -49,6 +51,7 @@ __all__ = [
     "HolderLost",
     "HolderSilent",
     "Loads",
+    "Marks",
     "Member",
     "MemberStanding",
     "Parted",
@@ -57,6 +60,7 @@ __all__ = [
     "Refilled",
     "Repartitioned",
     "Resume",
+    "SavedBatches",
     "Seat",
     "Settings",
     "Shipped",

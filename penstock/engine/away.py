@@ -24,7 +24,7 @@ from penstock.cache import Closed, Owner, PenstockError, StoreInUse, owner_pid, 
 from penstock.engine import partition
 from penstock.engine.catalog import Resume
 from penstock.engine.handed import batch_data, counts_of_data, error_of
-from penstock.engine.member import Standing, Tables
+from penstock.engine.member import Marks, Standing, Tables
 from penstock.engine.order import Order, write_order
 from penstock.engine.swept import Swept, Switch
 from penstock.engine.there import There
@@ -193,11 +193,13 @@ class Away:
         number: int,
         kinds: Mapping[str, str],
         strict: bool = False,
+        others: Mapping[int, Tables] | None = None,
     ) -> list[Counts]:
         """One transaction of records that it owns, and the offsets after them; one with this number once only."""
         given = [[name, own.offset, own.note, own.again] for name, own in sources.items()]
         what = {"sources": given, "number": number, "kinds": dict(kinds), "strict": strict}
-        said = self._done("own", tables=_data(tables), **what)
+        rest = [[other, _data(own)] for other, own in (others or {}).items()]
+        said = self._done("own", tables=_data(tables), others=rest, **what)
         return [counts_of_data(own) for own in said]
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
@@ -207,6 +209,10 @@ class Away:
     def standing(self) -> Standing:
         """How far it is; what has arrived is deleted first."""
         return Standing.of_data(self._done("standing"))
+
+    def marks(self) -> Marks:
+        """The numbers of productions as they are now."""
+        return Marks.of_data(self._done("marks"))
 
     def note(self, source: str) -> bytes:
         """What the spout of a source noted with its last batch."""

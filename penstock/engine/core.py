@@ -205,9 +205,8 @@ class Core:
     def watch(self, view: str, heard: Heard | None) -> None:
         """From now on what a view is told is heard; with None no longer."""
         self.views[view].watch = heard
-        if heard is None:
-            self.watched.pop(view, None)
-        else:
+        self.watched.pop(view, None)
+        if heard is not None:
             self.watched[view] = heard
 
     def _took(self, state: State, writes: Writes) -> None:
@@ -299,6 +298,8 @@ class Core:
                     self.make_room(self.tables[name], batch.n)
                     out[name] = self.tables[name].process(writer, batch, writes)
                 refused = {name: len(out[name].rejected) + batch.refused for name, batch in batches.items()}
+                if dry is not None and not dry.planning:
+                    self.settle(writer, writes)  # which damaged groups may prevent
                 if dry is not None or (strict and any(refused.values())):
                     raise _Undone
                 if rejects is not None and any(refused.values()):

@@ -165,15 +165,17 @@ class Engine(Loading):
             tables, counts = ingested(self._core.app, records, source, done)
             return self._write(tables, {source: Resume(resume)}, False) + counts
 
-    def take(self, tables: dict[str, list[Batch]], strict: bool = False) -> Counts:
+    def take(self, tables: dict[str, list[Batch]], strict: bool = False, atomic: bool = False) -> Counts:
         """One transaction of batches that another process made; under `strict` a rejection undoes it.
+
+        With `atomic` it is in at all partitions or at none, where the store has several.
 
         engine.take({"users": [batch]})
         """
         for name in tables:
             self._writable(name)
         self.flush()
-        counts = self._write(tables, None, strict)
+        counts = self._write(tables, None, strict, atomic or strict)
         if strict and counts.rejected:
             raise BatchRejected(0, counts.rejections)
         return counts
@@ -354,8 +356,10 @@ class Engine(Loading):
             return self._committer.submit(table, [batch])
         return self._write({table: [batch]}, None, False)
 
-    def _write(self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool) -> Counts:
-        """One transaction of these batches; their counts."""
+    def _write(
+        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, atomic: bool = True
+    ) -> Counts:
+        """One transaction of these batches, whether or not it is to be `atomic` over partitions; their counts."""
         return self._write_each(tables, sources, strict)[0]
 
     def _write_each(

@@ -22,7 +22,9 @@ class Loading(Quarantining):
     """An engine that reads from spouts, too."""
 
     @abstractmethod
-    def _write(self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool) -> Counts:
+    def _write(
+        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, atomic: bool = True
+    ) -> Counts:
         """One transaction of these batches; their counts."""
 
     def load(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.cache import BatchRejected, PenstockError
+from penstock.engine.batch_part import records_part
 from penstock.engine.catalog import Resume, read_note
 from penstock.engine.documents import Batch
 from penstock.engine.handed import repaired_data
@@ -38,7 +39,7 @@ class Standing:
 
     By partition the numbers that it gave last, and that it took last; its sources; its epoch; how much
     is stored that is owed; the number of the last batch that it took; by table the kind of its ts; by partition why it
-    does not take what that one owes it.
+    does not take what that one owes it, and the number of the last production with records of an atomic batch.
     """
 
     sent: Sent
@@ -49,6 +50,7 @@ class Standing:
     batch: int
     kinds: dict[str, str]
     refused: dict[int, str]
+    batches: Sent
 
     def data(self) -> list[Any]:
         """The same as plain data."""
@@ -61,12 +63,13 @@ class Standing:
             self.batch,
             self.kinds,
             list(self.refused.items()),
+            list(self.batches.items()),
         ]
 
     @classmethod
     def of_data(cls, data: list[Any]) -> Standing:
         """The standing that this is the data of."""
-        sent, taken, *rest, refused = data
+        sent, taken, *rest, refused, batches = data
         sources, epoch, stored, batch, kinds = rest
         return cls(
             dict(map(tuple, sent)),
@@ -77,7 +80,31 @@ class Standing:
             batch,
             kinds,
             dict(map(tuple, refused)),
+            dict(map(tuple, batches)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The numbers of productions at one partition, each by the other partition.
+
+    `batches` are the last ones that it owes with records of a batch, `taken` the last ones that it took. `refused` says
+    why it can't take what it is owed.
+    """
+
+    batches: Sent
+    taken: Sent
+    refused: dict[int, str]
+
+    def data(self) -> list[Any]:
+        """Make plain data of them."""
+        return [list(own.items()) for own in (self.batches, self.taken, self.refused)]
+
+    @classmethod
+    def of_data(cls, data: list[Any]) -> Marks:
+        """Make the marks that this is the data of."""
+        batches, taken, refused = (dict(map(tuple, own)) for own in data)
+        return cls(batches, taken, refused)
 
 
 class Member:
@@ -103,23 +130,26 @@ class Member:
         number: int,
         kinds: Mapping[str, str],
         strict: bool = False,
+        others: Mapping[int, Tables] | None = None,
     ) -> list[Counts]:
         """One transaction of records that it owns, and the offsets after them; one with this number once only.
 
         The answer has the counts of each batch. What is in already counts as equal. `kinds` are those of the ts of
-        tables, which are the same everywhere.
+        tables, which are the same everywhere. The records of an atomic batch that `others` own are saved in the same
+        transaction, and sent to them.
         """
         parting = self._parting
         with parting.turn:
             self._agree()
-            early = {} if strict else self._early(tables, number, kinds)
+            early = {} if strict or others else self._early(tables, number, kinds)
+            records = {other: records_part(own, kinds) for other, own in (others or {}).items()}
             try:
                 by = parting.tell(early) if early else ()
                 with self.engine._lock:
                     self._learn(kinds)
                     if number <= self.core.state.batch:
                         return [Counts(equal=part.size) for parts in tables.values() for part in parts]
-                    with parting.taking(number, early, by):
+                    with parting.taking(number, early, by, records):
                         counts, each = self.engine._write_each(tables, dict(sources) or None, strict)
             finally:
                 parting.heard.update(dict.fromkeys(early, number))
@@ -167,7 +197,12 @@ class Member:
 
     def urgent(self, other: int) -> bool:
         """Whether another one is to hear the news now: before anything else, or since somebody waits for that."""
-        return other not in self._parting.met or other in self._parting.asked
+        return self._unsure(other) or other in self._parting.asked
+
+    def _unsure(self, other: int) -> bool:
+        """Tell if another one may have early sets of a batch that is not in: it hears that before anything else."""
+        parting = self._parting
+        return other not in parting.met or (parting.failed and other in parting.heard)
 
     def news(self, other: int) -> Early | None:
         """What another one is to hear before anything else: which batch is in, of those that it was told early."""
@@ -218,7 +253,7 @@ class Member:
     def owed(self, other: int) -> Production | None:
         """What another one is owed and has not said to have."""
         number = self._parting.arrived.get(other, 0)
-        if other not in self._parting.met:
+        if self._unsure(other):
             return None
         if self.core.state.sent.get(other, 0) <= number:
             return None
@@ -247,8 +282,13 @@ class Member:
             with self.core.store.read() as reader:
                 stored = pending(reader) + sum(self.news(other) is not None for other in self.others)
         sources, kinds = dict(state.sources), dict(state.ts)
-        refused = dict(self._parting.refused)
-        return Standing(dict(state.sent), taken, sources, state.epoch, stored, state.batch, kinds, refused)
+        refused, batches = dict(self._parting.refused), dict(state.batches)
+        return Standing(dict(state.sent), taken, sources, state.epoch, stored, state.batch, kinds, refused, batches)
+
+    def marks(self) -> Marks:
+        """The numbers of productions as they are now."""
+        state, refused = self.core.state, dict(self._parting.refused)
+        return Marks(dict(state.batches), {other: number for other, (_, number) in state.taken.items()}, refused)
 
     def note(self, source: str) -> bytes:
         """What the spout of a source noted with its last batch."""

@@ -37,7 +37,7 @@ Operation = Callable[["Engine", dict[str, Any], Tell], Any]
 
 def _write(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
     """One transaction of batches of several tables."""
-    return counts_data(engine.take(_tables(asked), asked["strict"]))
+    return counts_data(engine.take(_tables(asked), asked["strict"], asked.get("atomic", False)))
 
 
 def _ingest(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
@@ -118,7 +118,8 @@ def _memory(engine: Engine, asked: dict[str, Any], tell: Tell) -> dict[str, Any]
 def _own(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
     """One transaction of what a partition owns."""
     sources = {name: Resume(offset, note, again) for name, offset, note, again in asked["sources"]}
-    took = _member(engine).take(_tables(asked), sources, asked["number"], asked["kinds"], asked["strict"])
+    others = {other: _tables_of(tables) for other, tables in asked["others"]}
+    took = _member(engine).take(_tables(asked), sources, asked["number"], asked["kinds"], asked["strict"], others)
     return [counts_data(own) for own in took]
 
 
@@ -127,7 +128,11 @@ def _tried(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
 
 
 def _tables(asked: dict[str, Any]) -> dict[str, list[Batch]]:
-    return {name: [batch_of(data) for data in parts] for name, parts in asked["tables"].items()}
+    return _tables_of(asked["tables"])
+
+
+def _tables_of(tables: dict[str, list[Any]]) -> dict[str, list[Batch]]:
+    return {name: [batch_of(data) for data in parts] for name, parts in tables.items()}
 
 
 def _receive(engine: Engine, asked: dict[str, Any], tell: Tell) -> int:
@@ -142,6 +147,10 @@ def _hear(engine: Engine, asked: dict[str, Any], tell: Tell) -> None:
 
 def _standing(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
     return _member(engine).standing().data()
+
+
+def _marks(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
+    return _member(engine).marks().data()
 
 
 def _swept(engine: Engine, asked: dict[str, Any], tell: Tell) -> list[Any]:
@@ -188,6 +197,7 @@ OPERATIONS: dict[str, Operation] = {
     "receive": _receive,
     "hear": _hear,
     "standing": _standing,
+    "marks": _marks,
     "swept": _swept,
     "note": _noted,
     "repair": _repair,

@@ -35,6 +35,7 @@ from penstock.engine.partedcopies import copy_any
 from penstock.engine.partedreleasing import PartedReleasing
 from penstock.engine.partedsite import PartedSite
 from penstock.engine.routing import Routed, Router, after
+from penstock.engine.saved_batches import SavedBatches
 from penstock.engine.seat import Seat
 from penstock.engine.snapshot import Consistency, Snapshot
 from penstock.engine.stands import Stands
@@ -89,6 +90,7 @@ class Parted(PartedBuilding):
         self._stands = Stands(self._seats, [own.sources for own in standing])
         self._learn()
         self._number = max(own.batch for own in standing)  # of the last batch
+        self._saved = SavedBatches(self._seats, standing, self._carry)
         self._carry()
         self._holder = None if sock is None or path is None else Holder(self, app.name, sock, path)
 
@@ -100,8 +102,8 @@ class Parted(PartedBuilding):
     def put_many(self, table: str, docs: Any, strict: bool = False, batch: int | None = None) -> Counts | Ticket:
         """Put many documents: dicts, JSON lines (bytes or text), or an Arrow, pandas or polars table.
 
-        Each partition commits its part of a batch in one transaction. Under `strict` a batch is tried at all of them
-        first, and is in at none of them where one rejects something.
+        Each partition commits its part of a batch in one transaction. Under `strict` a batch is in at all of them or
+        at none.
 
         engine.put_many("users", open("users.jsonl", "rb"))
         """
@@ -112,7 +114,7 @@ class Parted(PartedBuilding):
         total = Counts()
         for routed in self._ahead(table, batches_of(docs, batch)):
             try:
-                total += self._give(routed, {}, strict)
+                total += self._give(routed, {}, strict, strict)
             except BatchRejected as error:
                 raise BatchRejected(total.applied + total.equal, error.rejections) from None
         return total if self._committer is None else Ticket.of(total)
@@ -293,9 +295,10 @@ class Parted(PartedBuilding):
 
     # -- within
 
-    def _write(self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool) -> Counts:
-        """A transaction a partition of these batches; their counts."""
-        return self._give(self._routed(tables), sources or {}, strict)
+    def _write(
+        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, atomic: bool = True
+    ) -> Counts:
+        return self._give(self._routed(tables), sources or {}, strict, atomic)
 
     def _routed(self, tables: Tables) -> Routed:
         """Batches by partition."""
@@ -329,23 +332,31 @@ class Parted(PartedBuilding):
         self._stands.moved(source, resume, len(behind) == len(standing))
         return counts + Counts(late=late)
 
-    def _give(self, routed: Routed, sources: Mapping[str, Resume], strict: bool) -> Counts:
-        """A transaction a partition; the counts of all."""
-        return sum(self._give_each(routed, sources, strict).values(), Counts())
+    def _give(self, routed: Routed, sources: Mapping[str, Resume], strict: bool, atomic: bool = False) -> Counts:
+        """A transaction a partition; the counts of all. An `atomic` batch is in at all of them or at none."""
+        if not atomic or len(routed) <= 1:
+            return sum(self._give_each(routed, sources, strict).values(), Counts())
+        with self._lock:
+            number, kinds = self._begin(routed)
+            each = self._of_each(routed, lambda owner: self._seats[owner].tried(routed[owner], kinds))
+            tried = sum(each, Counts())
+            if strict and tried.rejected:
+                raise BatchRejected(0, tried.rejections)
+            self._saved.give(routed, number, kinds, strict)
+            return tried
+
+    def _begin(self, routed: Routed) -> tuple[int, dict[str, str]]:
+        """Number a batch, after all that comes before it; the kinds of the ts of tables come with it."""
+        self._open()
+        self._finish_switch_first()
+        self._saved.arrive(routed)
+        self._number += 1
+        return self._number, dict(self._router.kinds)
 
     def _give_each(self, routed: Routed, sources: Mapping[str, Resume], strict: bool) -> dict[int, Counts]:
         """Do a transaction at each partition; the counts of each batch that a partition got, by its identity."""
         with self._lock:
-            self._open()
-            self._finish_switch_first()
-            kinds = dict(self._router.kinds)
-            if strict and len(routed) > 1:
-                each = self._of_each(routed, lambda owner: self._seats[owner].tried(routed[owner], kinds))
-                tried = sum(each, Counts())
-                if tried.rejected:
-                    raise BatchRejected(0, tried.rejections)
-            self._number += 1
-            number = self._number
+            number, kinds = self._begin(routed)
             sure, self._stands.sure = self._stands.sure, False
             done = self._of_each(
                 routed, lambda owner: self._seats[owner].take(routed[owner], sources, number, kinds, strict)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.cache import PenstockError, Reader, Writer, pack
-from penstock.engine.catalog import State
+from penstock.engine.batch_part import is_records, take_records
+from penstock.engine.catalog import State, added
 from penstock.engine.visibility import add_span, with_early_set
 from penstock.mapreduce import (
     Crossing,
@@ -90,6 +91,7 @@ class Parting:
         self.failed = False  # that batch is not in, and will not be
         self.asked: set[int] = set()  # who is to hear what became of it now, and not only once nothing else is sent
         self._told: dict[int, bytes] = {}  # by partition what it has of the batch that is being taken
+        self._records: Mapping[int, Part] = {}  # by partition its records of that batch, where it is an atomic one
         self._kept: dict[int, int] = {}  # by partition the batch of which is kept what was there before; 0 of none
 
     @property
@@ -127,18 +129,26 @@ class Parting:
         return out
 
     @contextmanager
-    def taking(self, number: int, early: Mapping[int, Early], by: Collection[int]) -> Iterator[None]:
-        """The batch with this number is saved within, of which these have what they were told early."""
+    def taking(
+        self, number: int, early: Mapping[int, Early], by: Collection[int], records: Mapping[int, Part]
+    ) -> Iterator[None]:
+        """The batch with this number is saved within, of which these have what they were told early.
+
+        `records` are those that other partitions own, where they are saved with it.
+        """
         self.batch, self._told = number, {other: pack(early[other].parts) for other in by}
+        self._records = records
         try:
             yield
         finally:
-            self.batch, self._told = 0, {}  # one that failed is not in by what else is saved
+            self.batch, self._told, self._records = 0, {}, {}  # one that failed is not in by what else is saved
 
     def fold(self, reader: Reader, writes: Writes) -> None:
         """Fold what was gathered for views, those first that others stand on."""
         for view in self._order:
             view.fold_gathered(reader, writes)
+        for other, part in self._records.items():
+            writes.leaving.setdefault(other, []).append(part)
 
     def save(self, writer: Writer, writes: Writes, state: State) -> State:
         """Save what others are owed, and which batch it is, and delete what has arrived; what the state then says."""
@@ -148,7 +158,12 @@ class Parting:
         if not leaving:
             return state
         writes.after.append(self._wake)
-        return msgspec.structs.replace(state, sent=saved(writer, leaving, state.sent))
+        records = {other: own for other, parts in leaving.items() if (own := [p for p in parts if is_records(p)])}
+        told = {other: own for other, parts in leaving.items() if (own := [p for p in parts if not is_records(p)])}
+        sent = saved(writer, records, state.sent)  # by themselves: no damaged group keeps them from being taken
+        batches = {**state.batches, **{other: sent[other] for other in records}}
+        sent = saved(writer, told, sent)
+        return msgspec.structs.replace(state, sent=sent, batches=batches)
 
     def _unsaid(self, leaving: Mapping[int, list[Part]], batch: int) -> dict[int, list[Part]]:
         """What others are owed without the very sets that they have."""
@@ -188,16 +203,16 @@ class Parting:
         return self.arrived != self._cleared
 
     def fresh(self, state: State, production: Production) -> list[Fresh]:
-        """What of a production is to be taken, as transactions.
+        """Cut a production into the transactions that take it.
 
-        Sums of several productions add up; contributions of one source must come one after the other.
+        Sums of several productions add up; contributions of one source must come one after the other, as must records.
         """
         out: list[Fresh] = []
         alone = True
         _, number = state.taken.get(production.sender, (0, 0))
         for owed in taken(Taken(guard_of(state, production.sender)[0], number), production):
             parts = parts_of(owed)
-            sums = all(part[_DELTA] is not None for part in parts)
+            sums = all(not is_records(part) and part[_DELTA] is not None for part in parts)
             if out and sums and not alone:
                 out[-1].number = owed.number
                 out[-1].parts += parts
@@ -240,15 +255,21 @@ def receive(core: Core, production: Production) -> int:
 
 def _take(core: Core, parting: Parting, production: Production, fresh: Fresh) -> None:
     sender, epoch, batch = production.sender, production.epoch, fresh.batch
+    told = [part for part in fresh.parts if not is_records(part)]
+    refused: dict[str, int] = {}
 
     def change(writer: Writer, writes: Writes) -> None:
-        parting.gather(core.views.values(), core.catalog.highest(), fresh.parts, writes)
+        parting.gather(core.views.values(), core.catalog.highest(), told, writes)
+        for part in fresh.parts:
+            if is_records(part):
+                refused.update(take_records(core, part, writer, writes))
         if (noted := parting.noted) is not None:
             writes.feeding = True
             writes.after.append(lambda: noted.extend(writes.fed))
 
     def then(state: State) -> State:
-        state = msgspec.structs.replace(state, taken={**state.taken, sender: (epoch, fresh.number)})
+        taken, rejected = {**state.taken, sender: (epoch, fresh.number)}, added(state.rejected, refused)
+        state = msgspec.structs.replace(state, taken=taken, rejected=rejected)
         return state if batch is None else _guarded(state, sender, (epoch, batch, 1))
 
     core.amend(change, then)

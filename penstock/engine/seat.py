@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from penstock.engine.catalog import Resume
-from penstock.engine.member import Standing, Tables
+from penstock.engine.member import Marks, Standing, Tables
 from penstock.engine.swept import Swept, Switch
 from penstock.views import Counts
 
@@ -23,10 +23,12 @@ class Seat(Protocol):
         number: int,
         kinds: Mapping[str, str],
         strict: bool = False,
+        others: Mapping[int, Tables] | None = None,
     ) -> list[Counts]:
         """One transaction of records that it owns, and the offsets after them; one with this number once only.
 
-        The answer has the counts of each batch, in the order of the tables.
+        The answer has the counts of each batch, in the order of the tables. The records of an atomic batch that
+        `others` own are saved in it, and sent to them.
         """
         ...
 
@@ -36,6 +38,10 @@ class Seat(Protocol):
 
     def standing(self) -> Standing:
         """How far it is; what has arrived is deleted first."""
+        ...
+
+    def marks(self) -> Marks:
+        """The numbers of productions as they are now."""
         ...
 
     def note(self, source: str) -> bytes:

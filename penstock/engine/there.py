@@ -122,7 +122,7 @@ class There:
             else:
                 batch.add(record.doc, record.ts)
         data = {name: [batch_data(b)] for name, b in tables.items()}
-        return self._counted("write", tables=data, strict=False) + as_equal(values)
+        return self._counted("write", tables=data, strict=False, atomic=True) + as_equal(values)
 
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
         """Take records of several tables, and the offset after them."""

@@ -26,6 +26,7 @@ from penstock.testing.standing import source_name
 from penstock.views import App
 
 _POLLS = 4
+_WAITS = 200
 _ROUNDS = 60  # of carrying all that is owed; views stand on each other in fewer
 
 
@@ -38,12 +39,22 @@ class Fleet(FleetStanding):
         self.refused = 0  # of what zombies said
         self.heard: dict[tuple[int, int], int] = {}  # by sender and receiver the epoch that was heard of
         self.early = EarlyWire(self, plan.seed)
+        self._waits = 0  # of batches for partitions that take them, in this step
         self.operator = Operator(self)
         super().__init__(app, plan)
 
     def told_early(self, here: int) -> Callable[[Mapping[int, Early]], Collection[int]]:
         """How one of them tells others early: on the wire."""
         return self.early.of(here)
+
+    def traffic(self) -> None:
+        """Send all that partitions owe once more, and let the wire carry some of it."""
+        self.still_there()
+        self._waits += 1
+        if self._waits > _WAITS:
+            raise Wrong([Finding("progress", "store", "a partition never takes its records of a saved batch")])
+        self.send_all()
+        self.early.carry()
 
     # -- what is done
 
@@ -64,6 +75,7 @@ class Fleet(FleetStanding):
             "change": self.operator.change,
             "mend": self.operator.mend,
         }
+        self._waits = 0
         if step.strike is not None:
             self.points.arm(step.strike)
         self._ends = step.ends
@@ -102,7 +114,7 @@ class Fleet(FleetStanding):
         for part in calls_of(step.how, step.records):
             strict = step.how is How.STRICT and is_list(part)
             refused = strict and any(self.oracle.tables[r.table].refuses(r) for r in part)
-            self._flying = None if refused else Flying(part, None)
+            self._flying = None if refused else Flying(part, None, atomic=strict or step.how is How.BATCH)
             try:
                 put_by(self.engine, step.how, part)
             except BatchRejected:
@@ -125,6 +137,12 @@ class Fleet(FleetStanding):
         owed = self.members[sender].owed(to)
         if owed is not None:
             self.wire.append(Packet(sender, to, owed))
+
+    def send_all(self) -> None:
+        """Put all that partitions owe each other on the wire."""
+        for sender in range(len(self.members)):
+            for to in range(len(self.members)):
+                self.send(sender, to)
 
     def _drop(self, step: FleetStep) -> None:
         self._off_wire(step.a)
@@ -171,6 +189,7 @@ class Fleet(FleetStanding):
             text = f"took what partition {packet.sender} said in epoch {said.epoch}, after {self.heard[way]}"
             raise Wrong([Finding("zombie", f"partition {packet.to}", text)])
         self._hears(way)
+        self.took(packet.to)
         self.wire.append(answer)
 
     def _hears(self, way: tuple[int, int]) -> None:
@@ -213,15 +232,16 @@ class Fleet(FleetStanding):
             snap = self.engine.snapshot()
         with snap:
             demand(differences(snap, self.oracle))
+        for saved in self.saved:
+            text = f"has not its records of a batch that partition {saved.sender} saved: {saved.records}"
+            raise Wrong([Finding("atomic", f"partition {saved.to}", text)])
 
     def carried(self) -> None:
         """All that partitions owe each other has arrived."""
         self.still_there()
         for _ in range(_ROUNDS):
             before = [member.core.state.sent for member in self.members]
-            for sender in range(len(self.members)):
-                for to in range(len(self.members)):
-                    self.send(sender, to)
+            self.send_all()
             while self.wire:
                 self.arrive(self.wire.pop(0))
             standing = [self.standing(i) for i in range(len(self.members))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from penstock.engine import Member, MemberStanding, Resume, Swept, Switch, Tables
+from penstock.engine import Marks, Member, MemberStanding, Resume, Swept, Switch, Tables
 from penstock.views import Counts
 
 if TYPE_CHECKING:
@@ -26,11 +26,12 @@ class FleetSeat:
         number: int,
         kinds: Mapping[str, str],
         strict: bool = False,
+        others: Mapping[int, Tables] | None = None,
     ) -> list[Counts]:
         """One transaction of records that it owns, and the offsets after them."""
         fleet, i = self._fleet, self._i
         fleet.give(i, number)
-        counts = fleet.done(i, lambda member: member.take(tables, sources, number, kinds, strict))
+        counts = fleet.done(i, lambda member: member.take(tables, sources, number, kinds, strict, others))
         fleet.landed(i)
         return counts
 
@@ -41,6 +42,10 @@ class FleetSeat:
     def standing(self) -> MemberStanding:
         """How far it is."""
         return self._fleet.standing(self._i)
+
+    def marks(self) -> Marks:
+        """The numbers of productions as they are now."""
+        return self._fleet.done(self._i, Member.marks)
 
     def note(self, source: str) -> bytes:
         """What the spout of a source noted."""

@@ -22,6 +22,7 @@ from penstock.engine import (
     MemberStanding,
     Parted,
     Parting,
+    SavedBatches,
     Seat,
     Settings,
     complete_switches,
@@ -59,6 +60,17 @@ class Flying:
     resume: int = 0
     number: int = 0
     landed: set[int] = field(default_factory=set)
+    atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Records of an atomic batch that one partition saved, and another one takes with a production of this number."""
+
+    sender: int
+    to: int
+    number: int
+    records: Sequence[Record]
 
 
 class _Served(Parted):
@@ -71,6 +83,7 @@ class _Served(Parted):
     ) -> None:
         self._fleet = fleet
         super().__init__(fleet.app, fleet.layout, cores, seats, lambda: None, None, None, changed=changed)
+        self._saved = SavedBatches(seats, [seat.standing() for seat in seats], fleet.traffic)
 
     def carry(self) -> list[str]:
         """All that is owed arrives."""
@@ -100,6 +113,7 @@ class FleetStanding(ABC):
         self._ends = self._over = False
         self._flying: Flying | None = None
         self._given: set[tuple[str, int | None]] = set()  # records of sources that are in
+        self.saved: list[Saved] = []  # of atomic batches that are in
         self._sources: list[dict[str, int]] = [{} for _ in self.disks]  # what each partition's owner was told is in
         self.members: list[Member] = []
         self._begin()
@@ -107,6 +121,10 @@ class FleetStanding(ABC):
     @abstractmethod
     def carried(self) -> None:
         """All that partitions owe each other has arrived."""
+
+    @abstractmethod
+    def traffic(self) -> None:
+        """The wire carries for a while."""
 
     @abstractmethod
     def told_early(self, here: int) -> Callable[[Mapping[int, Early]], Collection[int]]:
@@ -212,6 +230,9 @@ class FleetStanding(ABC):
         """A batch with this number is given to a partition."""
         if self._flying is not None:
             self._flying.number = number
+        if any(saved.to == i for saved in self.saved):
+            text = "is given a batch before its records of a saved one"
+            raise Wrong([Finding("order", f"partition {i}", text)])
 
     def landed(self, i: int) -> None:
         """A partition has its part of what is on its way."""
@@ -219,6 +240,8 @@ class FleetStanding(ABC):
         if flying is None or i in flying.landed:
             return
         flying.landed.add(i)
+        if flying.atomic:
+            self._save(i, flying)
         records = [record for record in flying.records if self.owner(record) == i]
         if flying.source is not None:
             done = self._sources[i].get(flying.source, 0)
@@ -227,8 +250,26 @@ class FleetStanding(ABC):
             self._given |= {(flying.source, record.offset) for record in records}
         self.oracle.take(records)
 
+    def _save(self, i: int, flying: Flying) -> None:
+        """A partition has its part of an atomic batch: the others are to take theirs."""
+        numbers = self.members[i].core.state.batches
+        flying.atomic = False
+        for other in {self.owner(record) for record in flying.records} - {i}:
+            records = [record for record in flying.records if self.owner(record) == other]
+            self.saved.append(Saved(i, other, numbers.get(other, 0), records))
+            flying.landed.add(other)
+
+    def took(self, i: int) -> None:
+        """A partition may have taken its records of atomic batches."""
+        taken = self.members[i].core.state.taken
+        for saved in [own for own in self.saved if own.to == i]:
+            if taken.get(saved.sender, (0, 0))[1] >= saved.number:
+                self.saved.remove(saved)
+                self.oracle.take(saved.records)
+
     def _landed_if(self, i: int) -> None:
         """It was in when the process was killed, or not."""
+        self.took(i)
         flying = self._flying
         state = self.members[i].core.state
         if flying is not None and flying.number and state.batch >= flying.number:

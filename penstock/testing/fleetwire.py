@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LOSSY = 6  # rounds in which the wire loses and repeats
 _LOST, _TWICE, _LATE, _CRASH, _OVER = 0.15, 0.15, 0.1, 0.02, 0.3
+_LOSSY_CARRIES = 0.7
 _ROUNDS = 60
 
 
@@ -61,6 +62,13 @@ class EarlyWire:
             self._there.add((here, other))
         if not heard.parts:
             fleet.members[here].knows(other, heard)
+
+    def carry(self) -> None:
+        """Deliver some of the wire in any order; while it is faulty some is lost, and some comes twice."""
+        lossy = self.faulty and self._choose.random() < _LOSSY_CARRIES
+        for _ in range(self._choose.randrange(1, 6) if lossy else len(self._fleet.wire)):
+            if self._fleet.wire:
+                self._deliver(self._fleet.wire.pop(self._choose.randrange(len(self._fleet.wire))), lossy)
 
     def _tell(self, here: int, early: Mapping[int, Early]) -> Collection[int]:
         self._there -= {(here, other) for other in early}

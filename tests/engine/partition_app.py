@@ -26,11 +26,14 @@ STOP = "PENSTOCK_TEST_STOP"
 _NAMES = ("Sue", "Joe", "Bob", "Ann", "Eve", "Max")
 _CITIES = ("Bern", "Rome", "Oslo", "Wien", "Nice", "Bonn", "York", "Gent")
 _KEYS = 50
+MARKS = 8
+"""Documents of an atomic batch."""
 _STEPS = ("_begin", "put_many", "delete_many", "_commit_now")
 
 app = ps.App("fleet")
 users = app.table("users", key="id")
 orders = app.table("orders", key="id", ts="ts")
+marks = app.table("marks", key="id")
 cities = users.view("cities", key="city", reduce={"n": ps.count(), "total": ps.sum("n")})
 best = users.view("best", key="name", reduce=ps.max("n"))
 spent = orders.view("spent", key="user", reduce=ps.sum("amount"))
@@ -38,6 +41,7 @@ lived = users.view("lived", key="city", reduce={"n": ps.count(), "most": ps.max(
 listed = orders.view("listed", key="user", value="amount", reduce=None, production="auto")
 sizes = cities.view("sizes", key="value.n", reduce=ps.count())
 tops = best.view("tops", key="value", reduce=ps.count())
+marked = marks.view("marked", key="n", reduce=ps.count())
 peaks = lived.view("peaks", key="value.most", reduce=ps.count())
 
 
@@ -69,10 +73,18 @@ def batch(number: int) -> list[ps.Record]:
     return out
 
 
+def mark(engine: ps.Engine, number: int) -> None:
+    """An atomic batch that says the same in documents of all partitions."""
+    with engine.batch() as transaction:
+        for key in range(MARKS):
+            transaction.put("marks", {"id": key, "n": number})
+
+
 class Recompute:
     """The winning documents of batches, in plain Python, and the views of them."""
 
     def __init__(self) -> None:
+        self.mark: int | None = None
         self._users: dict[int, dict[str, Any]] = {}
         self._orders: dict[int, dict[str, Any]] = {}
 
@@ -115,6 +127,7 @@ class Recompute:
             "listed": {(order["user"], key): order["amount"] for key, order in self._orders.items()},
             "sizes": dict(Counter(city["n"] for city in cities.values())),
             "tops": dict(Counter(best.values())),
+            "marked": {} if self.mark is None else {self.mark: MARKS},
         }
 
 

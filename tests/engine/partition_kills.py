@@ -7,6 +7,7 @@ A story is drawn from its seed. Kills strike when the next batches are acknowled
 partition comes there first; so do stops. After some of them who serves is killed too, another one opens the store, and
 
 - nothing acknowledged is missing: the store stands at the last batch that was, or at the one after it;
+- an atomic batch, which follows each of these, is in at all partitions or at none;
 - views equal a recompute in plain Python, and the digest that of a store in memory with the same batches;
 - what each partition was owed has arrived, nothing is stored that is owed, and epochs of those that ended grew.
 """
@@ -32,7 +33,7 @@ import penstock as ps
 from penstock.cache import owner_pid
 from penstock.engine import Parted
 from penstock.engine.layout import read_layout
-from tests.engine.partition_app import SOURCE, STOP, Recompute, app, batch, order_stop
+from tests.engine.partition_app import MARKS, SOURCE, STOP, Recompute, app, batch, mark, order_stop
 from tests.engine.partition_parent import opened
 from tests.waiting import PATIENCE
 
@@ -243,8 +244,18 @@ class Story:
             assert self._acknowledged <= done <= self._acknowledged + 1, (
                 f"{self._acknowledged} were acknowledged, {done} are in"
             )
+            self._marked(engine, done)
             self._given(engine, done)
             self._hold(engine)
+
+    def _marked(self, engine: Parted, done: int) -> None:
+        """The last atomic batch, or the one before it, is in as a whole."""
+        with engine.snapshot() as snap:
+            found = [row.value["n"] for row in snap.table("marks").items()]
+        if found or self._acknowledged:
+            assert len(found) == MARKS
+            assert len(set(found)) == 1, f"of an atomic batch a part is in: {found}"
+            assert self._acknowledged - 1 <= found[0] < done, f"{self._acknowledged} were acknowledged"
 
     def _given(self, engine: Parted, done: int) -> None:
         """The batch in flight is given again, as its spout does, and the recompute has all of them."""
@@ -253,6 +264,9 @@ class Story:
             self._recompute.take(records)
             self._plain.ingest(records, SOURCE, number + 1)
         engine.ingest(batch(done), SOURCE, done + 1)
+        for own in (engine, self._plain):
+            mark(own, done)
+        self._recompute.mark = done
         engine.settle()
         self._batches = done + 1
         self._acknowledged = done + 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from penstock.cache import Limits
 from penstock.engine import Parted, Settings
 from penstock.engine.opening_parted import open_parted
-from tests.engine.partition_app import SOURCE, app, batch
+from tests.engine.partition_app import SOURCE, app, batch, mark
 
 _MEMORY = 64 << 20
 
@@ -30,6 +30,7 @@ def main(path: str, partitions: str, patience: str, batches: str = "") -> None:
         print("open", flush=True)
         for number in itertools.islice(itertools.count(first), int(batches) if batches else None):
             engine.ingest(batch(number), SOURCE, number + 1)
+            mark(engine, number)
             print(number + 1, flush=True)
 
 

@@ -18,8 +18,8 @@ NAMED = [
     Bug(
         "saved after send: what is owed is saved without the number that says so",
         "engine.parting:Parting.save",
-        "return msgspec.structs.replace(state, sent=saved(writer, leaving, state.sent))",
-        "saved(writer, leaving, state.sent); return state",
+        "sent = saved(writer, told, sent)",
+        "saved(writer, told, sent); return state",
     ),
     Bug(
         "two slots: of two productions that wait the older one is overwritten",
@@ -82,6 +82,24 @@ BUGS = [
     *NAMED,
     Bug(
         "what was taken is not remembered", "engine.core:Core._amend", "state if then is None else then(state)", "state"
+    ),
+    Bug(
+        "a batch of several partitions is not atomic: each takes its records by itself",
+        "engine.parted:Parted._give",
+        "if not atomic or len(routed) <= 1:",
+        "if True:",
+    ),
+    Bug(
+        "a batch is given before the records of one that is saved",
+        "engine.saved_batches:SavedBatches.arrive",
+        "if way[1] in partitions:",
+        "if False:",
+    ),
+    Bug(
+        "an opening does not ask for saved batches",
+        "engine.saved_batches:SavedBatches.__init__",
+        "standing[to].taken.get(of, 0) < number",
+        "False",
     ),
     Bug("what is owed is not saved", "recovery.productions:saved", "writer.put_many(OUT, rows)", "pass"),
     Bug(
