@@ -24,7 +24,7 @@ from penstock.engine.repartition import Repartitioned, repartition
 from penstock.engine.saved_batches import BatchWaits, SavedBatches
 from penstock.engine.scrub import damaged_pages_at
 from penstock.engine.seat import Seat
-from penstock.engine.shipped import Shipped, shipped
+from penstock.engine.shipped import Shipped, importable, shipped
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.spanned import SpannedSnapshot, Switching, settled
 from penstock.engine.spannedengine import SpannedEngine
@@ -88,6 +88,7 @@ __all__ = [
     "damaged_pages_at",
     "delivered",
     "guard_of",
+    "importable",
     "is_store",
     "layout_of",
     "memory_of_holder",

@@ -18,7 +18,7 @@ from typing import Any
 from penstock.recovery import user_of
 from penstock.views import App, FunctionMap
 
-__all__ = ["Shipped", "shipped"]
+__all__ = ["Shipped", "importable", "shipped"]
 
 _READ: dict[bytes, App] = {}
 _MOST = 4  # apps that a worker remembers
@@ -47,7 +47,7 @@ class Shipped:
 def shipped(app: App) -> Shipped:
     """An app as workers get it."""
     cloud: Any = importlib.import_module("cloudpickle")
-    foreign = [module for module in _modules(app) if not _importable(module)]
+    foreign = [module for module in _modules(app) if not importable(module)]
     for module in foreign:
         cloud.register_pickle_by_value(module)
     try:
@@ -70,7 +70,7 @@ def _modules(app: App) -> list[ModuleType]:
     return [sys.modules[name] for name in names if name in sys.modules and name != "__main__"]
 
 
-def _importable(module: ModuleType) -> bool:
+def importable(module: ModuleType) -> bool:
     """Whether another process would find this very module by its name."""
     if module.__name__.partition(".")[0] == "penstock":
         return True

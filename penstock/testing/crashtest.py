@@ -20,8 +20,9 @@ from penstock.testing.hunt import Clock, Remembered, Seeds, Totals, attempt, sma
 from penstock.testing.laws import Breach, Pair
 from penstock.testing.oracle import Oracle
 from penstock.testing.plan import plan_of
+from penstock.testing.process_laws import Second
 from penstock.testing.simulate import Failure
-from penstock.testing.trying import breach_of
+from penstock.testing.trying import breach_of, documents_of
 from penstock.testing.versions import key_in
 from penstock.views import App, Table, View
 
@@ -67,6 +68,7 @@ class CrashReport:
     verdicts: list[Verdict] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
     replay: str = "penstock crashtest --seed {seed}"
+    trouble: str = ""  # why no second process tried the laws
 
     @property
     def ok(self) -> bool:
@@ -80,6 +82,8 @@ class CrashReport:
         width = max((len(verdict.name) for verdict in self.verdicts), default=0)
         for verdict in self.verdicts:
             yield f"{verdict.name.ljust(width)}  {verdict}"
+        if self.trouble:
+            yield f"not tried in a second process: {self.trouble}; define the functions at the top level of a module"
         yield str(self.totals) if self.totals.seeds else "no seed was run: mend these first"
         for seed in dict.fromkeys(v.seed for v in self.verdicts if v.seed is not None):
             yield f"replay with: {self.replay.format(seed=seed)}"
@@ -135,6 +139,7 @@ class _Test:
         self._others = variants_of(app)
         self._progress = progress
         self._verdicts: dict[str, Verdict] = {}
+        self._second = Second(app)
 
     def run(self) -> CrashReport:
         """Laws, then seeds."""
@@ -146,13 +151,14 @@ class _Test:
             self._verdicts.setdefault(view.name, Verdict(view.name, State.OK))
         order = [view.name for view in self._app.views()]
         listed = sorted(self._verdicts.values(), key=lambda v: order.index(v.name) if v.name in order else -1)
-        return CrashReport(listed, self._seeds.totals)
+        return CrashReport(listed, self._seeds.totals, trouble=self._second.trouble)
 
     def _breaches(self) -> Iterator[Breach]:
         """What laws are broken, of views whose source is sound."""
         oracle, choose = Oracle(self._app), Random(0)
         stream = Stream(self._learnt)
-        oracle.take(stream.record(choose) for _ in range(_RECORDS))
+        records = [stream.record(choose) for _ in range(_RECORDS)]
+        oracle.take(records)
         samples: dict[str, list[Pair]] = {own.table.name: [] for own in self._learnt}
         for own in self._learnt:
             samples[own.table.name] += [(key_in(own.table, doc), doc) for doc in own.docs]
@@ -163,9 +169,13 @@ class _Test:
             docs = (
                 samples[view.source.name] if isinstance(view.source, Table) else oracle.view(view.source.name).sorted()
             )
-            found = breach_of(view, docs)
-            if found is not None:
+            some = documents_of(docs)
+            found = breach_of(view, some)
+            if found is None:
+                self._second.add(view, some)
+            else:
                 yield found
+        yield from (found for found in self._second.breaches() if found.view not in self._verdicts)
 
     def _simulate(self) -> None:
         for seed in self._seeds:

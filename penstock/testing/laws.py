@@ -1,6 +1,7 @@
 """The laws of a map and of a reducer of a user's own, without which no view can be kept true step by step.
 
     of a map        it yields the same for the same document, whatever came before it; in which order means nothing
+    of both         another process gives the same
     of a reducer    merge is associative and commutative, zero is neutral to it, unmerge takes back what merge added;
                     of a function that reducing its own results is reducing all values; none changes what it is given
 
@@ -25,6 +26,7 @@ class Law(Enum):
 
     RANDOM = "a map that is not deterministic"
     HIDDEN = "a map with hidden state"
+    PROCESS = "a result that depends on the process"
     IN_PLACE = "a reducer that changes its arguments"
     UNSTEADY = "a reducer that is not deterministic"
     ZERO = "a zero that is not neutral"

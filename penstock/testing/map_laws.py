@@ -1,4 +1,4 @@
-"""The laws of a map: every document is told three times, in two orders, and each time the same must be yielded.
+"""The laws of a map: every document is told alone and three times, in two orders; each time it must yield the same.
 
 Where it is not, what the function keeps between calls (`memory`) tells chance from hidden state: with that put back it
 yields the same again, or it doesn't.
@@ -24,10 +24,11 @@ def map_breach(view: View, docs: Sequence[Pair]) -> Breach | None:
         first = [_told(view, pair) for pair in docs]
         again = [_told(view, pair) for pair in docs]
         back = [_told(view, pair) for pair in reversed(docs)][::-1]
-        suspects = [pair for i, pair in enumerate(docs) if not first[i] == again[i] == back[i]]
+        names = memory.changed()
+        alone = [_alone(view, pair, memory) for pair in docs]
+        suspects = [pair for i, pair in enumerate(docs) if not first[i] == again[i] == back[i] == alone[i]]
         if not suspects:
             return None
-        names = memory.changed()
         by_chance = next(filter(None, (_by_chance(view, pair, memory) for pair in suspects)), None)
         if by_chance is not None:
             return by_chance
@@ -37,6 +38,12 @@ def map_breach(view: View, docs: Sequence[Pair]) -> Breach | None:
                 if found is not None:
                     return found
         return Breach(view.name, Law.RANDOM, "it yields now this and now that for one document", (suspects[0],))
+
+
+def _alone(view: View, pair: Pair, memory: Memory) -> Any:
+    """Tell a document in a memory that knows no other."""
+    memory.restore()
+    return _told(view, pair)
 
 
 def _by_chance(view: View, pair: Pair, memory: Memory) -> Breach | None:

@@ -99,6 +99,10 @@ def _slots(thing: Any, module: str, seen: set[int], depth: int) -> Iterator[_Slo
     if id(thing) in seen or depth > _DEEPEST:
         return
     seen.add(id(thing))
+    if _is_cache(thing):
+        yield _Slot(thing.__name__, thing.cache_info, lambda _: thing.cache_clear())
+        yield from _slots(thing.__wrapped__, module, seen, depth + 1)
+        return
     if isinstance(thing, MethodType):
         yield from _attributes(thing.__self__)
         yield from _slots(thing.__func__, module, seen, depth + 1)
@@ -111,12 +115,18 @@ def _slots(thing: Any, module: str, seen: set[int], depth: int) -> Iterator[_Slo
         return
     yield from _attributes(thing)
     for slot, held in _around(thing):
-        if isinstance(held, FunctionType | MethodType) and getattr(held, "__module__", "") == module:
+        own = isinstance(held, FunctionType | MethodType) and getattr(held, "__module__", "") == module
+        if own or _is_cache(held):
             yield from _slots(held, module, seen, depth + 1)
         elif _may_change(held, module):
             yield slot
             if not isinstance(held, _FIXED):
                 yield from _attributes(held)
+
+
+def _is_cache(thing: Any) -> bool:
+    """Whether it is a function of functools.cache or lru_cache."""
+    return hasattr(thing, "cache_clear") and hasattr(thing, "cache_info") and hasattr(thing, "__wrapped__")
 
 
 def _around(function: FunctionType) -> Iterator[tuple[_Slot, Any]]:

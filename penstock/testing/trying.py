@@ -14,9 +14,14 @@ from penstock.views import FieldMap, ReduceFunction, View
 _DOCS = 60
 
 
+def documents_of(docs: Iterable[Pair]) -> list[Pair]:
+    """Some documents to try laws on, the smallest ones; several versions of a key where there are."""
+    return sorted(distinct(docs), key=lambda pair: len(repr(pair)))[:_DOCS]
+
+
 def breach_of(view: View, docs: Iterable[Pair]) -> Breach | None:
     """The first law that a view breaks on these documents of its source, by key; None where it breaks none."""
-    some = sorted(distinct(docs), key=lambda pair: len(repr(pair)))[:_DOCS]
+    some = documents_of(docs)
     if not isinstance(view.map, FieldMap):
         found = map_breach(view, some)
         if found is not None:

@@ -1,10 +1,12 @@
 """The apps of examples/unsound: each is caught, with its reason; the sound one passes."""
 
 import importlib
+import threading
 from typing import Any
 
 import pytest
 
+import penstock as ps
 from penstock.testing import Law, crashtest
 
 CAUGHT = {
@@ -48,3 +50,41 @@ def test_documents_are_shown_with_their_keys() -> None:
 
 def test_the_order_of_a_set_passes() -> None:
     assert crashtest(app_of("set_order"), seeds=15).ok
+
+
+def reports_of(name: str) -> dict[str, Any]:
+    """The verdicts on the views of an app, by name."""
+    return {verdict.name: verdict for verdict in crashtest(app_of(name), seeds=1).verdicts}
+
+
+def test_state_by_the_key_of_a_document_is_caught_wherever_it_is_kept() -> None:
+    verdicts = reports_of("keyed_state")
+    assert len(verdicts) == 9
+    for verdict in verdicts.values():
+        assert verdict.breach is not None, verdict.name
+        assert verdict.breach.law is Law.HIDDEN, verdict
+        assert 1 <= len(verdict.breach.documents) <= 2, verdict
+
+
+def test_a_result_that_depends_on_the_process_is_caught() -> None:
+    verdicts = reports_of("process_state")
+    assert len(verdicts) == 6
+    for verdict in verdicts.values():
+        assert verdict.breach is not None, verdict.name
+        assert verdict.breach.law is Law.PROCESS, verdict
+        assert "in another process" in str(verdict)
+
+
+def test_an_app_that_no_process_can_be_given_is_said_to_be_untried() -> None:
+    lock = threading.Lock()
+    app = ps.App("locked")
+
+    @app.table("users", key="id").view(reduce=ps.count())
+    def names(user: Any) -> Any:
+        with lock:
+            name = user["name"]
+        yield name
+
+    report = crashtest(app, docs=[{"id": 1, "name": "Sue"}], seeds=1)
+    assert report.ok
+    assert "not tried in a second process: the app can't be sent" in str(report)
