@@ -41,7 +41,8 @@ def restore(ctx: Context, folder: str, force: bool) -> None:
     """Make the store what the copy in DIR is.
 
     The copy is read back first, where it is put; then it takes the place of what was there all at once. No other
-    process may have the store open. A copy of several partitions is restored where no store is.
+    process may have the store open. The copy and the store may have any number of partitions. The store then has as
+    many as the copy.
     """
     try:
         with parts(ctx) as tell:

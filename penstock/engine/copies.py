@@ -19,6 +19,7 @@ from penstock.cache import (
     StoreMissing,
     Tell,
     copy_snapshot,
+    marked_files,
     must_have_room,
     open_lmdb,
     put_in_place,
@@ -27,9 +28,10 @@ from penstock.cache import (
 from penstock.engine.catalog import read_catalog, read_state
 from penstock.engine.identity import must_be_alone
 from penstock.engine.layout import must_be_whole, read_layout
+from penstock.engine.replacement import clear_leftovers
 from penstock.views import Position
 
-__all__ = ["Copied", "copy_of", "copy_size", "restore", "shrink"]
+__all__ = ["Copied", "copy_of", "copy_size", "has_content", "restore", "shrink", "with_content"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,10 @@ def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None)
     must_be_whole(copy, "restoring")
     must_be_whole(path, "restoring")
     with Owner(path):
-        if not force and _has_content(path):
-            raise CopyFailed(path, "there is a store with content", "name another folder, or replace it with --force")
+        if not force and has_content(path):
+            raise with_content(path)
+        if marked_files(path):  # of a run that was killed after it made this a store of one partition
+            clear_leftovers(path, None)
         if os.path.exists(os.path.join(copy, "owner")):  # no copy but a store, which may be written meanwhile
             with Owner(copy):
                 size = put_in_place(copy, path, tell or _nobody)
@@ -119,7 +123,12 @@ def _about(reader: Reader, path: str) -> tuple[str, int]:
     return catalog.app, read_state(reader).position
 
 
-def _has_content(path: str) -> bool:
+def with_content(path: str) -> CopyFailed:
+    """Return the error for a store that would be replaced without being asked for."""
+    return CopyFailed(path, "there is a store with content", "name another folder, or replace it with --force")
+
+
+def has_content(path: str) -> bool:
     """Return True if a path has content: unreadable content, and the file of another program, count too."""
     if not os.path.exists(os.path.join(path, DATA)):
         return False

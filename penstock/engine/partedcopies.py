@@ -5,7 +5,7 @@ one after the other, and again, until what each partition owes another and that 
 copy goes on from there as the store would after a crash. Invariants:
 
 - a copy that is not done has no name;
-- what is restored is a store of several partitions once all of them are there.
+- a store that is restored is the former one until all partitions of the copy are there, checked and on the disk.
 """
 
 from __future__ import annotations
@@ -19,19 +19,24 @@ from penstock.cache import (
     CopyFailed,
     Owner,
     Reader,
+    StoreMissing,
     Tell,
     built_beside,
     clear_folder,
     copy_snapshot,
+    must_have_no_other,
+    naming,
     open_lmdb,
     opened_folder,
     put_in_place,
-    unmark_folder,
+    sync_folder,
 )
 from penstock.engine.catalog import Catalog, read_catalog, read_state
-from penstock.engine.copies import Copied, copy_of, restore
-from penstock.engine.identity import catalogs_of
-from penstock.engine.layout import is_store, read_layout, write_layout
+from penstock.engine.copies import Copied, copy_of, has_content, restore, with_content
+from penstock.engine.identity import catalogs_of, must_be_alone
+from penstock.engine.layout import is_store, layout_of, read_layout, write_layout
+from penstock.engine.naming import places_of
+from penstock.engine.replacement import Replacement, clear_leftovers, next_turn
 from penstock.engine.schema import is_built
 from penstock.engine.spanned import unlike
 from penstock.engine.switch import former_catalog
@@ -83,36 +88,69 @@ def _between_switches(readers: Sequence[Reader], catalogs: Sequence[Catalog | No
 
 
 def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = None) -> Copied:
-    """Make the store at a path what a copy is; a copy of several partitions needs a path where no store is."""
-    layout = read_layout(copy)
-    if layout is None:
+    """Make the store at a path what a copy is, each of any number of partitions; `force` is for a path with content.
+
+    The copy is read back beside the store before it takes its place.
+    """
+    layout, known = read_layout(copy), read_layout(path)
+    if layout is None and known is None:
         return restore(copy, path, force, tell)
-    if is_store(path):
-        raise CopyFailed(
-            path,
-            "there is a store, whose place a copy of several partitions does not take",
-            "name a folder without one",
-        )
-    catalogs_of(layout.folders(copy), layout.ranges())
+    if not is_store(copy):
+        raise StoreMissing(copy)
+    if os.path.realpath(copy) == os.path.realpath(path):
+        raise CopyFailed(path, "it is the copy itself", "name the folder of the store that it is for")
     with ExitStack() as owned:
         if os.path.exists(os.path.join(copy, "owner")):  # no copy but a store, which may be written meanwhile
             owned.enter_context(Owner(copy))
         owned.enter_context(Owner(path))
-        size, positions = 0, list[int]()
-        for target in layout.folders(path):
-            with opened_folder(target, make=True) as folder:
-                clear_folder(folder, target)
-        for source, target in zip(layout.folders(copy), layout.folders(path), strict=True):
-            owned.enter_context(Owner(target))
-            size += put_in_place(source, target, tell or _nobody)
-            store = open_lmdb(target, readonly=True)
-            owned.callback(store.close)
+        former = Replacement(path, known)
+        for folder in former.folders if known is not None else ():
+            owned.enter_context(Owner(folder))
+        if not force and any(has_content(folder) for folder in former.folders):
+            raise with_content(path)
+        clear_leftovers(path, known)
+        for folder in former.folders if known is not None else ():
+            with opened_folder(folder) as opened:
+                must_have_no_other(opened, folder)
+        former.must_be_unread()
+        return _restored(copy, path, former, next_turn(known), tell or _nobody)
+
+
+def _restored(copy: str, path: str, former: Replacement, turn: int, tell: Tell) -> Copied:
+    layout = read_layout(copy)
+    sources = [copy] if layout is None else layout.folders(copy)
+    catalogs = [_alone(copy)] if layout is None else catalogs_of(sources, layout.ranges())
+    catalog = next((own for own in catalogs if own is not None), None)
+    if catalog is None:
+        raise StoreMissing(copy)
+    after = layout_of(catalog.app, catalog.seed, (0,) if layout is None else layout.ranges().starts, turn)
+    size, positions = 0, list[int]()
+    for source, target in zip(sources, after.folders(path), strict=True):
+        with opened_folder(target, make=True) as folder:
+            clear_folder(folder, target)
+        size += put_in_place(source, target, tell)
+        store = open_lmdb(target, readonly=True)
+        try:
             with store.read() as reader:
                 positions.append(read_state(reader).position)
-        write_layout(path, layout)
-        for target in layout.folders(path):
-            unmark_folder(target)
-    return Copied(path, size, layout.app, tuple(positions))
+        finally:
+            store.close()
+    sync_folder(path)
+    former.take(after, alone=layout is None)
+    return Copied(path, size, catalog.app, positions[0] if layout is None else tuple(positions))
+
+
+def _alone(copy: str) -> Catalog | None:
+    """The catalog of a copy of a store of one partition."""
+    store = open_lmdb(copy, readonly=True)
+    try:
+        with store.read() as reader, naming(lambda: places_of(None)):
+            catalog = read_catalog(reader, copy)
+    finally:
+        store.close()
+    if catalog is not None:
+        must_be_alone(catalog, copy)
+    return catalog
 
 
 def _nobody(what: str, done: int, total: int) -> None:

@@ -13,44 +13,36 @@ A store of one partition has no such file, so that it becomes one by the file's 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from msgspec.structs import replace
 
 from penstock.cache import (
-    DATA,
     DefinitionError,
-    ForeignFolder,
     Limits,
     Owner,
     PenstockError,
     StoreMissing,
     Tell,
     check_file,
-    delete_folder,
-    gate,
-    mark_folder,
-    marked_files,
     must_have_no_other,
     must_have_room,
     naming,
     open_lmdb,
     opened_folder,
-    process_with,
     sync_folder,
-    unmark_folder,
 )
 from penstock.engine.catalog import Catalog, catalog_of, catalog_row
 from penstock.engine.core import Core, Settings
 from penstock.engine.filled import Target
 from penstock.engine.identity import catalogs_of, identity_of, must_be_alone
-from penstock.engine.layout import NAME, Layout, is_store, layout_of, read_layout, write_layout
+from penstock.engine.layout import Layout, is_store, layout_of, read_layout
 from penstock.engine.moving import Moving
 from penstock.engine.naming import places_of
+from penstock.engine.replacement import Replacement, clear_leftovers, next_turn
 from penstock.engine.schema import Schema
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.spanned import SpannedSnapshot
@@ -60,8 +52,6 @@ from penstock.recovery import pending, untold
 __all__ = ["MOST_PARTITIONS", "Repartitioned", "repartition"]
 
 MOST_PARTITIONS = 256
-_FOLDER = re.compile(r"(\d+)-\d+\Z")
-_FILES = (DATA, "lock.mdb")
 _MEMORY = 512 << 20  # of all new stores together, beside what Python takes
 _BASE = 96 << 20
 
@@ -98,29 +88,11 @@ def repartition(path: str | os.PathLike[str], to: int, tell: Tell | None = None)
         if layout is not None:
             for folder in folders:
                 stack.enter_context(Owner(folder))
-        _clear(where, layout)
+        clear_leftovers(where, layout)
         for folder in folders if layout is not None else ():
             with opened_folder(folder) as opened:
                 must_have_no_other(opened, folder)
         return _Repartition(where, layout, folders, to, tell or _nobody).run()
-
-
-def _clear(path: str, layout: Layout | None) -> None:
-    """Delete the files that a killed run left: stores that are not those of the layout, each with a mark."""
-    own = {part.folder for part in layout.parts} if layout is not None else set[str]()
-    with suppress(FileNotFoundError):
-        delete_folder(os.path.join(path, NAME + ".partial"))
-    for entry in sorted(os.listdir(path)):
-        if _FOLDER.match(entry) and entry not in own:
-            delete_folder(os.path.join(path, entry))
-    if layout is not None:
-        former = marked_files(path)
-        for name in _FILES:
-            if name in former:
-                os.unlink(os.path.join(path, name))
-            elif os.path.lexists(os.path.join(path, name)):
-                raise ForeignFolder(path, f"{name!r} lies beside the partitions, which did not replace it")
-    unmark_folder(path)
 
 
 class _Repartition:
@@ -132,35 +104,26 @@ class _Repartition:
         self._folders = folders
         self._to = to
         self._tell = tell
-        first = None if layout is None else _FOLDER.match(layout.parts[0].folder)
-        self._turn = 1 if first is None else 1 + int(first[1])
+        self._replacement = Replacement(path, layout)
 
     def run(self) -> Repartitioned:
         """All of it."""
-        self._must_be_unread()
+        self._replacement.must_be_unread()
         before = len(self._folders)
         with _opened(self._folders, self._layout) as (cores, snap):
             if before == self._to:
                 return Repartitioned(before, before, *_sizes(cores, snap.parts))
             _must_be_settled(snap)
             catalog = snap.schema.catalog
-            after = layout_of(catalog.app, catalog.seed, even_starts(self._to), self._turn)
+            after = layout_of(catalog.app, catalog.seed, even_starts(self._to), next_turn(self._layout))
             must_have_room(self._path, self._path, sum(core.store.info()["used"] for core in cores))
             self._fill(snap, after)
         for folder in after.folders(self._path):
             check_file(folder, None, self._tell)
-        self._switch(after)
+        self._replacement.take(after, alone=self._to == 1)
         now = read_layout(self._path)
         with _opened([self._path] if now is None else now.folders(self._path), now) as (cores, snap):
             return Repartitioned(before, self._to, *_sizes(cores, snap.parts))
-
-    def _must_be_unread(self) -> None:
-        for folder in self._folders:
-            other = process_with(folder)
-            if other is not None:
-                raise PenstockError(
-                    f"process {other} has the store at {self._path} open to read it; end that one, and run this again"
-                )
 
     def _fill(self, snap: Snapshot, after: Layout) -> None:
         """Make the new stores, each complete and on the disk."""
@@ -177,32 +140,6 @@ class _Repartition:
             for target in targets:
                 target.close()
         sync_folder(self._path)
-
-    def _switch(self, after: Layout) -> None:
-        """From here on the new stores are the store; then the old ones go. These have a mark before that."""
-        with ExitStack() as stack:
-            for folder in self._folders:
-                stack.enter_context(gate(folder, alone=True))
-            self._must_be_unread()
-            for folder in self._folders if self._layout is not None else ():
-                mark_folder(folder)
-            if self._to == 1:
-                [folder] = after.folders(self._path)
-                fresh, place = os.path.join(folder, DATA), os.path.join(self._path, DATA)
-                mark_folder(self._path, {DATA: fresh})  # until it is the store
-                os.rename(fresh, place)
-                sync_folder(self._path)
-                os.unlink(os.path.join(self._path, NAME))
-                sync_folder(self._path)
-            else:
-                if self._layout is None:
-                    former = {name: os.path.join(self._path, name) for name in _FILES}
-                    mark_folder(self._path, {name: file for name, file in former.items() if os.path.exists(file)})
-                write_layout(self._path, after)
-            now = read_layout(self._path)
-            for folder in () if now is None else now.folders(self._path):
-                unmark_folder(folder)
-            _clear(self._path, now)
 
 
 @contextmanager

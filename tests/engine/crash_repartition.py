@@ -1,10 +1,10 @@
-"""A repartition that is killed: before each change of a file or folder, and before and after some commits.
+"""A repartition or a restore that is killed: before each change of a file or folder, and before some commits.
 
 python -m tests.engine.crash_repartition STORE TO EVERY
 
-The store is made one of TO partitions in forks, each on a copy STORE-POINT, and killed before the point of that number:
-a commit, or a call that changes what is in a folder. Of commits only every EVERYth counts. Each line that is printed is
-a point and its kind; the last fork comes to its end.
+The store is made one of TO partitions, or of the copy TO where that is a path. That is done in forks, each on a copy
+STORE-POINT, and killed before the point of that number: a commit, or a call that changes what is in a folder. Of
+commits only every EVERYth counts. Each line that is printed is a point and its kind; the last fork comes to its end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from penstock.cache.lmdb_txn import LmdbWriter
-from penstock.engine import repartition
+from penstock.engine import repartition, restore_any
 from tests.engine.crash_points import unsynced
 
 CHANGES = ("mkdir", "rename", "replace", "unlink", "rmdir")
@@ -51,8 +51,8 @@ def counted(every: int, at: Callable[[int, str], None]) -> Iterator[None]:
         yield
 
 
-def killed(store: str, to: int, every: int, where: int) -> None:
-    """Repartition, and be killed before this point."""
+def killed(store: str, to: str, every: int, where: int) -> None:
+    """Repartition or restore, and be killed before this point."""
 
     def at(point: int, kind: str) -> None:
         if point == where:
@@ -60,10 +60,13 @@ def killed(store: str, to: int, every: int, where: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with unsynced(), counted(every, at):
-        repartition(store, to)
+        if to.isdigit():
+            repartition(store, int(to))
+        else:
+            restore_any(to, store, force=True)
 
 
-def main(store: str, to: int, every: int) -> None:
+def main(store: str, to: str, every: int) -> None:
     """Be killed at each point in turn, each time in a fork."""
     where, code = 0, -signal.SIGKILL
     while code == -signal.SIGKILL:
@@ -80,4 +83,4 @@ def main(store: str, to: int, every: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
