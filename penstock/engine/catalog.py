@@ -277,8 +277,8 @@ def read_note(reader: Reader, source: str) -> bytes:
 
 
 def write_notes(writer: Writer, sources: Mapping[str, Resume]) -> None:
-    """Write the notes of these sources, within a batch."""
-    rows = [(_note_key(name), [name, resume.note]) for name, resume in sources.items() if resume.note]
+    """Write the notes of these sources, within a batch. A source that begins again loses its former note."""
+    rows = [(_note_key(name), [name, resume.note]) for name, resume in sources.items() if resume.note or resume.again]
     writer.put_many(META, [(key, seal(key, msgspec.msgpack.encode(row))) for key, row in sorted(rows)])
 
 

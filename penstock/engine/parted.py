@@ -25,7 +25,6 @@ from penstock.engine.compaction import Compacted
 from penstock.engine.copies import Copied
 from penstock.engine.core import Core
 from penstock.engine.documents import Batch, batches_of, delivered
-from penstock.engine.fencing import check_fence
 from penstock.engine.group import Ticket
 from penstock.engine.holder import Holder
 from penstock.engine.layout import Layout
@@ -41,7 +40,7 @@ from penstock.engine.snapshot import Consistency, Snapshot
 from penstock.engine.stands import Stands
 from penstock.engine.swept import Swept, Switch
 from penstock.engine.wired import ingested, wired
-from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
+from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import App, Changed, Counts, Progress
 
 __all__ = ["Parted"]
@@ -160,17 +159,16 @@ class Parted(PartedBuilding):
         if batch.source is None:
             return self._give(self._routed(tables), {}, False) + Counts(equal=reposts)
         with self._lock:
-            standing = [offset or 0 for offset in self._stands.of(batch.source)]
-            if batch.fenced:
-                check_fence(batch, self._stands.remembered(batch.source))
-            if not batch.again and batch.resume <= min(standing):
+            if not self._stands.follows(batch, batch.source):
                 return Counts(late=part.size)
-            if not batch.again and batch.start > min(standing):
-                raise SourceMoved(batch.source, batch.start, min(standing))
-            if not batch.again and any(batch.start < done < batch.resume for done in standing) and not part.run:
+            if self._stands.within(batch, batch.source) and not part.run:
                 for own in chain.from_iterable(tables.values()):
                     own.offsets = dict(enumerate(batch.begin_of_each()))
             resume = Resume(batch.resume, batch.note, batch.again)
+            if batch.again and batch.resume > batch.start:
+                # No partition has records of the new source before all have forgotten where they stood in the old one.
+                self._resumed({}, batch.source, Resume(batch.start, again=True))
+                resume = Resume(batch.resume, batch.note)
             return self._resumed(self._routed(tables), batch.source, resume) + Counts(equal=reposts)
 
     def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:

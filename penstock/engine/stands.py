@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.engine.catalog import Resume
+from penstock.engine.fencing import check_fence
 from penstock.engine.seat import Seat
-from penstock.spout import Remembered
+from penstock.spout import Remembered, SourceMoved, SpoutBatch
 
 __all__ = ["Stands"]
 
@@ -41,6 +42,24 @@ class Stands:
         if source not in self._notes:
             self._notes[source] = self._seats[offsets.index(least)].note(source)
         return Remembered(least, self._notes[source])
+
+    def follows(self, batch: SpoutBatch, source: str) -> bool:
+        """Return True if a batch begins where the least of them stands, or before that, and False for a redelivery.
+
+        SourceMoved is raised if it begins after that, or if its reader had an outdated offset.
+        """
+        least = self.least(source)
+        if batch.fenced:
+            check_fence(batch, self.remembered(source))
+        if batch.again:
+            return True
+        if batch.resume > least < batch.start:
+            raise SourceMoved(source, batch.start, least)
+        return batch.resume > least
+
+    def within(self, batch: SpoutBatch, source: str) -> bool:
+        """Return True if some partition has a part of the batch."""
+        return not batch.again and any(batch.start < (done or 0) < batch.resume for done in self.of(source))
 
     def moved(self, source: str, resume: Resume, everywhere: bool) -> None:
         """A batch of it is in, and moved it `everywhere` or only in some."""

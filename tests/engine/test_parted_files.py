@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.cache import PenstockError
 from penstock.cli.portable import read_portable
 from penstock.engine import Parted, Resume
 from penstock.engine.documents import delivered
@@ -134,3 +135,47 @@ def test_a_spout_without_offsets_is_told_from_one_that_moved(tmp_path: Path) -> 
         list(engine.load("users", [batch(0, 50, again=True)]))
         with engine.snapshot() as snap:
             assert snap.view("total")["a"] == 50
+
+
+@pytest.mark.parametrize("crash", ["before the batch", "in the batch"])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_file_that_begins_anew_is_whole_after_a_crash(
+    again: bool, first: int, crash: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file has its name, or it is loaded once more; one partition has taken that, and the other one has not."""
+    path = tmp_path / "users.jsonl"
+
+    def write(n: int, value: int) -> None:
+        path.write_text("".join(json.dumps({"id": i, "g": "a", "v": value}) + "\n" for i in range(n)))
+
+    write(50, 1)
+    with ps.open(shop(), tmp_path / "s", partitions=2, processes=False) as engine:
+        assert isinstance(engine, Parted)
+        list(engine.load("users", batches(begun(path, engine), 1000)))
+        if again:
+            engine.put_many("users", [{"id": i, "g": "a", "v": 7} for i in range(50)])
+        else:
+            write(40, 3)
+        spout = open_file(str(path), "users", again=again)
+        spout.begin(engine.remembered)
+        seat, calls = engine._seats[first], iter(range(10))
+        real = type(seat).take
+
+        def take(own: Any, *what: Any) -> Any:
+            if own is seat and next(calls) == (crash == "in the batch"):
+                raise PenstockError("killed here")
+            return real(own, *what)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(seat), "take", take)
+            with pytest.raises(PenstockError, match="killed here"):
+                list(engine.load("users", batches(spout, 20)))
+    with ps.open(shop(), tmp_path / "s", processes=False) as engine:
+        list(engine.load("users", batches(begun(path, engine), 20)))
+        with engine.snapshot() as snap:
+            found = {key: doc["v"] for key, doc in snap.table("users").items()}
+            assert snap.sources == {f"users=file:{path}": _size(path)}
+    untouched = again and first == 0 and crash == "before the batch"  # no partition had forgotten where it stood
+    wanted = {i: 3 if i < 40 else 1 for i in range(50)}
+    assert found == (dict.fromkeys(range(50), 7 if untouched else 1) if again else wanted)
