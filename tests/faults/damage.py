@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.faults import flips
+from tests.faults import bombs, flips
 
 Trial = Callable[[random.Random, Path], str]
 """Does damage of one kind in a folder; gives how it ended in a few words, or raises `Failed` or any other error."""
@@ -50,6 +50,7 @@ KINDS: dict[str, Kind] = {
     "nodes": Kind(
         "a bit turned in the header of a page or node, or in a key", lambda folder: flips.begin(folder, "nodes")
     ),
+    "bombs": Kind("small input that asks for much work or memory", bombs.begin),
     "cuts": Kind("a data file cut off anywhere", lambda folder: flips.begin(folder, "cuts")),
 }
 
@@ -113,7 +114,7 @@ def main(args: Sequence[str] | None = None) -> int:
     given = vars(parser.parse_args(args))
     trials = {name: given[name] for name in KINDS if given[name]}
     if not trials:
-        trials = {"flips": 500, "nodes": 500, "cuts": 50}
+        trials = {"flips": 500, "nodes": 500, "cuts": 50, "bombs": 50}
     failures = 0
     with tempfile.TemporaryDirectory(prefix="damage-") as top:
         for failure in campaign(trials, given["seed"], lambda line: print(line, flush=True), Path(top)):
