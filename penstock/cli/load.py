@@ -7,6 +7,7 @@ and the first records that were rejected, by file and line.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -67,6 +68,7 @@ class _Run:
         "penstock load users users.jsonl",
         "penstock load users part-*.csv.gz",
         "penstock load events app.log --follow",
+        "penstock load flights flights.csv --null NA --null NULL",
         "curl -s https://example.org/users.jsonl | penstock load users -",
     ],
 )
@@ -80,6 +82,9 @@ class _Run:
     help="jsonl, csv, tsv or parquet; the first three also packed, as in csv.gz or csv.zst (else by the file's name).",
 )
 @click.option("--delimiter", metavar="CHAR", help="What stands between two cells of CSV (else the first row shows it).")
+@click.option(
+    "--null", "nulls", metavar="TEXT", multiple=True, help="A cell of CSV with this text is null, as an empty one is."
+)
 def load(
     ctx: Context,
     table: str,
@@ -88,13 +93,14 @@ def load(
     again: bool,
     format_in: str | None,
     delimiter: str | None,
+    nulls: tuple[str, ...],
 ) -> int:
     """Load files into TABLE: JSON lines, CSV or Parquet, plain or packed with gzip or Zstandard; - is standard input.
 
     The store knows how far it has read each file. So a load that was interrupted goes on where it stopped, a file that
     has grown is read from where it ended, and one that is in already is said to be. A line that can't be taken is
     rejected with its number, and the exit code is 1. The first row of CSV names the fields; a cell that is JSON is that
-    value, an empty one is null, any other is text.
+    value, an empty one is null, and so is one with the text of a --null; any other is text.
     """
     if follow and len(files) > 1:
         raise click.UsageError("--follow takes one file; `penstock run --from TABLE=FILE` follows several")
@@ -105,7 +111,7 @@ def load(
         app,
         target,
         files,
-        lambda path: open_file(path, table, format_in, delimiter, follow, again),
+        lambda path: open_file(path, table, format_in, delimiter, nulls, follow, again),
         follow,
         again=again,
         migrate=True,
@@ -184,6 +190,10 @@ def _one(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -> No
             run.ctx.say(f"{spout.name}: {_said(run.counts, began if run.ctx.terminal else None)}")
             _tell_rejections(run.counts)
         run.counts += before
+    if isinstance(spout, FileSpout):
+        for name, text in spout.odd_columns()[:_COLUMNS]:
+            hint = f"`--again --null {shlex.quote(text)}` reads that as null"
+            run.ctx.note(f"{path}: column {name!r} has numbers, and else the text {shown_cell(text)!r} alone; {hint}")
     if spout.unended and not run.stop.asked:
         run.unended = True
         click.echo(f"{path}: it ends inside line {spout.number + 1:,}, which is left for a later load", err=True)

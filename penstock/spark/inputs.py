@@ -24,7 +24,7 @@ from penstock.mapreduce import Decoder, Plan, Spaces
 from penstock.spark.intake import DocumentRows, KafkaRows, PieceRows, Rows, pieces_read
 from penstock.spark.layout import Origin, Piece
 from penstock.spark.topics import TopicRows, head_of, range_data, ranges_of
-from penstock.spout import SourceUnreadable, Uri, UriError, file_size, format_of
+from penstock.spout import SourceUnreadable, Uri, UriError, file_size, format_of, null_texts
 from penstock.views import Table
 
 __all__ = ["Given", "given_of"]
@@ -151,7 +151,7 @@ def _files(out: Given, text: str, origin: int) -> list[Piece]:
     uri = Uri.parse(text)
     if uri.scheme != "file":
         raise UriError(text, f"there is no reader of {uri.scheme}: here", "hand its DataFrame to ps.spark.backfill()")
-    uri.only("format", "delimiter")
+    uri.only("format", "delimiter", "null")
     path = text if os.path.lexists(text) else uri.rest
     if os.path.isdir(path):
         out.ordered = False
@@ -162,7 +162,8 @@ def _files(out: Given, text: str, origin: int) -> list[Piece]:
         names = [path]
     found: list[Piece] = []
     for i, name in enumerate(names):
-        found += _pieces(out, name, uri.options.get("format"), uri.options.get("delimiter"), origin + i)
+        pieces = _pieces(out, name, uri.options.get("format"), uri.options.get("delimiter"), origin + i)
+        found += [msgspec.structs.replace(piece, nulls=null_texts(uri)) for piece in pieces]
     return found
 
 

@@ -67,7 +67,7 @@ class PieceRows:
 
 def pieces_read(piece: Piece) -> Iterator[tuple[Batch, list[Note]]]:
     """The batches of a part of a file, and with the last of a file where it was read to."""
-    spout = open_file(piece.path, piece.table, piece.format, piece.delimiter)
+    spout = open_file(piece.path, piece.table, piece.format, piece.delimiter, piece.nulls)
     try:
         if piece.offset:
             known = begun(piece.path, piece.format, piece.offset, piece.number)

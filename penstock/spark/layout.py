@@ -23,6 +23,7 @@ class Piece(msgspec.Struct, array_like=True, frozen=True):
     number: int = 0
     count: int = -1
     origin: int = 0
+    nulls: tuple[str, ...] = ()
 
 
 class Origin(msgspec.Struct, array_like=True, frozen=True):

@@ -11,7 +11,7 @@ from penstock.spout.opening import FORMATS, STDIN, begun, file_size, format_of, 
 from penstock.spout.parquet import ParquetSpout
 from penstock.spout.protocols import Contract, Recall, Remembered, Spout, SpoutBatch
 from penstock.spout.record import Record
-from penstock.spout.registry import SPOUTS, Registry
+from penstock.spout.registry import SPOUTS, Registry, null_texts
 from penstock.spout.uri import Uri
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "format_of",
     "joined",
     "moment_in",
+    "null_texts",
     "open_file",
     "open_kafka",
     "opened",

@@ -39,10 +39,11 @@ class Format:
     name: str
     packing: Packing | None = None
     delimiter: str | None = None
+    nulls: tuple[str, ...] = ()
 
     def shape(self, file: str) -> Shape:
         """What makes records of the lines of this file."""
-        return JsonLines(file) if self.name.startswith("jsonl") else Csv(file, self.delimiter)
+        return JsonLines(file) if self.name.startswith("jsonl") else Csv(file, self.delimiter, self.nulls)
 
 
 class FileSpout:
@@ -102,6 +103,10 @@ class FileSpout:
     def columns(self) -> tuple[str, ...] | None:
         """The fields that its head names, when that was read."""
         return self._shape.columns
+
+    def odd_columns(self) -> list[tuple[str, str]]:
+        """Return each column of CSV whose values are numbers but for one text, with that text."""
+        return self._shape.odd_columns() if isinstance(self._shape, Csv) else []
 
     @property
     def unended(self) -> bool:

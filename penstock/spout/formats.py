@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from penstock.spout.errors import SourceUnreadable
 from penstock.spout.streams import packing_in
 
 _BOM = b"\xef\xbb\xbf"
+_ZIP = b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _JSON_FIRST = frozenset('0123456789-"[{tfn')
 _DELIMITERS = ",\t;|"
@@ -100,6 +101,9 @@ def text_of_first(name: str, line: bytes) -> bytes:
     if line.startswith(_UTF16):
         raise SourceUnreadable(name, "it is UTF-16 text", "make UTF-8 of it, as `iconv -f UTF-16 -t UTF-8` does")
     packing = packing_in(line)
+    if line.startswith(_ZIP):
+        remedy = f"unpack it, as in `unzip -p {name} | penstock load TABLE -`"
+        raise SourceUnreadable(name, "it is a zip archive", remedy)
     kind = "parquet" if line.startswith(b"PAR1") else packing and f"jsonl.{packing}"
     if kind:
         raise SourceUnreadable(name, "it is no text", f"it may be read with --format-in {kind}")
@@ -110,15 +114,17 @@ class Csv:
     """Comma-separated values: the first row names the fields.
 
     A cell that is JSON is that value (7, 1.5, true, null, "07", [1, 2]), an empty one is null, any other is text. So
-    007 and 2024-01-31 are text, and text that looks like a number is written as JSON text. Without `delimiter` it is
-    the first of comma, tab, semicolon and bar that the first row has.
+    007 and 2024-01-31 are text, and text that looks like a number is written as JSON text. A cell that is one of
+    `nulls` is null too. Without `delimiter` it is the first of comma, tab, semicolon and bar that the first row has.
     """
 
     raw = False
 
-    def __init__(self, name: str, delimiter: str | None = None) -> None:
+    def __init__(self, name: str, delimiter: str | None = None, nulls: Collection[str] = ()) -> None:
         self._name = name
         self._delimiter = delimiter
+        self._nulls = frozenset(nulls)
+        self._sample: list[list[Any]] = []  # the values of the first rows
         self.columns: tuple[str, ...] | None = None
 
     def begin(self, first: list[bytes]) -> None:
@@ -140,6 +146,16 @@ class Csv:
     def ends_whole(self, lines: list[bytes], shaped: Shaped) -> bool:
         """It may when its row has a cell for each name."""
         return shaped.used == len(lines) and shaped.used - 1 not in shaped.refused
+
+    def odd_columns(self) -> list[tuple[str, str]]:
+        """Return each column whose values are numbers but for one text, in the first rows, with that text."""
+        out: list[tuple[str, str]] = []
+        for name, values in zip(self.columns or (), zip(*self._sample, strict=True), strict=False):
+            texts = {value for value in values if type(value) is str}
+            kinds = set(map(type, values)) - {str, type(None)}
+            if len(texts) == 1 and kinds and kinds <= {int, float}:
+                out.append((name, texts.pop()))
+        return out
 
     def _head(self, lines: list[bytes], last: bool) -> int:
         if not lines:
@@ -171,11 +187,14 @@ class Csv:
         assert columns is not None
         assert self._delimiter is not None
         feed, n = _Feed(lines, start), len(columns)
-        add = out.lines.append
+        add, nulls = out.lines.append, self._nulls
         try:
             for row in csv.reader(feed, delimiter=self._delimiter, strict=True):
                 if len(row) == n:
-                    add(pack_document(dict(zip(columns, map(_cell, row)))))
+                    values = list(map(_cell, row)) if not nulls else [None if c in nulls else _cell(c) for c in row]
+                    add(pack_document(dict(zip(columns, values))))
+                    if len(self._sample) < _SAMPLE:
+                        self._sample.append(values)
                     if feed.at > start + 1:
                         out.skips += range(start + 1, feed.at)
                 elif row:
@@ -204,6 +223,7 @@ class Csv:
         out.used = start + 1
 
 
+_SAMPLE = 10_000  # rows
 _HEAD = "the first row names the columns"
 
 

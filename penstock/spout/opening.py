@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 
 from penstock.spout.errors import SourceMissing, SourceUnreadable, UriError
 from penstock.spout.files import FileSpout, Format
@@ -15,6 +16,10 @@ from penstock.views import nearest
 
 STDIN = "-"
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
+_ARCHIVES = {
+    "zip": "unzip -p", "bz2": "bzip2 -dc", "xz": "xz -dc", "lz4": "lz4 -dc", "7z": "7z x -so",
+    "tar": "tar -xOf", "tgz": "tar -xOf",
+}  # fmt: skip
 _OF_SUFFIX = {"csv": "csv", "tsv": "tsv", "tab": "tsv", "parquet": "parquet", "pq": "parquet"}
 
 
@@ -23,14 +28,15 @@ def open_file(
     table: str,
     format: str | None = None,
     delimiter: str | None = None,
+    nulls: Sequence[str] = (),
     follow: bool = False,
     again: bool = False,
 ) -> FileSpout | ParquetSpout:
     """The spout of a file, or of standard input for "-", into a table.
 
     `format` is jsonl, csv, tsv or parquet, the first three also with .gz or .zst behind; without it the end of the name
-    says it, and any other end means JSON lines. `follow` reads on as it grows, `again` from its first byte, whatever
-    the store has of it.
+    says it, and any other end means JSON lines. Cells of CSV that are one of `nulls` are null. `follow` reads on as it
+    grows, `again` from its first byte, whatever the store has of it.
     """
     name = "standard input" if path == STDIN else path
     file = os.dup(0) if path == STDIN else _opened(path)
@@ -43,6 +49,8 @@ def open_file(
             )
         if delimiter is not None and (len(delimiter) != 1 or kind != "csv"):
             raise UriError(name, f"the delimiter is {delimiter!r}", "it is one character, and only CSV has one")
+        if nulls and kind not in ("csv", "tsv"):
+            raise UriError(name, f"{nulls[0]!r} is to be null", "only CSV has such texts; in JSON null is null")
         if follow and (packed or kind == "parquet"):
             raise UriError(name, "only a file of plain lines can be followed", "load it without following it")
         source = f"{table}=file:{_utf8(os.path.realpath(path))}"
@@ -54,6 +62,7 @@ def open_file(
             f"{kind}.{packed}" if packed else kind,
             packing_of(packed) if packed else None,
             "\t" if kind == "tsv" else delimiter,
+            tuple(nulls),
         )
         return FileSpout(file, name, source if regular else None, own, path if follow and regular else None, again)
     except BaseException:
@@ -125,6 +134,11 @@ def _kind(path: str, format: str | None, file: int | None) -> tuple[str, str | N
         if dot or kind == "parquet":
             return kind, packed or None
         return kind, None if file is None else packing_in(os.pread(file, 8, 0))
+    archive = next((end for end in reversed(named[-2:]) if end in _ARCHIVES), None)
+    if archive is not None:
+        inner = _OF_SUFFIX.get(named[named.index(archive) - 1] if named.index(archive) else "", "jsonl")
+        pipe = f"`{_ARCHIVES[archive]} {path} | penstock load TABLE - --format-in {inner}`"
+        raise SourceUnreadable(path, f"files that end in .{archive} can't be read", f"unpack it, as in {pipe}")
     packing = named.pop() if named and named[-1] in PACKINGS else None
     return _OF_SUFFIX.get(named[-1] if named else "", "jsonl"), packing
 

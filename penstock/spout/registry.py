@@ -51,8 +51,13 @@ class Registry(Generic[T]):
         return list(entry_points(group=self.group))
 
 
+def null_texts(uri: Uri) -> tuple[str, ...]:
+    """Return the texts of cells that are null, which the option `null` has with commas between them."""
+    return tuple(uri.options["null"].split(",")) if "null" in uri.options else ()
+
+
 def _file(uri: Uri, table: str) -> Spout:
-    uri.only("follow", "format", "delimiter", "again", "envelope")
+    uri.only("follow", "format", "delimiter", "null", "again", "envelope")
     envelope = uri.options.get("envelope")
     if envelope not in (None, _TOPIC):
         raise UriError(uri.text, f"there is no envelope {envelope!r}", f"records that name their table are {_TOPIC}")
@@ -61,6 +66,7 @@ def _file(uri: Uri, table: str) -> Spout:
         table,
         format=uri.options.get("format"),
         delimiter=uri.options.get("delimiter"),
+        nulls=null_texts(uri),
         follow=uri.flag("follow"),
         again=uri.flag("again"),
     )

@@ -19,6 +19,7 @@ import zstandard
 import penstock as ps
 from penstock.cli import load as module
 from penstock.cli.apps import load as load_app
+from penstock.spout import SPOUTS
 from penstock.spout import lines as spout_lines
 from penstock.spout.streams import Unpacked
 from tests.cli.conftest import Run
@@ -237,6 +238,29 @@ def test_a_signal_ends_it_inside_a_line_of_any_length(shop: Path, run: Run, how:
     assert len(reads) < 40
     assert "interrupted; the same command goes on from here" in result.stderr
     assert content()[0] == 3
+
+
+def test_texts_that_are_null_are_named_and_read_as_null(shop: Path, run: Run) -> None:
+    rows = ["id,name,country,age,ts", *(f"{i},Sue,NO,{'NA' if i % 9 == 3 else i},{i}" for i in range(20))]
+    (shop / "a.csv").write_text("\n".join(rows) + "\n")
+    result = run("load", "users", "a.csv")
+    hint = "a.csv: column 'age' has numbers, and else the text 'NA' alone; `--again --null NA` reads that as null\n"
+    assert result.stderr.startswith(hint)
+    result = run("load", "users", "a.csv", "--again", "--null", "NA", "--null", "NULL")
+    assert (result.stdout, result.stderr) == ("a.csv: 2 applied, 18 equal\n", "")
+    (shop / "b.csv").write_text(rows[0] + "\n30,Sue,NO,none,1\n")
+    with ps.open(load_app("app.py"), STORE) as engine:
+        spout = SPOUTS.open("file:b.csv?null=NA,none", "users")
+        spout.begin(lambda source: None)
+        batch = spout.next_batch(9)
+        assert batch is not None
+        assert [counts.applied for _, counts in engine.load("users", iter([batch]))] == [1]
+        spout.close()
+        with engine.snapshot() as snap:
+            found = snap.table("users")
+            assert [found[number]["age"] for number in (2, 3, 12, 30)] == [2, None, None, None]
+    (shop / "users.jsonl").write_bytes(lines(users(0, 1)))
+    assert "only CSV has such texts" in run("load", "users", "users.jsonl", "--null", "NA", code=2).stderr
 
 
 # -- following, terminals, other processes

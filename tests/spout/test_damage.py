@@ -93,3 +93,25 @@ def test_what_can_not_be_opened_says_why(tmp_path: Path) -> None:
         with pytest.raises(kind) as told:
             open_file(str(path), "t", **options)
         assert words in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("x.csv.zip", "unzip -p {} | penstock load TABLE - --format-in csv"),
+        ("x.zip", "unzip -p {} | penstock load TABLE - --format-in jsonl"),
+        ("x.jsonl.BZ2", "bzip2 -dc {} | penstock load TABLE - --format-in jsonl"),
+        ("x.csv.xz", "xz -dc {} | penstock load TABLE - --format-in csv"),
+        ("x.csv.tar.gz", "tar -xOf {} | penstock load TABLE - --format-in csv"),
+    ],
+)
+def test_an_archive_is_refused_by_name(tmp_path: Path, name: str, hint: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"PK\x03\x04 what it has does not matter")
+    with pytest.raises(SourceUnreadable, match="can't be read; unpack it") as refused:
+        open_file(str(path), "t")
+    assert hint.format(path) in str(refused.value)
+    other = tmp_path / "x.csv"
+    other.write_bytes(path.read_bytes())
+    with begun(other, Memory()) as spout, pytest.raises(SourceUnreadable, match="it is a zip archive; unpack it"):
+        spout.next_batch(9)

@@ -152,3 +152,37 @@ def test_json_is_whole_when_it_can_be_read(line: bytes, whole: bool) -> None:
 def test_a_row_is_whole_when_it_has_all_cells(line: bytes, whole: bool) -> None:
     shape, lines = Csv("a.csv"), [b"x,y", line]
     assert shape.ends_whole(lines, shape.shape(lines, False)) is whole
+
+
+def test_texts_that_are_null() -> None:
+    lines = [b"id,v,w", b"1,NA,x", b'2,"NULL",NA', b"3,,NAN", b'4,"""NA""",7']
+    shaped = Csv("a.csv", nulls=["NA", "NULL", "7"]).shape(lines, True)
+    found = [unpack_document(line) for line in shaped.lines]
+    assert [doc["v"] for doc in found] == [None, None, None, "NA"]
+    assert [doc["w"] for doc in found] == ["x", None, "NAN", None]
+
+
+def test_a_column_of_numbers_with_one_text_is_named() -> None:
+    lines = [
+        b"id,delay,name,code,flag,none",
+        b"1,7,Sue,A,true,",
+        b"2,NA,Joe,1,NA,",
+        b"3,1.5,Sam,B,,",
+        b"4,NA,,2,,",
+        b"5,,,,,",
+    ]
+    shape = Csv("a.csv")
+    shape.shape(lines, True)
+    assert shape.odd_columns() == [("delay", "NA")]
+
+
+@pytest.mark.parametrize("digits", [4_300, 4_301, 5_000, 10_000])
+def test_a_cell_of_many_digits_is_an_int(digits: int) -> None:
+    _, [row] = rows(f"id,v\n1,{'7' * digits}\n")
+    assert row["v"] == (10**digits - 1) // 9 * 7
+
+
+def test_a_cell_of_too_many_digits_is_refused_with_its_row() -> None:
+    shaped, found = rows(f"id,v\n1,{'7' * 10_001}\n2,{'[' * 20_000}\n3,x\n")
+    assert shaped.refused == {1: "a number has more than 10,000 digits"}
+    assert [row["id"] for row in found] == [2, 3]

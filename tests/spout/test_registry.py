@@ -78,7 +78,9 @@ def test_a_file_and_standard_input_are_built_in(tmp_path: Path) -> None:
 
 
 def test_an_option_that_nobody_knows_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UriError, match="there is no option 'folow'; the options are follow, format, delimiter, again"):
+    with pytest.raises(
+        UriError, match="there is no option 'folow'; the options are follow, format, delimiter, null, again"
+    ):
         SPOUTS.open(f"file:{tmp_path}/a?folow=1", "users")
 
 
