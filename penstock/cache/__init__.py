@@ -75,7 +75,7 @@ from penstock.cache.reindex import reindex
 from penstock.cache.scrub import scrub_pages
 from penstock.cache.seal import seal, unseal, unseal_many
 from penstock.cache.segment import FEW, Segment, at_base
-from penstock.cache.shown import said, shown, shown_size, shown_whole
+from penstock.cache.shown import hidden, said, shown, shown_size, shown_whole
 from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, mix, mix_one, roomy, roomy_size
 from penstock.cache.spanning import SpannedReader
 from penstock.cache.store import Info, Reader, Store, Writer
@@ -172,6 +172,7 @@ __all__ = [
     "forget_step",
     "gate",
     "has_long_number",
+    "hidden",
     "index_db",
     "int_to_text",
     "is_json",

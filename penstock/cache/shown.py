@@ -5,9 +5,10 @@ Values come from users, and so do the errors that their functions raise: nothing
 
 from __future__ import annotations
 
+import re
 import reprlib
 
-__all__ = ["said", "shown", "shown_key", "shown_size", "shown_whole"]
+__all__ = ["hidden", "said", "shown", "shown_key", "shown_size", "shown_whole"]
 
 _WRITTEN = 10_000  # bits of an int: Python writes out 4,300 digits at most, and takes long for them
 _SAID = 1_000
@@ -76,6 +77,19 @@ def said(error: BaseException) -> str:
     except Exception as worse:  # the error is a user's, and so is its way of telling itself
         text = f"<its text raises {type(worse).__name__}>"
     return f"{type(error).__name__}: {text}".encode(errors="replace").decode()
+
+
+def hidden(text: str) -> str:
+    """Replace the passwords of URIs in a text: everybody may read a message, a status or a log.
+
+    >>> hidden("users=kafka://sue:pass@host:9092/users?sasl.password=pass&from=latest")
+    'users=kafka://sue:***@host:9092/users?sasl.password=***&from=latest'
+    """
+    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1***", text))
+
+
+_PASSWORD = re.compile(r"(://[^\s:/@]*:)\S*(?=@)")  # up to the last @: a password may have one that is not escaped
+_SECRET = re.compile(r"([?&][^\s=&]*(?:password|secret|jaas)[^\s=&]*=)[^\s&]+", re.IGNORECASE)
 
 
 def shown_size(size: float) -> str:

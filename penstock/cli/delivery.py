@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from penstock.cache import hidden
 from penstock.cli.claims import Claim
 from penstock.cli.context import WRONG
 from penstock.cli.faults import Fault
@@ -78,8 +79,8 @@ class Delivery(threading.Thread):
     """One view on its way into a sink."""
 
     def __init__(self, text: str, view: str, sink: Sink, early: bool = False) -> None:
-        super().__init__(name=f"penstock-{text}", daemon=True)
-        self.text = text
+        super().__init__(name=f"penstock-{hidden(text)}", daemon=True)
+        self.text = hidden(text)
         self.error: BaseException | None = None
         self.notes: deque[str] = deque()
         self._view = view
@@ -192,7 +193,7 @@ def begun(stack: ExitStack, store: str, text: str, view: str, uri: str) -> Deliv
             return None
         own.release()
         if other == f"process {os.getpid()}":
-            raise SinkTaken(text, "it is given twice", "name a sink once, for the changes of one view")
+            raise SinkTaken(hidden(text), "it is given twice", "name a sink once, for the changes of one view")
         return other
 
     held = stack.enter_context(ExitStack())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
+from penstock.cache import hidden
 from penstock.cli.context import FAILED, WRONG
 
 
@@ -18,6 +19,7 @@ class Fault(Exception):
     """A fault that a command found itself: the line and the code; `above` is shown before it, as it is."""
 
     def __init__(self, line: str, code: int = FAILED, above: str = "") -> None:
+        line, above = hidden(line), hidden(above)
         super().__init__(line, code, above)
         self.line = line
         self.code = code

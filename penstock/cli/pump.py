@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 
-from penstock.cache import shown_size
+from penstock.cache import hidden, shown_size
 from penstock.cli.claims import Claim
 from penstock.cli.load import LIMIT, check_columns
 from penstock.cli.output import shown_cell
@@ -51,8 +51,8 @@ class Pump(threading.Thread):
         paused: Callable[[], bool] = lambda: False,
         claim: Claim | None = None,
     ) -> None:
-        super().__init__(name=f"penstock-{text}", daemon=True)
-        self.text = text
+        super().__init__(name=f"penstock-{hidden(text)}", daemon=True)
+        self.text = hidden(text)
         self.counts = Counts()
         self.lag: int | None = None
         self.error: BaseException | None = None

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import click
 
-from penstock.cache import StoreInUse
+from penstock.cache import StoreInUse, hidden
 from penstock.cli.claims import Claim, Place, Shared
 from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
 from penstock.cli.delivery import Delivery, asked_of, begun
@@ -188,7 +188,7 @@ def _claimed(ctx: Context, claims: dict[str, Claim], stop: Stop) -> bool:
         while (other := claim.take()) is not None:
             if not told:
                 told = True
-                ctx.note(f"{text}: {other} reads it into this store; waiting until that one lets go")
+                ctx.note(f"{hidden(text)}: {other} reads it into this store; waiting until that one lets go")
             if stop.asked:
                 return False
             time.sleep(_WAIT)
@@ -199,7 +199,7 @@ def _say_also(ctx: Context, opened: list[_Opened], claims: dict[str, Claim], sta
     """Sources that any process may read have a place too, where this one says how it reads them."""
     for text, _, spout in opened:
         if text not in claims:
-            claim = claims[text] = Place(ctx.store, source_of(spout) or text)
+            claim = claims[text] = Place(ctx.store, source_of(spout) or hidden(text))
             claim.take()
             stack.callback(claim.release)
 

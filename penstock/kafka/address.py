@@ -58,6 +58,12 @@ def address_of(
                 f"{name} would be seen by all in the words of a command",
                 f"write the line {name}=… into a file that only you may read, and name that with config=FILE",
             )
+    if "@" in rest:
+        raise KafkaFault(
+            text,
+            "a user and a password in a URI would be seen by all in the words of a command",
+            "write sasl.username=… and sasl.password=… into a file that only you may read; name it with config=FILE",
+        )
     servers, _, topic = rest.removeprefix("//").partition("/")
     if not rest.startswith("//") or not all(map(_SERVER.fullmatch, servers.split(","))):
         raise KafkaFault(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.cache import PenstockError
+from penstock.cache import PenstockError, hidden
 
 __all__ = ["BrokerAway", "KafkaFault", "OffsetLost"]
 
@@ -15,6 +15,7 @@ class KafkaFault(PenstockError):
     """
 
     def __init__(self, where: str, reason: str, remedy: str) -> None:
+        where, reason = hidden(where), hidden(reason)
         super().__init__(where, reason, remedy)
         self.where = where
         self.reason = reason

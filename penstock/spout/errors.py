@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.cache import PenstockError
+from penstock.cache import PenstockError, hidden
 
 __all__ = ["SourceCut", "SourceMissing", "SourceMoved", "SourceUnreadable", "UnknownScheme", "UriError"]
 
@@ -17,6 +17,7 @@ class SourceUnreadable(PenstockError):
     """
 
     def __init__(self, source: str, reason: str, remedy: str) -> None:
+        source, remedy = hidden(source), hidden(remedy)
         super().__init__(source, reason, remedy)
         self.source = source
         self.reason = reason
@@ -81,6 +82,7 @@ class UriError(PenstockError):
     """
 
     def __init__(self, uri: str, reason: str, remedy: str) -> None:
+        uri, reason = hidden(uri), hidden(reason)
         super().__init__(uri, reason, remedy)
         self.uri = uri
         self.reason = reason

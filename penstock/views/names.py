@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from penstock.cache import DefinitionError, UnknownName
 
+_FOLDERS = (".", "..")  # in a path
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _T = TypeVar("_T")
 
@@ -46,10 +47,10 @@ def check_name(kind: str, name: object) -> None:
 
     >>> check_name("table", "web-users.v2")
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _FOLDERS:
         raise DefinitionError(
             f"{name!r} can't name a{'n' if kind == 'app' else ''} {kind}; write 1 to 100 of the letters a to z and "
-            "A to Z, digits, '_', '-' and '.'"
+            "A to Z, digits, '_', '-' and '.', but not '.' or '..' alone"
         )
 
 

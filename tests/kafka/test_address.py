@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE
     [
         ("kafka:users", "it names no broker; write kafka://HOST:PORT/TOPIC"),
         ("kafka://host/users", "it names no broker"),
-        ("kafka://me:secret@host:9092/users", "it names no broker"),
+        ("kafka://me:secret@host:9092/users", "a user and a password in a URI would be seen by all"),
         ("kafka://host:9092", "it names no topic"),
         ("kafka://host:9092/a b", "'a b' is no name of a topic"),
         ("kafka://host:9092/users?grop=x", "there is no option 'grop'; the options are from, lost"),

@@ -83,7 +83,7 @@ def test_a_bad_name(app: App, name: Any) -> None:
         App(name)
 
 
-@pytest.mark.parametrize("name", ["a", "A-1_b.c", "x" * 100, "7", "."])
+@pytest.mark.parametrize("name", ["a", "A-1_b.c", "x" * 100, "7", "a.", "..."])
 def test_a_good_name(app: App, users: Table, name: str) -> None:
     assert users.view(name, key="id", reduce=count()).name == name
     assert app.table(name[:99] + "2", key="id").name == name[:99] + "2"
