@@ -71,6 +71,7 @@ from penstock.cache.mark import (
 from penstock.cache.memory import MemoryStore
 from penstock.cache.naming import COPY, Place, key_shown, named, naming, number_shown
 from penstock.cache.owner import Owner, owner_of, owner_pid
+from penstock.cache.permissions import PRIVATE, file_mode, folder_mode, make_private
 from penstock.cache.reindex import reindex
 from penstock.cache.scrub import scrub_pages
 from penstock.cache.seal import seal, unseal, unseal_many
@@ -112,6 +113,7 @@ __all__ = [
     "MAX_KEY",
     "META",
     "PRESENT",
+    "PRIVATE",
     "RECORD",
     "BatchRejected",
     "Closed",
@@ -168,7 +170,9 @@ __all__ = [
     "delete_folder",
     "encode_entry",
     "encode_key",
+    "file_mode",
     "first_size",
+    "folder_mode",
     "forget_step",
     "gate",
     "has_long_number",
@@ -182,6 +186,7 @@ __all__ = [
     "log_db",
     "look_up",
     "make_folder",
+    "make_private",
     "mark_folder",
     "mark_key",
     "marked_files",

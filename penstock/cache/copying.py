@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,6 +31,7 @@ from penstock.cache.lmdb_errors import translated
 from penstock.cache.lmdb_snapshot import LmdbReader
 from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.mark import clear_folder, opened_folder, sweep_folder
+from penstock.cache.permissions import PRIVATE
 from penstock.cache.shown import shown_size
 
 __all__ = [
@@ -127,6 +129,8 @@ def _replace(path: str, file: str) -> int | None:
     with gate(path, alone=True):
         other = process_with(path)
         if other is None:
+            with suppress(FileNotFoundError):
+                os.chmod(file, stat.S_IMODE(os.stat(os.path.join(path, DATA)).st_mode))
             os.rename(file, os.path.join(path, DATA))
             sync_folder(path)
         return other
@@ -186,7 +190,7 @@ def _pass_on(read: Callable[[], bytes], file: BinaryIO, total: int, tell: Tell) 
 
 
 def _new_file(name: str) -> BinaryIO:
-    return os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb")
+    return os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
 
 def must_have_room(folder: str, named: str, size: int) -> None:
@@ -244,7 +248,7 @@ def beside(target: str, named: str) -> Iterator[str]:
             if not _alone(lock, outer):
                 raise CopyFailed(named, "another process is copying to it", "let that one finish")
             clear_folder(lock, outer)
-            os.mkdir(folder)
+            os.mkdir(folder, PRIVATE)
         except OSError as error:
             raise _failed(named, error) from error
         stack.callback(sweep_folder, outer)

@@ -16,10 +16,12 @@ import struct
 import time
 
 from penstock.cache.errors import StoreDamaged, StoreMissing, StoreReplaced
+from penstock.cache.gate import gate
+from penstock.cache.permissions import file_mode, make_private, must_be_plain
 
 __all__ = ["DATA", "DataFile", "check_beginning", "empty_file", "make_file"]
 
-DATA = "data.mdb"
+DATA, LOCK = "data.mdb", "lock.mdb"
 _HEAD = struct.Struct("=QHHLLLQQ")  # page number, padding, flags, bounds; magic, version, address, size of the map
 _DATABASE = struct.Struct("=LHHQQQQQ")  # padding, flags, depth, branches, leaves, overflow pages, entries, root
 _LAST = struct.Struct("=QQ")  # the last page, the transaction
@@ -35,23 +37,27 @@ def empty_file(page: int = mmap.PAGESIZE) -> bytes:
     return b"".join((head + free + main + _LAST.pack(1, 0)).ljust(page, b"\0") for head in heads)
 
 
-def make_file(folder: str, sync: bool) -> None:
+def make_file(folder: str, sync: bool, mode: int) -> None:
     """Give a folder the file of a store, if it has none. The caller alone may write there."""
     name = os.path.join(folder, DATA)
     if os.path.lexists(name):
         return
+    make_private(folder, mode)
     fresh = f"{name}.new"  # a process that ended on the way leaves it, and the next one writes over it
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(fresh, flags, 0o644), "wb") as file:
+    with gate(folder), os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
+        os.fchmod(file.fileno(), file_mode(mode))
         file.write(empty_file())
         file.flush()
         if sync:
             os.fsync(file.fileno())
-    os.rename(fresh, name)
+        os.rename(fresh, name)
 
 
 def check_beginning(folder: str) -> None:
     """StoreDamaged of a file that ends within its meta pages; other files than LMDB's are left to LMDB."""
+    must_be_plain(os.path.join(folder, DATA))
+    must_be_plain(os.path.join(folder, LOCK))
     try:
         with open(os.path.join(folder, DATA), "rb", buffering=0) as file:
             head, size = file.read(_HEAD.size + _DATABASE.size), os.fstat(file.fileno()).st_size
@@ -72,11 +78,13 @@ def _truncated(folder: str, size: int, needed: int) -> StoreDamaged:
 class DataFile:
     """The file of a store that is open."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, had_lock: bool = True) -> None:
         self._folder = folder
         self._name = os.path.join(folder, DATA)
         self._file = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
         about = os.fstat(self._file)
+        if not had_lock:
+            os.chmod(os.path.join(folder, LOCK), file_mode(about.st_mode))
         self._place = about.st_dev, about.st_ino
         self._size = about.st_size
         self._next = 0.0

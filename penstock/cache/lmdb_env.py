@@ -26,7 +26,7 @@ from weakref import WeakSet
 import lmdb
 
 from penstock.cache.address_space import LARGEST, fitting, room
-from penstock.cache.data_file import DataFile, check_beginning, make_file
+from penstock.cache.data_file import LOCK, DataFile, check_beginning
 from penstock.cache.errors import Closed, ForkedStore, PenstockError, StoreFull
 from penstock.cache.gate import gate
 from penstock.cache.lmdb_databases import databases_of
@@ -68,12 +68,9 @@ class Environment:
         self._names: list[bytes] = []
         self._seen = -1
         try:
-            if not self.readonly:
-                os.makedirs(self.path, exist_ok=True)
             with gate(self.path):
-                if not self.readonly:
-                    make_file(self.path, self._sync)
                 check_beginning(self.path)
+                had_lock = os.path.exists(os.path.join(self.path, LOCK))
                 env = lmdb.open(
                     self.path,
                     map_size=self.map_size,
@@ -86,7 +83,7 @@ class Environment:
                     max_readers=MAX_READERS,
                     lib_version=0,
                 )
-                self._file = DataFile(self.path)
+                self._file = DataFile(self.path, had_lock)
         except (lmdb.Error, OSError) as error:
             raise translated(self.path, error) from error
         try:

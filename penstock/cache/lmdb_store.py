@@ -11,11 +11,14 @@ from __future__ import annotations
 import os
 
 from penstock.cache.address_space import LARGEST
+from penstock.cache.data_file import make_file
 from penstock.cache.errors import ReadOnly
 from penstock.cache.lmdb_env import Opening, acquire
+from penstock.cache.lmdb_errors import translated
 from penstock.cache.lmdb_snapshot import LmdbReader
 from penstock.cache.lmdb_txn import LmdbWriter
 from penstock.cache.pages import drop_mapped, trim_heap
+from penstock.cache.permissions import PRIVATE
 from penstock.cache.store import Info
 
 __all__ = ["LmdbStore", "open_lmdb"]
@@ -28,11 +31,13 @@ def open_lmdb(
     metasync: bool = True,
     patience: float = 30.0,
     sync: bool = True,
+    mode: int = PRIVATE,
 ) -> LmdbStore:
     """The store at a path, made if need be; only the holder of `Owner(path)` opens one to write.
 
     `metasync=False` saves the second flush of a commit, and with it a power loss can take back the last commit.
     `sync=False` flushes nothing: for a store that nobody needs after a crash.
+    A folder that is made here has these permissions, and its files have those of `mode & 0o666`.
     A `map_size` below 1 TiB grows when it is full, after waiting up to `patience` seconds for open snapshots.
 
     >>> import tempfile
@@ -45,6 +50,11 @@ def open_lmdb(
     ...     store.close()
     [b'1', None]
     """
+    if not readonly:
+        try:
+            make_file(os.fspath(path), sync, mode)
+        except OSError as error:
+            raise translated(os.fspath(path), error) from error
     return LmdbStore(acquire(os.fspath(path), readonly, map_size, metasync, patience, sync))
 
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from penstock.cache.errors import PenstockError
+from penstock.cache.permissions import PRIVATE
 
 __all__ = [
     "ForeignFolder",
@@ -67,7 +68,7 @@ class _Mark(msgspec.Struct, frozen=True):
 
 def make_folder(path: str) -> None:
     """Make a folder with a mark."""
-    os.mkdir(path)
+    os.mkdir(path, PRIVATE)
     mark_folder(path)
 
 
@@ -123,7 +124,7 @@ def opened_folder(path: str, make: bool = False) -> Iterator[int]:
     """Open a folder, or make it first; ForeignFolder is raised for a symlink and for a file."""
     if make:
         with suppress(FileExistsError):
-            os.mkdir(path)
+            os.mkdir(path, PRIVATE)
     try:
         folder = os.open(path, _OPEN)
     except NotADirectoryError:  # so says the kernel of a symlink too
@@ -157,7 +158,7 @@ def _write(folder: int, mark: _Mark) -> None:
     with suppress(FileNotFoundError):
         os.unlink(_NAME, dir_fd=folder)
     new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(_NAME, new, 0o644, dir_fd=folder), "wb") as file:
+    with os.fdopen(os.open(_NAME, new, 0o600, dir_fd=folder), "wb") as file:
         file.write(msgspec.json.encode(mark) + b"\n")
         file.flush()
         os.fsync(file.fileno())

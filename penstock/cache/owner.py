@@ -4,6 +4,7 @@ The lock is the kernel's (flock), so the death of its holder frees it, whatever 
 people, and counts only while the lock is held. Invariants:
 
 - the file is never deleted: a lock on a deleted file would exclude nobody;
+- only users who may write the store can open the file, since a lock needs no more than that;
 - a forked child closes what it inherited: it does not own the store, nor keep it owned when its parent is dead.
 """
 
@@ -13,18 +14,23 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from weakref import WeakSet
 
+from penstock.cache.data_file import DATA
 from penstock.cache.errors import PenstockError, StoreInUse
+from penstock.cache.permissions import PRIVATE, lock_mode, make_private, must_be_plain
 
 __all__ = ["Owner", "owner_of", "owner_pid"]
 
 _FILE = "owner"
+_LOOK_AT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # of a pipe an opening would wait
 _LOOK = 0.02  # seconds after which whoever only looked at the lock has let go of it
 
 
@@ -38,16 +44,16 @@ class Owner:
     penstock.cache.errors.StoreInUse: ...
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], mode: int = PRIVATE) -> None:
         self._path = os.fspath(path)
+        self._mode = mode
         self._fd = self._take()
         _held.add(self)
 
     def _take(self) -> int:
         name = os.path.join(self._path, _FILE)
         try:
-            os.makedirs(self._path, exist_ok=True)
-            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = self._opened(name)
         except OSError as error:
             raise PenstockError(
                 f"can't write {name}: {error.strerror}; give this user the right to write there, or choose another path"
@@ -58,13 +64,34 @@ class Owner:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._say(fd)
         except BlockingIOError:
-            holder = _holder(Path(name))
+            holder = _holder(fd)
             os.close(fd)
             raise StoreInUse(self._path, holder) from None
         except OSError as error:
             os.close(fd)
             raise PenstockError(f"can't lock {name}: {error.strerror}; choose a path on a local disk") from error
         return fd
+
+    def _opened(self, name: str) -> int:
+        """The file, made if need be; of one that other users may read but not write, they lose the right to read."""
+        make_private(self._path, self._mode)
+        must_be_plain(name)
+        with suppress(FileExistsError):
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            os.fchmod(fd, lock_mode(self._mode_of_data()))
+            return fd
+        fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        about = os.fstat(fd)
+        own = stat.S_IMODE(about.st_mode)
+        if own != lock_mode(own) and about.st_uid == os.geteuid():
+            os.fchmod(fd, lock_mode(own))
+        return fd
+
+    def _mode_of_data(self) -> int:
+        try:
+            return os.lstat(os.path.join(self._path, DATA)).st_mode
+        except FileNotFoundError:
+            return self._mode
 
     @staticmethod
     def _say(fd: int) -> None:
@@ -108,11 +135,11 @@ def owner_of(path: str | os.PathLike[str]) -> str | None:
     """
     name = os.path.join(os.fspath(path), _FILE)
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(name, _LOOK_AT)
     except OSError:
         return None
     try:
-        return None if _locked(fd, fcntl.LOCK_SH) else _holder(Path(name))
+        return None if _locked(fd, fcntl.LOCK_SH) else _holder(fd)
     finally:
         os.close(fd)
 
@@ -125,14 +152,18 @@ def owner_pid(path: str | os.PathLike[str]) -> int | None:
     ...     owner_pid(path) == os.getpid()
     True
     """
-    name = os.path.join(os.fspath(path), _FILE)
-    if owner_of(path) is None:
+    try:
+        fd = os.open(os.path.join(os.fspath(path), _FILE), _LOOK_AT)
+    except OSError:
         return None
     try:
-        about = json.loads(Path(name).read_text())
-        return int(about["pid"]) if about["host"] == socket.gethostname() else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        if _locked(fd, fcntl.LOCK_SH):
+            return None
+        about = _said(fd)
+        here = about is not None and about["host"] == socket.gethostname()
+        return _locker(fd) or (int(about["pid"]) if about is not None and here else None)
+    finally:
+        os.close(fd)
 
 
 def _locked(fd: int, kind: int) -> bool:
@@ -143,13 +174,38 @@ def _locked(fd: int, kind: int) -> bool:
     return True
 
 
-def _holder(file: Path) -> str:
-    """The holder in words; it may not have said yet who it is."""
-    try:
-        about = json.loads(file.read_text())
+def _holder(fd: int) -> str:
+    """The holder in words: the process that has the lock, and more of it if the file is of that process."""
+    about, pid = _said(fd), _locker(fd)
+    if about is not None and pid in (None, about["pid"]):
         return f"process {about['pid']} on {about['host']} since {about['since']} ({about['program']})"
-    except (OSError, ValueError, KeyError, TypeError):
+    if pid is None:
         return "another process"
+    with suppress(OSError, IndexError):
+        program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+        return f"process {pid} on {socket.gethostname()} ({program})"
+    return f"process {pid} on {socket.gethostname()}"
+
+
+def _said(fd: int) -> dict[str, Any] | None:
+    """What the file says of a holder; it may be of a former one, or not be written yet."""
+    try:
+        about = json.loads(os.pread(fd, 1 << 12, 0))
+        return {"pid": int(about["pid"]), **{name: str(about[name]) for name in ("host", "since", "program")}}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _locker(fd: int) -> int | None:
+    """The process that has the lock of this file, as the kernel lists it; None if it does not tell."""
+    about = os.fstat(fd)
+    device = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+    with suppress(OSError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            match line.split():
+                case [_, "FLOCK", _, _, pid, at, *_] if at == device and int(pid) > 0:
+                    return int(pid)
+    return None
 
 
 _held: WeakSet[Owner] = WeakSet()

@@ -92,7 +92,7 @@ class Away:
                 return
             except (StoreInUse, HolderSilent, HolderLost):
                 self._end(0)
-                evict(self.folder)
+                evict(self.folder, self._order.mode)
                 self.begin()
         self._await()
 
@@ -297,12 +297,12 @@ def _data(tables: Tables) -> dict[str, list[Any]]:
     return {name: [batch_data(batch) for batch in parts] for name, parts in tables.items()}
 
 
-def evict(folder: str) -> None:
+def evict(folder: str, mode: int) -> None:
     """See to it that nobody owns a partition: who does is of an owner that died, and is ended."""
     until = time.monotonic() + _LEAVING
     while True:
         try:
-            Owner(folder).close()
+            Owner(folder, mode).close()
             return
         except StoreInUse:
             pid = owner_pid(folder)

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.cache import Limits, PenstockError, Reader, Store, Writer, naming
+from penstock.cache import PRIVATE, Limits, PenstockError, Reader, Store, Writer, naming
 from penstock.engine.catalog import (
     Catalog,
     Resume,
@@ -59,6 +59,7 @@ class Settings:
     memory: int
     limits: Limits
     changes: int = CHANGES
+    mode: int = PRIVATE  # permissions of what is made
 
 
 class Core:
@@ -381,8 +382,7 @@ class Core:
         """Drop what memory holds, the largest first, until it is within its budget."""
         sizes = {name: node.nbytes() for name, node in self.tables.items()}
         chained = [v for v in self.views.values() if not isinstance(v.view.source, Table)]
-        total = sum(sizes.values()) + sum(v.nbytes(spaces=True) for v in chained)
-        if total <= self._budget:
+        if sum(sizes.values()) + sum(v.nbytes(spaces=True) for v in chained) <= self._budget:
             return
         for view in chained:
             view.forget(None)

@@ -7,10 +7,22 @@ store is parted in the old way or in the new one.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import msgspec
 
-from penstock.cache import DATA, DefinitionError, PenstockError, StoreDamaged, StoreFormat, beside, sync_folder
+from penstock.cache import (
+    DATA,
+    PRIVATE,
+    DefinitionError,
+    PenstockError,
+    StoreDamaged,
+    StoreFormat,
+    beside,
+    file_mode,
+    make_private,
+    sync_folder,
+)
 from penstock.mapreduce import Ranges
 
 FORMAT = 1
@@ -55,10 +67,7 @@ def read_layout(path: str) -> Layout | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        why = os.strerror(error.errno or 0).lower()
-        raise PenstockError(
-            f"can't read {os.path.join(path, NAME)}: {why}; give this user the right to read the store's folder"
-        ) from error
+        raise _unreadable(os.path.join(path, NAME), error) from error
     try:
         layout = msgspec.json.decode(data, type=Layout)
     except msgspec.ValidationError as error:
@@ -70,13 +79,16 @@ def read_layout(path: str) -> Layout | None:
     return layout
 
 
-def write_layout(path: str, layout: Layout) -> None:
-    """From now on the store is parted so: durable when this returns."""
-    os.makedirs(path, exist_ok=True)
+def write_layout(path: str, layout: Layout, mode: int = PRIVATE) -> None:
+    """From now on the store is parted so: durable when this returns. A replaced layout keeps its permissions."""
+    make_private(path, mode)
     name = os.path.join(path, NAME)
     with beside(name, name) as folder:
         fresh = os.path.join(folder, NAME)
+        with suppress(FileNotFoundError):
+            mode = os.stat(name).st_mode
         with open(fresh, "wb") as file:
+            os.fchmod(file.fileno(), file_mode(mode))
             file.write(msgspec.json.format(msgspec.json.encode(layout)) + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -93,7 +105,20 @@ def partitions_of(path: str) -> int:
 
 def is_store(path: str) -> bool:
     """Whether there is a store at a path, in one piece or parted."""
-    return any(os.path.exists(os.path.join(path, name)) for name in (DATA, NAME))
+    for name in (DATA, NAME):
+        try:
+            os.stat(os.path.join(path, name))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise _unreadable(os.path.join(path, name), error) from error
+        return True
+    return False
+
+
+def _unreadable(name: str, error: OSError) -> PenstockError:
+    why = os.strerror(error.errno or 0).lower()
+    return PenstockError(f"can't read {name}: {why}; give this user the right to read the store's folder")
 
 
 def must_be_whole(path: str, what: str, instead: str = "") -> None:

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Literal
 
-from penstock.cache import DefinitionError, Limits, MemoryStore, Owner, Store, StoreMissing, naming, open_lmdb
+from penstock.cache import PRIVATE, DefinitionError, Limits, MemoryStore, Owner, Store, StoreMissing, naming, open_lmdb
 from penstock.engine.agreed import MEMORY, Migrate, core_on
 from penstock.engine.catalog import read_catalog
 from penstock.engine.core import Core, Settings
@@ -36,6 +36,7 @@ def open_engine(
     migrate: Literal["auto", "refuse"] = "auto",
     partitions: int | None = None,
     processes: bool = True,
+    mode: int = PRIVATE,
 ) -> Engine:
     """Open a store to write it, or with `readonly` to read it from any process while another writes.
 
@@ -52,6 +53,9 @@ def open_engine(
     With `partitions` a new store has so many, each with a process of its own, or with processes=False all of them in
     this one, as a store in memory has them. A store has as many as it was made with, or parted into.
 
+    `mode` is who may use what is made: the permissions of new folders, and without those to execute of new files. An
+    empty folder gets them too. By default it is this user alone.
+
     >>> import penstock as ps
     >>> app = ps.App("shop")
     >>> users = app.table("users", key="id")
@@ -62,13 +66,8 @@ def open_engine(
     ...         snap.view("namecount")["Sue"]
     2
     """
-    if not isinstance(app, App):
-        raise DefinitionError(f"ps.open() got {app!r} where the app goes; write ps.open(app, 'state')")
-    if migrate not in ("auto", "refuse"):
-        raise DefinitionError(f"migrate= is {migrate!r}; write 'auto' or 'refuse'")
-    if durability not in ("sync", "group"):
-        raise DefinitionError(f"durability= is {durability!r}; write 'sync' or 'group'")
-    settings = Settings(memory, limits or Limits(), changes)
+    _check_options(app, migrate, durability, mode)
+    settings = Settings(memory, limits or Limits(), changes, mode)
     if path is None:
         if readonly:
             raise DefinitionError("a store in memory has no other process to read it; open it without readonly=True")
@@ -82,17 +81,28 @@ def open_engine(
     if layout is not None or (partitions is not None and partitions != 1):
         grouped = durability == "group"
         return open_parted(app, where, partitions, processes, settings, listen, migrate=migrate, grouped=grouped)
-    owner = Owner(where)
+    owner = Owner(where, mode)
     sock: socket.socket | None = None
     try:
         # Whoever is refused as a second writer finds the socket from the first moment, and waits until it is answered.
         sock = take_socket(where) if listen else None
-        return _writer(app, open_lmdb(where), where, owner, durability, settings, sock, migrate)
+        return _writer(app, open_lmdb(where, mode=mode), where, owner, durability, settings, sock, migrate)
     except BaseException:
         if sock is not None:
             drop_socket(where, sock)
         owner.close()
         raise
+
+
+def _check_options(app: object, migrate: str, durability: str, mode: object) -> None:
+    if not isinstance(app, App):
+        raise DefinitionError(f"ps.open() got {app!r} where the app goes; write ps.open(app, 'state')")
+    if migrate not in ("auto", "refuse"):
+        raise DefinitionError(f"migrate= is {migrate!r}; write 'auto' or 'refuse'")
+    if durability not in ("sync", "group"):
+        raise DefinitionError(f"durability= is {durability!r}; write 'sync' or 'group'")
+    if isinstance(mode, bool) or not isinstance(mode, int) or mode & ~0o777 or mode & 0o700 != 0o700:
+        raise DefinitionError(f"mode= is {mode!r}; write permissions that include those of this user, such as 0o750")
 
 
 def _writer(

@@ -68,13 +68,13 @@ def open_parted(
         if grouped:
             engine.begin_group()
         return engine
-    owner = Owner(path)
+    owner = Owner(path, settings.mode)
     sock: socket.socket | None = None
     try:
         sock = take_socket(path) if listen else None
-        layout = _layout(app, path, partitions)
+        layout = _layout(app, path, partitions, settings.mode)
         for folder in layout.folders(path):
-            evict(folder)
+            evict(folder, settings.mode)
         if processes:
             engine = _away(app, layout, path, owner, settings, sock, patience, migrate)
         else:
@@ -94,13 +94,13 @@ def open_parted(
     return engine
 
 
-def _layout(app: App, path: str, partitions: int | None) -> Layout:
+def _layout(app: App, path: str, partitions: int | None, mode: int) -> Layout:
     known = read_layout(path)
     if known is None:
         if is_store(path):
             raise WrongPartitions(path, 1, partitions or 1)
         known = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
-        write_layout(path, known)
+        write_layout(path, known, mode)
     elif partitions is not None and partitions != len(known.parts):
         raise WrongPartitions(path, len(known.parts), partitions)
     return known
@@ -117,13 +117,13 @@ def _here(
 ) -> Parted:
     """All partitions in this process, one after the other in the thread of who calls."""
     members: list[Member] = []
-    own = Settings(max(settings.memory // len(layout.parts), 1), settings.limits, settings.changes)
+    own = Settings(max(settings.memory // len(layout.parts), 1), settings.limits, settings.changes, settings.mode)
     concert, changed = _concerted(app, layout, path, migrate, settings)
     try:
         for here in range(len(layout.parts)):
             folder = None if path is None else layout.folders(path)[here]
-            held = None if folder is None else Owner(folder)
-            store = MemoryStore() if folder is None else open_lmdb(folder)
+            held = None if folder is None else Owner(folder, settings.mode)
+            store = MemoryStore() if folder is None else open_lmdb(folder, mode=settings.mode)
             parting = Parting(here, layout.ranges())
             members.append(Member(open_partition(app, store, parting, folder, held, own, None, concert)))
     except BaseException:
@@ -149,7 +149,7 @@ def _away(
     concert, changed = _concerted(app, layout, path, migrate, settings)
     sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
     starts, memory = layout.ranges().starts, settings.memory // len(folders)
-    rest = (starts, layout.seed, memory, settings.limits, settings.changes, DEADLINE, patience, concert)
+    rest = (starts, layout.seed, memory, settings.limits, settings.changes, DEADLINE, patience, concert, settings.mode)
     seats = [Away(Order(sent, folders, here, *rest)) for here in range(len(folders))]
     try:
         for seat in seats:

@@ -6,7 +6,7 @@ import pickle
 from dataclasses import dataclass
 from typing import IO
 
-from penstock.cache import Limits
+from penstock.cache import PRIVATE, Limits
 from penstock.engine.concert import Concert
 from penstock.engine.shipped import Shipped
 
@@ -28,6 +28,7 @@ class Order:
     deadline: float  # seconds after which what is told early, and is not there, is saved
     patience: float  # seconds without a sign of life after which who was asked counts as hanging
     concert: Concert  # which views all partitions build
+    mode: int = PRIVATE
 
 
 def write_order(file: IO[bytes], order: Order) -> None:

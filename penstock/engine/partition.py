@@ -73,11 +73,12 @@ class _Telling:
 
 def _opened(order: Order, parting: Parting) -> Engine:
     path = order.folders[order.here]
-    owner = Owner(path)
+    owner = Owner(path, order.mode)
     try:
-        settings = Settings(order.memory, order.limits, order.changes)
+        settings = Settings(order.memory, order.limits, order.changes, order.mode)
         sock = take_socket(path)
-        return open_partition(order.app.app(), open_lmdb(path), parting, path, owner, settings, sock, order.concert)
+        store = open_lmdb(path, mode=order.mode)
+        return open_partition(order.app.app(), store, parting, path, owner, settings, sock, order.concert)
     except BaseException:
         owner.close()
         raise

@@ -6,7 +6,8 @@ A store of one partition has no such file: its data file is renamed to its place
 file exists. A kill leaves the former store or the new one. The next run deletes the other one. Invariants:
 
 - nobody else holds a partition, or reads one, when the file changes;
-- a folder or file that is deleted has a mark of this program.
+- a folder or file that is deleted has a mark of this program;
+- the new store has the permissions of the former one.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from contextlib import ExitStack, suppress
 
 from penstock.cache import (
     DATA,
+    PRIVATE,
     ForeignFolder,
     PenstockError,
     delete_folder,
+    file_mode,
+    folder_mode,
     gate,
     mark_folder,
     marked_files,
@@ -70,6 +74,14 @@ class Replacement:
         else:
             self.folders = [path] if is_store(path) else []
 
+    @property
+    def mode(self) -> int:
+        """The permissions of the former store; those of a private one if there is none."""
+        try:
+            return folder_mode(os.stat(os.path.join(self.folders[0], DATA)).st_mode)
+        except (IndexError, FileNotFoundError):
+            return PRIVATE
+
     def must_be_unread(self) -> None:
         """PenstockError is raised if a process has the former store open."""
         for folder in self.folders:
@@ -88,6 +100,10 @@ class Replacement:
             for folder in self.folders:
                 stack.enter_context(gate(folder, alone=True))
             self.must_be_unread()
+            mode = self.mode
+            for folder in after.folders(self._path):
+                os.chmod(folder, mode)
+                os.chmod(os.path.join(folder, DATA), file_mode(mode))
             for folder in self.folders if self._layout is not None else ():
                 mark_folder(folder)
             if alone:
@@ -103,7 +119,7 @@ class Replacement:
                 found = {name: file for name, file in former.items() if os.path.exists(file)}
                 if self._layout is None and found:
                     mark_folder(self._path, found)
-                write_layout(self._path, after)
+                write_layout(self._path, after, mode)
             now = read_layout(self._path)
             for folder in () if now is None else now.folders(self._path):
                 unmark_folder(folder)

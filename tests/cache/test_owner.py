@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cache.errors import PenstockError, StoreInUse
-from penstock.cache.owner import Owner, owner_of
+from penstock.cache.owner import Owner, owner_of, owner_pid
 
 from .processes import heard, in_fork, process, told
 
@@ -50,9 +50,15 @@ def test_it_is_exclusive_within_a_process_too(store_path: Path) -> None:
         Owner(store_path).close()
 
 
-def test_a_holder_that_has_not_said_who_it_is_is_another_process(store_path: Path) -> None:
+def test_a_holder_that_has_not_said_who_it_is_is_named_by_the_kernel(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Owner(store_path):
         (store_path / "owner").write_text("{")
+        with pytest.raises(StoreInUse, match=f"process {os.getpid()} on .*python"):
+            Owner(store_path)
+        assert owner_pid(store_path) == os.getpid()
+        monkeypatch.setattr("penstock.cache.owner._locker", lambda fd: None)
         with pytest.raises(StoreInUse, match="another process"):
             Owner(store_path)
 

@@ -237,19 +237,20 @@ group.main(sys.argv[1:], prog_name="penstock")
 
 @pytest.mark.parametrize("name", ["put", "load", "check", "compact", "snapshot", "restore"])
 def test_no_permission(name: str, filled: Path, run: Run) -> None:
-    """As somebody who may read all of it, and write none: where this is root, another user is that."""
+    """As a user who may read the copy, and not the store: where this is root, another user is that."""
     run("snapshot", "backup")
     (filled / "users.jsonl").write_text('{"id": 5, "name": "Sue", "ts": 5}\n')
     commands = {**WRITING, "snapshot": ["snapshot", "copy"], "restore": ["restore", "backup", "--force"]}
     with tempfile.TemporaryDirectory() as where:  # one that others can reach
         there = Path(where) / "filled"
         shutil.copytree(filled, there)
-        for folder in (where, there):
+        os.chmod(there / "backup" / "data.mdb", 0o644)
+        for folder in (where, there, there / "backup"):
             os.chmod(folder, 0o555)
         with process(_NOBODY, there, *commands[name]) as child:
             said = heard(child)
             assert child.wait(PATIENCE) == 3, said
-        for folder in (where, there):
+        for folder in (where, there, there / "backup"):
             os.chmod(folder, 0o755)
     assert re.match("penstock: .*[pP]ermission", said), said
     assert ";" in said

@@ -273,6 +273,7 @@ for call in (copy_of, restore):
         shutil.copy(made / "data.mdb", Path(where) / "copy")
         (Path(where) / "closed").mkdir(mode=0o555)
         (Path(where) / "copy").chmod(0o777)
+        (Path(where) / "copy" / "data.mdb").chmod(0o644)
         Path(where).chmod(0o755)
         with process(code, where) as child:
             copied, restored = heard(child), heard(child)
