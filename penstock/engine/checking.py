@@ -37,7 +37,7 @@ from penstock.engine.naming import places_of
 from penstock.engine.repairing import Repair
 from penstock.engine.scrub import damaged_pages
 from penstock.engine.snapshot import Snapshot
-from penstock.gateway import CHECKING, TableReader, Tails, document_of, moved_db, unwrap
+from penstock.gateway import CHECKING, TableReader, Tails, document_of, moved_db, repeated_db, unwrap
 from penstock.mapreduce import (
     FEED,
     FunctionMapper,
@@ -171,8 +171,9 @@ class Check:
         with self._site.snapshot() as snap:
             shown, reader = snap.schema.tables[table.name], snap.parts[place].reader()
             number, mark = shown.number, read_mark(reader, shown.number)
-            for _ in self._checked(reader, moved_db(number)):
-                pass
+            for db in (moved_db(number), repeated_db(number)):
+                for _ in self._checked(reader, db):
+                    pass
             before = len(self._damaged)
             for _ in self._checked(reader, index_db(number)):
                 pass

@@ -39,7 +39,7 @@ from penstock.engine.parting import Parting
 from penstock.engine.schema import Schema
 from penstock.engine.sweep import Sweep, empty_trash, forget_former
 from penstock.engine.swept import steps_left
-from penstock.gateway import Report, TableBatch, TableNode, Tails
+from penstock.gateway import Report, TableBatch, TableNode, Tails, note_repeats
 from penstock.mapreduce import ViewNode, Writes
 from penstock.recovery import Heard, Reject, quarantine
 from penstock.views import App, Changed, Table
@@ -298,6 +298,8 @@ class Core:
                 for name, batch in batches.items():
                     self.make_room(self.tables[name], batch.n)
                     out[name] = self.tables[name].process(writer, batch, writes)
+                    if self.catalog.refill is not None and name in self.catalog.refill.since:
+                        note_repeats(self.tables[name], batch, out[name], writes)
                 refused = {name: len(out[name].rejected) + batch.refused for name, batch in batches.items()}
                 if dry is not None and not dry.planning:
                     self.settle(writer, writes)  # which damaged groups may prevent
@@ -359,12 +361,10 @@ class Core:
                 done = log.fold_step(writer, steps)
             done()
         if log.compact_due() and node.sweep is None:  # it gives records other numbers
-            if not log.keys.room(2 * n + _COMPACT_LEAST):
-                node.forget(2 * n + _COMPACT_LEAST)
+            room = 2 * n + _COMPACT_LEAST
+            self.make_room(node, room)
             with self.store.write() as writer:
-                then = log.compact_step(
-                    writer, 2 * n + _COMPACT_LEAST, node.carry(moves_noted(self.catalog, self.state, node.table))
-                )
+                then = log.compact_step(writer, room, node.carry(moves_noted(self.catalog, self.state, node.table)))
             if then is not None:
                 then()
         if steps and not log.folding:

@@ -48,7 +48,15 @@ from penstock.engine.catalog import (
     write_state,
 )
 from penstock.engine.switch import switched
-from penstock.gateway import TableNode, carry_over, first_numbers, moved_db
+from penstock.gateway import (
+    TableNode,
+    carry_over,
+    carry_repeats,
+    first_numbers,
+    moved_db,
+    repeated_db,
+    repeated_keys,
+)
 from penstock.mapreduce import Building, Writes, view_dbs
 from penstock.recovery import quarantine, rejects_from, without_tails
 
@@ -98,13 +106,16 @@ def _leftover(catalog: Catalog) -> list[str]:
 
 def _dbs(catalog: Catalog, name: str, number: int) -> list[str]:
     table = catalog.entries[name].definition["kind"] == "table"
-    return [log_db(number), index_db(number), moved_db(number)] if table else view_dbs(number)
+    return [log_db(number), index_db(number), moved_db(number), repeated_db(number)] if table else view_dbs(number)
 
 
 def begin(core: Core, tables: Sequence[str]) -> int:
     """From now on what is written to these tables counts as written since; the seed that the other store must have."""
     catalog = core.catalog
     since = {name: core.tables[name].log.mark.tail for name in tables}
+    with core.store.write() as writer:
+        for name in tables:
+            writer.clear(repeated_db(core.tables[name].number))
     _put(core, _without(catalog, Refill(since, dict(core.state.sources))))
     return catalog.seed
 
@@ -281,6 +292,7 @@ class Refilling:
         core = self._core
         while behind := self._behind():  # nobody else writes meanwhile
             self._carried(behind)
+        self._repeat()
         with core.store.write() as writer:
             writes = Writes()
             rejects = [reject for _, reject in rejects_from(self._fresh)]
@@ -295,6 +307,20 @@ class Refilling:
         core.relearn()
         back = tuple(source for source, offset in done.items() if offset < _began(self._refill, source))
         return Refilled(state.position, done, back)
+
+    def _repeat(self) -> None:
+        """Lay over the documents of keys that were written since without a change."""
+        for name, node in self._tables.items():
+            live = self._core.tables[name]
+            with self._core.store.read() as reader:
+                keys = list(repeated_keys(reader, live.number))
+            for at in range(0, len(keys), _STEP_LINES):
+                writes = Writes()
+                with self._core.store.write() as writer:
+                    carry_repeats(live, node, writer, keys[at : at + _STEP_LINES], writes)
+                    writes.write(writer)
+                writes.committed()
+                self._held = added(self._held, writes.held_groups)
 
     def _untold(self) -> list[str]:
         """The tables without ts, whose records in quarantine count as older than all that was copied."""

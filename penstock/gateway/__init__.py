@@ -9,6 +9,7 @@ from penstock.gateway.places import CHECKING, META_PLACE, table_places
 from penstock.gateway.reader import Block, TableReader, Tails
 from penstock.gateway.reading import SpannedTable, TableReading
 from penstock.gateway.received import MOST_RECEIVED, Form, Received
+from penstock.gateway.repeats import carry_repeats, note_repeats, repeated_db, repeated_keys
 from penstock.gateway.retelling import retell
 from penstock.gateway.stamps import NUMBER, Stamps, kind_of, stamps_of
 from penstock.gateway.superseded import superseded
@@ -42,6 +43,7 @@ __all__ = [
     "Tails",
     "Unwrapped",
     "carry_over",
+    "carry_repeats",
     "document_of",
     "first_numbers",
     "forgettable",
@@ -50,6 +52,9 @@ __all__ = [
     "key_value",
     "kind_of",
     "moved_db",
+    "note_repeats",
+    "repeated_db",
+    "repeated_keys",
     "rest",
     "retell",
     "stamps_of",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.cache import META, Place, index_db, log_db, number_shown
 from penstock.gateway.moved import moved_db
+from penstock.gateway.repeats import repeated_db
 
 __all__ = ["CHECKING", "META_PLACE", "table_places"]
 
@@ -27,5 +28,6 @@ def table_places(name: str, number: int) -> dict[str, Place]:
         words: Place(words, number_shown("log entry")),
         log_db(number): Place(words, number_shown("log entry")),
         index_db(number): Place(f"{words}, its index", lambda key: f"key {key.hex()}", CHECKING),
+        repeated_db(number): Place(f"{words}, the keys that a refill lays over", lambda key: f"key {key.hex()}"),
         moved_db(number): Place(f"{words}, the order of its records", number_shown("log entry")),
     }

@@ -21,6 +21,15 @@ BUGS = [
     Bug("numbers are not noted", "engine.refilling.Refilling._allot", "filling=filling)", "filling={})"),
     Bug("the old number stays", "engine.refilling.Refilling._switched", "number=filling[name])", "number=old)"),
     Bug("leftovers stay at opening", "engine.refilling.without_leftover", "not refill.filling", "refill.filling"),
+    Bug("repeats are not laid over", "engine.refilling.Refilling._switch", "self._repeat()", "pass"),
+    Bug(
+        "late records are no repeats",
+        "gateway.repeats.note_repeats",
+        "if own in _UNCHANGED:",
+        "if own == _UNCHANGED[0]:",
+    ),
+    Bug("an absent key is passed over", "gateway.repeats.carry_repeats", "absent_line(key, None)", "b''"),
+    Bug("repeats stay for the next refill", "engine.refilling.begin", "writer.clear(", "str("),
     Bug("held groups are lost", "engine.refilling.Refilling._switched", "added(state.rejected, ", "dict("),
 ]
 
@@ -39,6 +48,8 @@ def found(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         test_refill.test_where_a_source_goes_on(folder / name, *own)
     (folder / "c").mkdir()
     test_refill.test_what_is_in_quarantine_stays_and_counts_as_older(folder / "c")
+    (folder / "e").mkdir()
+    test_refill.test_writes_that_change_nothing_meanwhile_are_kept(folder / "e")
     (folder / "d").mkdir()
     test_refill.test_killed_at_any_step_it_is_what_it_was_and_may_be_refilled_again(folder / "d", monkeypatch)
     assert sys.modules["penstock.engine.refilling"]._STEP_LINES == 4

@@ -83,6 +83,35 @@ def test_where_a_source_goes_on(
         assert not live.check().wrong
 
 
+def test_writes_that_change_nothing_meanwhile_are_kept(tmp_path: Path) -> None:
+    """The other store read none of these keys, or read a key that was deleted here."""
+    for ts in ("ts", None):
+        app, folder = shop(ts), tmp_path / str(ts)
+        folder.mkdir()
+        with live_at(app, folder / "live", 0) as live:
+            live.put("users", {"id": 30, "name": "gone", "amount": 1, "ts": 1})
+            live.delete("users", 30)
+            seed = live.begin_refill(["users"], described(app))
+            assert live.put("users", docs(7, 8, "old")[0]).equal == 1
+            assert live.put_many("users", docs(0, 20, "old")[12:15]).equal == 3
+            assert live.delete("users", 30).equal == 1
+            if ts is not None:
+                assert live.put("users", {"id": 16, "name": "late", "ts": 1}).late == 1
+            live.put("users", {"id": 13, "name": "later", "amount": 13, "ts": 99})
+            live.refill(elsewhere(app, folder / "fresh", seed, [*docs(0, 2), *docs(30, 31)]))
+            with live.snapshot() as snap:
+                names = {key: doc["name"] for key, doc in snap.table("users").items()}
+            late = {} if ts is None else {16: "old1", 30: "n0"}  # the other store read a later version of 30
+            assert names == {0: "n0", 1: "n1", 7: "old1", 12: "old0", 13: "later", 14: "old2", **late}
+            assert not live.check().wrong
+            live.begin_refill(["users"], described(app))
+            assert live.put("users", {"id": 13, "name": "later", "amount": 13, "ts": 99}).equal == 1
+            seed = live.begin_refill(["users"], described(app))
+            live.refill(elsewhere(app, folder / "other", seed, docs(0, 2)))
+            with live.snapshot() as snap:
+                assert len(snap.table("users")) == 2, "keys of an earlier refill are not kept"
+
+
 def test_readers_and_followers_see_one_change(tmp_path: Path) -> None:
     app = shop()
     with live_at(app, tmp_path / "live", 0) as live, ps.open(app, tmp_path / "live", readonly=True) as other:
