@@ -8,6 +8,7 @@ those with a broker or a session of Spark share it over their folder.
 """
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import closing
+
+# A shell starts background jobs with SIGINT ignored, and their children inherit that. Tests interrupt children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Machines that run tests are shared and slow by turns: time is no criterion of an example.
 _QUIET = [HealthCheck.too_slow]
