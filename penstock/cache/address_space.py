@@ -7,6 +7,7 @@ import mmap
 __all__ = ["LARGEST", "fitting", "room"]
 
 LARGEST = 1 << 40
+_FEW, _SMALLER = 32, 1 << 36  # maps of the largest size in a process, and the size of those after them
 _SMALLEST = 1 << 26
 
 
@@ -19,8 +20,13 @@ def room(size: int) -> bool:
     return True
 
 
-def fitting(size: int) -> int:
-    """This size, or where the host refuses it, a smaller one that leaves as much again for all else."""
+def fitting(size: int, maps: int) -> int:
+    """This size, or a smaller one beside many maps of this process, so that 1,000 fit into the 128 TiB that there are.
+
+    Where the host refuses that too, a smaller one that leaves as much again for all else.
+    """
+    if maps >= _FEW:
+        size = min(size, _SMALLER)
     if room(size):
         return size
     while size > _SMALLEST and not room(2 * size):

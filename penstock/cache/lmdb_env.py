@@ -48,7 +48,7 @@ class Environment:
         self.path = path
         self.pid = os.getpid()
         self.readonly = readonly
-        self.map_size = fitting(map_size) if map_size == LARGEST else map_size
+        self.map_size = fitting(map_size, len(_registry)) if map_size == LARGEST else map_size
         self.handles: Handles = {}
         self.users = 0
         self._write_lock = threading.Lock()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 
 import lmdb
 
 from penstock.cache.errors import Closed, PenstockError, StoreDamaged, StoreFormat, StoreFull, StoreMissing
 
-__all__ = ["FORMAT", "MAX_DBS", "MAX_READERS", "translated"]
+__all__ = ["FORMAT", "MAX_DBS", "MAX_READERS", "too_many_files", "translated"]
 
 MAX_DBS = 1024
 MAX_READERS = 1024
@@ -29,8 +30,11 @@ def translated(path: str, error: lmdb.Error | OSError) -> Exception:
         return StoreFull(path, "Input/output error, its disk is full, over a quota, or failing")
     if code == errno.ENOMEM:
         return PenstockError(
-            f"no memory for the store at {path}: {error}; put smaller batches, or allow more (ulimit -v)"
+            f"no memory or no address space for the store at {path}: {error}; put smaller batches, close other stores "
+            "of this process, or allow more (ulimit -v)"
         )
+    if code in (errno.EMFILE, errno.ENFILE):
+        return PenstockError(too_many_files(path))
     if code in _NO_RIGHT:
         return PenstockError(
             f"no permission for the store at {path}: {os.strerror(code)}; this user must be able to read and write "
@@ -41,6 +45,15 @@ def translated(path: str, error: lmdb.Error | OSError) -> Exception:
     if code in (errno.EEXIST, errno.ENOTDIR):
         return PenstockError(f"{path} is not a folder, and a store is one; choose another path")
     return _translated_lmdb(path, error)
+
+
+def too_many_files(path: str) -> str:
+    """The words for a store that can't be opened since too many files are open."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"too many open files for the store at {path}: this process may have {most}, and an open store takes about 6; "
+        "close other stores, or allow more (ulimit -n)"
+    )
 
 
 def _translated_lmdb(path: str, error: Exception) -> Exception:

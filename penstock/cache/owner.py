@@ -10,6 +10,7 @@ people, and counts only while the lock is held. Invariants:
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -25,6 +26,7 @@ from weakref import WeakSet
 
 from penstock.cache.data_file import DATA
 from penstock.cache.errors import PenstockError, StoreInUse
+from penstock.cache.lmdb_errors import too_many_files
 from penstock.cache.permissions import PRIVATE, lock_mode, make_private, must_be_plain
 
 __all__ = ["Owner", "owner_of", "owner_pid"]
@@ -55,6 +57,8 @@ class Owner:
         try:
             fd = self._opened(name)
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise PenstockError(too_many_files(self._path)) from error
             raise PenstockError(
                 f"can't write {name}: {error.strerror}; give this user the right to write there, or choose another path"
             ) from error

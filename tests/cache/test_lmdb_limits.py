@@ -206,3 +206,57 @@ with store.read() as snap: say(dict(snap.scan("rows")))
     with process(code, store_path) as other:
         assert "may not map more (ulimit -v)" in heard(other)
         assert heard(other) == "{b'a': b'1'}"
+
+
+def test_a_thousand_stores_are_open_in_one_process(tmp_path: Path) -> None:
+    code = """
+import resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+from penstock.cache.lmdb_store import open_lmdb
+stores = [open_lmdb(f"{sys.argv[1]}/{n}", sync=False) for n in range(1000)]
+for store in stores:
+    with store.write() as txn: txn.put_many("rows", [(b"a", b"1")])
+say(len(stores))
+for store in stores: store.close()
+say(open_lmdb(f"{sys.argv[1]}/999").info()["map_size"] == 1 << 40)
+"""
+    with process(code, tmp_path) as other:
+        assert heard(other) == "1000"
+        assert heard(other) == "True", "the largest map, once the others are closed"
+
+
+def test_a_store_beside_many_others_grows_when_it_is_full(store_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.cache.address_space._FEW", 0)
+    monkeypatch.setattr("penstock.cache.address_space._SMALLER", 1 << 20)
+    store = open_lmdb(store_path)
+    rows = [(b"%04d" % n, b"x" * 1000) for n in range(5000)]
+    for start in range(0, 5000, 500):
+        with store.write() as txn:
+            txn.put_many("rows", rows[start : start + 500])
+    assert store.info()["map_size"] >= 1 << 22
+    with store.read() as snap:
+        assert list(snap.scan("rows")) == rows
+    store.close()
+
+
+def test_the_limit_of_open_files_is_named(tmp_path: Path) -> None:
+    code = """
+import resource
+import penstock as ps
+app = ps.App("shop"); app.table("users", key="id")
+ps.open(app, sys.argv[1] + "/first").close()
+for most in range(len(__import__("os").listdir("/proc/self/fd")), 10_000):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, 10_000))
+    try: ps.open(app, sys.argv[1] + f"/{most}", listen=False).close()
+    except ps.PenstockError as error: say(error)
+    else: break
+say("opened")
+"""
+    with process(code, tmp_path) as other:
+        said = list(iter(lambda: heard(other), "opened"))
+    assert len(said) > 2
+    for words in said:
+        assert re.search(r"too many open files for the store at .*; close other stores, or .*\(ulimit -n\)", words), (
+            words
+        )
