@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import penstock as ps
+from penstock.cache import mark_folder
 from tests.engine.holding import DOCS, shop
 
 
@@ -23,3 +24,9 @@ def filled(path: Path, rounds: int = 5) -> str:
 def digest(path: Path) -> str:
     with ps.open(shop(), path, readonly=True) as engine:
         return engine.digest()
+
+
+def mark_again(place: Path) -> None:
+    """Give the folders of an image the marks that they had where the image was taken: a copied mark is void."""
+    for mark in place.rglob("made-by-penstock"):
+        mark_folder(str(mark.parent))

@@ -24,6 +24,7 @@ import penstock as ps
 from penstock.cache import DefinitionError
 from penstock.spark import backfill, inputs
 from penstock.spout import Standing, UriError, open_file
+from tests.engine.copied import mark_again
 from tests.spark import usersown
 from tests.spark.both import one_by_one, same, stored, topic
 
@@ -281,6 +282,7 @@ def test_a_live_store_is_refilled_while_it_is_written_and_a_run_that_is_killed_l
             assert engine.digest() == seen[what], what
             assert (seen[what] == after) is (what == "switching")
     last = images["loading views"]
+    mark_again(last)
     backfill(app, last / "live", spark=spark, refill=True, users=file)
     assert sorted(os.listdir(last)) == ["live"]
     with loaded(app, file) as wanted:

@@ -20,6 +20,7 @@ import pytest
 
 import penstock as ps
 from penstock.spark import backfill
+from tests.engine.copied import mark_again
 from tests.spark.inprocess import InProcess
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +45,13 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def put_back(image: Path, place: Path) -> None:
+    """Put an image in place of a folder."""
+    shutil.rmtree(place)
+    shutil.copytree(image, place)
+    mark_again(place)
+
+
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["beside the store", "elsewhere"])
 def test_at_each_stage_nothing_is_there_and_the_next_run_is_clean(tmp_path: Path, file: Path, elsewhere: bool) -> None:
     place, staging = tmp_path / "place", tmp_path / "staging"
@@ -64,11 +72,9 @@ def test_at_each_stage_nothing_is_there_and_the_next_run_is_clean(tmp_path: Path
         whole = engine.digest()
     for stage, image in images.items():
         assert os.listdir(image / "place") == ["store.partial"], stage
-        shutil.rmtree(place)
-        shutil.copytree(image / "place", place)
+        put_back(image / "place", place)
         if elsewhere:
-            shutil.rmtree(staging)
-            shutil.copytree(image / "staging", staging)
+            put_back(image / "staging", staging)
         done = backfill(shop(), place / "store", spark=InProcess(), users=file, **more)
         assert done.documents == {"users": 40}
         assert os.listdir(place) == ["store"], stage
