@@ -58,6 +58,7 @@ class _Run:
     unended: bool = False  # a file ends inside a line
     once: bool = False  # one of them can't be read again
     again: bool = False  # from the first line, also of what is in
+    keys: bool = False  # lines are keys to be deleted
 
 
 @command(
@@ -128,10 +129,12 @@ def take_files(
     read: Read | None = None,
     again: bool = False,
     migrate: bool = False,
+    keys: bool = False,
 ) -> int:
     """Load files one after the other, each as it is `opened`, its batches as they are `read`; the exit code.
 
-    With `migrate` views that the app has otherwise than the store are built, the rest of them after the last file.
+    With `keys` a column for the ts isn't needed. With `migrate` views that the app has otherwise than the store are
+    built, the rest of them after the last file.
     """
     files = tuple(map(_path, given))
     sizes = [None if path == STDIN else file_size(path) for path in files]
@@ -139,7 +142,7 @@ def take_files(
     total = None if follow or len(known) < len(files) else sum(known)
     what = files[0] if len(files) == 1 else f"{len(files)} files"
     with Stop() as stop, open_writer(ctx, app, migrate) as writer, progress(ctx, what, total) as bar:
-        run = _Run(ctx, writer, table, stop, bar, total, read, again=again)
+        run = _Run(ctx, writer, table, stop, bar, total, read, again=again, keys=keys)
         for path, size in zip(files, sizes, strict=True):
             if stop.asked:
                 break
@@ -190,7 +193,7 @@ def _one(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -> No
             run.ctx.say(f"{spout.name}: {_said(run.counts, began if run.ctx.terminal else None)}")
             _tell_rejections(run.counts)
         run.counts += before
-    if isinstance(spout, FileSpout):
+    if isinstance(spout, FileSpout) and not run.keys:
         for name, text in spout.odd_columns()[:_COLUMNS]:
             hint = f"`--again --null {shlex.quote(text)}` reads that as null"
             run.ctx.note(f"{path}: column {name!r} has numbers, and else the text {shown_cell(text)!r} alone; {hint}")
@@ -211,7 +214,7 @@ def _batches(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -
         first = spout.next_batch(LIMIT, _WAIT)
         if first is None:
             continue
-        check_columns(spout, path, run.table)
+        check_columns(spout, path, run.table, run.keys)
         coming: Iterator[SpoutBatch] = chain([first], _there(spout, run.stop))
         if run.read is not None:
             coming = map(run.read, coming)
@@ -233,12 +236,12 @@ def _there(spout: FileSpout | ParquetSpout, stop: Stop) -> Iterator[SpoutBatch]:
         yield batch
 
 
-def check_columns(spout: FileSpout | ParquetSpout, path: str, table: Table) -> None:
+def check_columns(spout: FileSpout | ParquetSpout, path: str, table: Table, keys: bool = False) -> None:
     """The columns that the table needs must be there."""
     if spout.columns is None:
         return
     needed = [(parts[0], "the key") for parts in table.key.paths]
-    if table.ts is not None:
+    if table.ts is not None and not keys:
         needed.append((table.ts[0], "the ts"))
     for name, use in needed:
         if name not in spout.columns:

@@ -19,13 +19,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from penstock.cache import PenstockError, RecordError, normalise, pack_document
+from penstock.cache import PenstockError, RecordError, normalise, pack_document, unpack
 from penstock.cli.values import as_group, dumps, loads
 from penstock.gateway import Deletion, Form, Patched, Received, TableBatch, document_of, key_value, unwrap
 from penstock.spout import SpoutBatch
 from penstock.views import Table
 
-__all__ = ["portable_lines", "read_portable"]
+__all__ = ["portable_lines", "read_keys", "read_portable"]
 
 _DELETE, _DOC, _TS = "$delete", "$doc", "$ts"
 _MAP = "$map"
@@ -135,22 +135,55 @@ def read_portable(batch: SpoutBatch) -> SpoutBatch:
     """A batch of lines as they were read, with what stands in them for something else put back."""
     if not batch.raw or not any(_MARK in line for line in batch.records.lines):
         return batch
+    return _read_lines(batch, _add_line)
+
+
+def read_keys(batch: SpoutBatch, table: Table, ts: Any) -> SpoutBatch:
+    """A batch of deletions: each line is a key as JSON, or a map with the key's fields."""
+
+    def add(records: TableBatch, line: bytes) -> None:
+        value = _loaded(line) if batch.raw else unpack(line)
+        key = as_group(value)
+        if isinstance(key, dict):
+            key = as_group(key_value(table, value))
+            fields = ", ".join(repr(".".join(path)) for path in table.key.paths)
+            if key is None or (isinstance(key, tuple) and all(part is None for part in key)):
+                raise RecordError(f"no key in field {fields}: it is null")
+        records.deletes[records.n] = Deletion(normalise(key), ts)
+
+    return _read_lines(batch, add)
+
+
+def _loaded(line: bytes) -> Any:
+    try:
+        return loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"it is no JSON: {error}") from None
+
+
+def _add_line(records: TableBatch, line: bytes) -> None:
+    if _MARK in line:
+        _add(records, line)
+    elif line[:1] == b"{":
+        records.lines.append(line)
+    else:
+        raise RecordError("it is no JSON object")
+
+
+def _read_lines(batch: SpoutBatch, add: Callable[[TableBatch, bytes], None]) -> SpoutBatch:
+    """Add the record of each line; a line that has none is refused with its reason."""
     records = TableBatch([])
-    skips: list[int] = []
-    refused: dict[int, str] = {}
-    received: dict[int, Received] = {}
-    for place, raw in enumerate(batch.records.lines):
-        line = raw.strip(_SPACE)
+    places = iter(range(batch.records.n + len(batch.skips)))
+    skips, refused, received = list(batch.skips), dict(batch.refused), dict(batch.received)
+    before = set(batch.skips)
+    for raw in batch.records.lines:
+        place = next(place for place in places if place not in before)
+        line = raw.strip(_SPACE) if batch.raw else raw
         if not line:
             skips.append(place)
             continue
         try:
-            if _MARK in line:
-                _add(records, line)
-            elif line[:1] == b"{":
-                records.lines.append(line)
-            else:
-                raise RecordError("it is no JSON object")
+            add(records, line)
         except (PenstockError, ValueError) as error:
             refused[place] = str(getattr(error, "reason", error))
             received[place] = Received.made(Form.TEXT, raw)
@@ -165,19 +198,16 @@ def read_portable(batch: SpoutBatch) -> SpoutBatch:
         False,
         batch.unit,
         batch.first,
-        skips,
+        sorted(skips),
         refused,
         received,
-        begins=batch.begin_of_each(),
+        begins=() if batch.source is None else batch.begin_of_each(),
     )
 
 
 def _add(records: TableBatch, line: bytes) -> None:
     """The record that a line means."""
-    try:
-        value = loads(line)
-    except ValueError as error:
-        raise RecordError(f"it is no JSON: {error}") from None
+    value = _loaded(line)
     if not isinstance(value, dict):
         raise RecordError("it is no JSON object")
     ts = normalise(_restored(value.get(_TS)))

@@ -10,12 +10,14 @@ from penstock.cache import RecordError
 from penstock.cli.context import DONE, WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_writer, table_of
+from penstock.cli.load import take_files
 from penstock.cli.names import table_names
 from penstock.cli.output import format_option, tell
+from penstock.cli.portable import read_keys
 from penstock.cli.repair import show
 from penstock.cli.values import group_of, loads, object_of
 from penstock.engine import parted
-from penstock.spout import Record, opened
+from penstock.spout import Record, open_file, opened
 from penstock.views import App
 
 
@@ -47,21 +49,54 @@ def put(ctx: Context, table: str, documents: tuple[str, ...]) -> int:
     "delete",
     app=True,
     store=True,
-    examples=["penstock delete users 7", "penstock delete users 7 8 --ts 12", """penstock delete orders '["NO", 1]'"""],
+    examples=[
+        "penstock delete users 7",
+        "penstock delete users 7 8 --ts 12",
+        """penstock delete orders '["NO", 1]'""",
+        "penstock delete users --from left.csv",
+        "cut -f1 left.tsv | penstock delete users --from -",
+    ],
 )
 @click.argument("table", shell_complete=table_names)
-@click.argument("keys", metavar="KEY...", nargs=-1, required=True)
+@click.argument("keys", metavar="[KEY...]", nargs=-1)
 @click.option("--ts", metavar="TS", help="As of this ts, a number or RFC 3339 text (else the current version's).")
-def delete(ctx: Context, table: str, keys: tuple[str, ...], ts: str | None) -> int:
+@click.option(
+    "--from",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(allow_dash=True),
+    help="Delete the keys in this file of JSON lines or CSV, plain or packed; - is standard input.",
+)
+@click.option("--format-in", metavar="FORMAT", help="jsonl, csv or tsv, also packed (else by the file's name).")
+def delete(
+    ctx: Context, table: str, keys: tuple[str, ...], ts: str | None, files: tuple[str, ...], format_in: str | None
+) -> int:
     """Delete the documents of TABLE with these keys.
 
     A KEY is JSON, a list where the table has several key fields; what isn't JSON is text. All of them are one
     transaction. A key without a document counts as equal: it was deleted already.
+
+    With --from each line of the FILE is a key as JSON, or a map with the key's fields; a row of CSV is such a map. Many
+    lines are several transactions. A line without a key is rejected with its number, and the exit code is 1. After an
+    interruption the same command deletes the rest.
     """
     app = load_app(ctx)
-    table_of(app, table)
+    target = table_of(app, table)
+    if bool(keys) == bool(files):
+        raise click.UsageError("give keys, or a file of keys with --from FILE")
     when = None if ts is None else _ts_of(ts)
-    return _write(ctx, app, [Record(table, group_of(key), None, when) for key in keys])
+    if not files:
+        return _write(ctx, app, [Record(table, group_of(key), None, when) for key in keys])
+    return take_files(
+        ctx,
+        app,
+        target,
+        files,
+        lambda path: open_file(path, table, format_in, keys=True),
+        read=lambda batch: read_keys(batch, target, when),
+        keys=True,
+    )
 
 
 @command(

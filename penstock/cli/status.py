@@ -39,6 +39,7 @@ _DATA = "data.mdb"
         "penstock status --watch",
         "penstock status --digest",
         "penstock status | jq .position",
+        "penstock status -v --format json | jq .views.revenue.holds",
     ],
 )
 @click.option("--watch", is_flag=True, help="Draw it again every second, until Ctrl-C.")
@@ -47,7 +48,8 @@ _DATA = "data.mdb"
 def status(ctx: Context, watch: bool, digest: bool, format: str | None) -> None:
     """Tables, views, position, sources, what is held, sizes, the last commit, and who writes.
 
-    In a pipe it is one JSON object; with --watch one each second.
+    In a pipe it is one JSON object; with --watch one each second. It counts the first 20 documents that a view can't
+    take by reason, each reason with the first key. With -v it has each of them with its traceback.
     """
     for_people = ctx.terminal if format is None else format == "table"
     if watch and digest:
@@ -55,11 +57,32 @@ def status(ctx: Context, watch: bool, digest: bool, format: str | None) -> None:
     with open_reader(ctx, load_app(ctx)) as engine:
         if watch:
             with suppress(KeyboardInterrupt):
-                _watch(ctx, for_people, lambda: read(engine, ctx.store, False))
+                _watch(ctx, for_people, lambda: _asked(ctx, for_people, read(engine, ctx.store, False)))
         else:
             with progress(ctx, "reading all content", None) if digest else nullcontext():
-                data = read(engine, ctx.store, digest)
+                data = _asked(ctx, for_people, read(engine, ctx.store, digest))
             click.echo(_page(ctx, data) if for_people else dumps(data))
+
+
+def _asked(ctx: Context, for_people: bool, data: dict[str, Any]) -> dict[str, Any]:
+    """The status with as much of what is held as is asked for."""
+    if not for_people and not ctx.verbose:
+        for view in data["views"].values():
+            view["holds"] = _by_reason(view["holds"])
+    return data
+
+
+def _by_reason(holds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Count documents that are held by their reason, the most frequent first.
+
+    >>> _by_reason([{"key": 7, "reason": "odd", "traceback": "…"}, {"key": 8, "reason": "odd", "traceback": "…"}])
+    [{'reason': 'odd', 'documents': 2, 'first': 7}]
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for hold in holds:
+        own = found.setdefault(hold["reason"], {"reason": hold["reason"], "documents": 0, "first": hold["key"]})
+        own["documents"] += 1
+    return sorted(found.values(), key=lambda own: -own["documents"])
 
 
 def _watch(ctx: Context, for_people: bool, look: Callable[[], dict[str, Any]]) -> None:

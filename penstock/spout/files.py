@@ -40,10 +40,11 @@ class Format:
     packing: Packing | None = None
     delimiter: str | None = None
     nulls: tuple[str, ...] = ()
+    arrays: bool = False  # whether a line of JSON may be one
 
     def shape(self, file: str) -> Shape:
         """What makes records of the lines of this file."""
-        return JsonLines(file) if self.name.startswith("jsonl") else Csv(file, self.delimiter, self.nulls)
+        return JsonLines(file, self.arrays) if self.name.startswith("jsonl") else Csv(file, self.delimiter, self.nulls)
 
 
 class FileSpout:

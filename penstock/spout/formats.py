@@ -66,8 +66,9 @@ class JsonLines:
     raw = True
     columns: tuple[str, ...] | None = None
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, arrays: bool = False) -> None:
         self._name = name
+        self._arrays = arrays  # whether a line may be one
         self._begun = False
 
     def begin(self, first: list[bytes]) -> None:
@@ -80,7 +81,7 @@ class JsonLines:
             self._begun = True
             first = text_of_first(self._name, lines[0])
             opening = next((line for line in map(bytes.strip, (first, *lines[1:])) if line), b"")
-            if opening.startswith(b"["):
+            if opening.startswith(b"[") and not self._arrays:
                 remedy = "write each document on a line of its own, as `jq -c '.[]'` does"
                 raise SourceUnreadable(self._name, "it is one JSON array and not JSON lines", remedy)
             if first is not lines[0]:

@@ -31,12 +31,14 @@ def open_file(
     nulls: Sequence[str] = (),
     follow: bool = False,
     again: bool = False,
+    keys: bool = False,
 ) -> FileSpout | ParquetSpout:
     """The spout of a file, or of standard input for "-", into a table.
 
     `format` is jsonl, csv, tsv or parquet, the first three also with .gz or .zst behind; without it the end of the name
     says it, and any other end means JSON lines. Cells of CSV that are one of `nulls` are null. `follow` reads on as it
-    grows, `again` from its first byte, whatever the store has of it.
+    grows, `again` from its first byte, whatever the store has of it. With `keys` a line may be any JSON, and the store
+    remembers nothing of the file.
     """
     name = "standard input" if path == STDIN else path
     file = os.dup(0) if path == STDIN else _opened(path)
@@ -57,14 +59,18 @@ def open_file(
         if kind == "parquet":
             if not regular:
                 raise SourceUnreadable(name, "Parquet can't be read from a pipe", "save it to a file")
+            if keys:
+                raise SourceUnreadable(name, "keys can't be read from Parquet", "save them as CSV or JSON lines")
             return ParquetSpout(file, name, source, again)
         own = Format(
             f"{kind}.{packed}" if packed else kind,
             packing_of(packed) if packed else None,
             "\t" if kind == "tsv" else delimiter,
             tuple(nulls),
+            keys,
         )
-        return FileSpout(file, name, source if regular else None, own, path if follow and regular else None, again)
+        remembered = source if regular and not keys else None
+        return FileSpout(file, name, remembered, own, path if follow and regular else None, again)
     except BaseException:
         os.close(file)
         raise

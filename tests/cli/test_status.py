@@ -61,8 +61,22 @@ def test_who_writes_and_what_is_held(filled: Path, run: Run) -> None:
         assert found["views"]["namecount"]["memory"] > 0
         assert re.search(r"^memory +[1-9][\d.]* [a-zA-Z]+ in the", run("explain", "namecount").stdout, re.MULTILINE)
     [hold] = found["views"]["initials"]["holds"]
-    assert hold["key"] == 4
+    assert (hold["documents"], hold["first"]) == (1, 4)
     assert "not subscriptable" in hold["reason"]
+    [hold] = status(run, "-v")["views"]["initials"]["holds"]
+    assert hold["key"] == 4
+    assert "Traceback" in hold["traceback"]
+
+
+def test_in_a_pipe_holds_are_counted_by_reason(filled: Path, run: Run) -> None:
+    odd = [f'{{"id": {i}, "name": {"null" if i % 3 else 7}, "ts": 1}}' for i in range(4, 30)]
+    run("put", "users", *odd)
+    found = status(run)["views"]["initials"]
+    assert found["held"] == 26
+    assert [set(hold) for hold in found["holds"]] == [{"reason", "documents", "first"}] * 2
+    assert sum(hold["documents"] for hold in found["holds"]) == 20, "the first ones are looked at"
+    assert "traceback" not in run("status").stdout
+    assert len(run("status").stdout) < 5_000 < len(run("status", "-v").stdout)
 
 
 def test_sources_and_their_offsets(filled: Path, run: Run) -> None:
