@@ -2,7 +2,8 @@
 
 The columns are found in a first pass over the same snapshot, so that no more than a few rows are in memory. Invariants:
 
-- CSV reads back as the same values, but for what it can't tell: an absent field is null there, Decimals are numbers;
+- CSV reads back as the same values, but for what it can't tell: an absent field is null there, Decimals are numbers,
+  and with `safe` some texts have a quote before them;
 - a column of Parquet has a type where all its values have one; where they have several, or lists and maps, it is JSON.
 """
 
@@ -28,6 +29,7 @@ _MOST = 10_000  # columns
 _ROWS = 4096  # that are written together
 _EXACT = 1 << 53  # up to which a float holds every int
 _DIGITS = 38
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula begins with, in some spreadsheet
 _JSON_FIRST = frozenset(' -0123456789"[{tfn')  # what JSON begins with
 Row = dict[str, Any]
 
@@ -81,14 +83,17 @@ class Columns:
         return columns
 
 
-def write_csv(out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Callable[[int], None]) -> None:
-    """Write rows with a head."""
+def write_csv(
+    out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Callable[[int], None], safe: bool = False
+) -> None:
+    """Write rows with a head; with `safe` a spreadsheet takes no text for a formula."""
+    cell = _safe_cell if safe else _cell
     text = io.TextIOWrapper(out, "utf-8", newline="", write_through=False)
     writer = csv.writer(text, lineterminator="\n")
     names = list(columns.seen)
-    writer.writerow(names)
+    writer.writerow(map(_as_text, names) if safe else names)
     for part in _parts(rows):
-        writer.writerows([[_cell(row.get(name)) for name in names] for row in part])
+        writer.writerows([[cell(row.get(name)) for name in names] for row in part])
         tell(len(part))
     text.flush()
     text.detach()
@@ -116,6 +121,19 @@ def _cell(value: Any) -> str:
         except (ValueError, RecursionError):
             return value
     return dumps(value)
+
+
+def _safe_cell(value: Any) -> str:
+    """The same, with a quote before text that a spreadsheet would take for a formula.
+
+    >>> _safe_cell("=1+1"), _safe_cell(-1), _safe_cell("Sue"), _safe_cell([-1])
+    ("'=1+1", '-1', 'Sue', '[-1]')
+    """
+    return _cell(_as_text(value) if type(value) is str else value)
+
+
+def _as_text(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def write_parquet(out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Callable[[int], None]) -> None:

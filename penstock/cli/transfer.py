@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, BinaryIO, Protocol, cast
 
 import click
@@ -58,15 +59,20 @@ _TOLD = 1024  # lines after which one tells how far it is
     type=click.Path(),
     help="Where to (else standard output); .gz and .zst are packed.",
 )
-def export(ctx: Context, name: str, format: str | None, output: str | None) -> None:
+@click.option("--safe", is_flag=True, help="In CSV write a quote before text that a spreadsheet takes for a formula.")
+def export(ctx: Context, name: str, format: str | None, output: str | None, safe: bool) -> None:
     """Write what NAME has at this moment, a table its documents or a view its rows, to a file or standard output.
 
     JSON lines of a table lose nothing, deletions and each ts among them: `penstock import` makes the same table of
     them. What JSON has no form for is written as {"$decimal": "1.50"}, {"$bytes": "base64"}, {"$float": "nan"}. CSV
     and Parquet have documents alone: a column for each field, null where a document has none; lists, maps and columns
-    of several kinds are JSON in their cells. A view's rows are `key` and `value`, or a column for each field of it.
+    of several kinds are JSON in their cells. With --safe a text that begins with =, +, -, @, a tab or a carriage return
+    has a single quote before it, so that it doesn't read back as the same text. A view's rows are `key` and `value`, or
+    a column for each field of it.
     """
     kind, packing = _kind(format, output)
+    if safe and kind != "csv":
+        raise click.UsageError("--safe is for CSV; add --format csv")
     app = load_app(ctx)
     with open_reader(ctx, app) as engine, engine.snapshot() as snap:
         if name not in snap.schema.catalog.entries:
@@ -76,7 +82,7 @@ def export(ctx: Context, name: str, format: str | None, output: str | None) -> N
         rows_stand_there = output is None and ctx.terminal
         shown = replace(ctx, quiet=True) if rows_stand_there else ctx
         with progress(shown, name, source.total) as bar, _output(output, packing) as out:
-            _write(source, kind, out, lambda n: bar.advance(n, n))
+            _write(source, kind, out, lambda n: bar.advance(n, n), safe)
     left = f"; {source.deletions:,} deletions are not in it" if kind != "jsonl" and source.deletions else ""
     if output is not None or left:
         ctx.note(f"{output or 'standard output'}: {source.total - source.deletions:,} {source.unit}{left}")
@@ -182,9 +188,9 @@ class _Rows:
                 yield {"key": key, "value": row.value, **held}
 
 
-def _write(source: _Source, kind: str, out: BinaryIO, tell: Callable[[int], None]) -> None:
+def _write(source: _Source, kind: str, out: BinaryIO, tell: Callable[[int], None], safe: bool) -> None:
     if kind != "jsonl":
-        written: _Written = write_csv if kind == "csv" else write_parquet
+        written: _Written = partial(write_csv, safe=safe) if kind == "csv" else write_parquet
         written(out, Columns.of(source.rows(), source.first, typed=kind == "parquet"), source.rows(), tell)
         return
     n = 0
