@@ -33,6 +33,9 @@ def _telling(member: Member, members: Sequence[Member]) -> Callable[[Mapping[int
         there: list[int] = []
         for other, one in early.items():
             with suppress(PenstockError):  # who can't take it is owed it
+                if other in member.unheard and one.parts and (news := member.news(other)) is not None:
+                    members[other].hear(news)
+                    member.knows(other, news)
                 while (owed := member.owed(other)) is not None:
                     member.arrived(other, members[other].receive(owed))
                 members[other].hear(one)

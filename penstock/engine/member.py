@@ -140,7 +140,6 @@ class Member:
         """
         parting = self._parting
         with parting.turn:
-            self._agree()
             early = {} if strict or others else self._early(tables, number, kinds)
             records = {other: records_part(own, kinds) for other, own in (others or {}).items()}
             try:
@@ -152,29 +151,14 @@ class Member:
                     with parting.taking(number, early, by, records):
                         counts, each = self.engine._write_each(tables, dict(sources) or None, strict)
             finally:
-                parting.heard.update(dict.fromkeys(early, number))
-                parting.failed = bool(early) and self.core.state.batch < number
+                told = [other for other in early if other not in parting.unheard]
+                parting.heard.update(dict.fromkeys(told, number))
+                if self.core.state.batch < number:  # it is not stored, and never will be
+                    parting.unheard.update(dict.fromkeys(told, self.core.state.batch))
+                    parting.wake()
         if strict and counts.rejected:
             raise BatchRejected(0, counts.rejections)
         return [each[id(part)] for parts in tables.values() for part in parts]
-
-    def _agree(self) -> None:
-        """Others know which batches are in, before the next one is: after an opening, and after one that failed."""
-        parting = self._parting
-        unsure = parting.heard if parting.failed else ()
-        asked = [other for other in self.others if other not in parting.met or other in unsure]
-        news = {other: early for other in asked if (early := self.news(other)) is not None}
-        if not news:
-            return
-        by = parting.tell(news)
-        for other, early in news.items():
-            if other not in by:
-                raise PenstockError(
-                    f"partition {other} can't be told what partition {self.here} has, which takes nothing before that; "
-                    "put it again once both work"
-                )
-            self.knows(other, early)
-        parting.failed = False
 
     def _early(self, tables: Tables, number: int, kinds: Mapping[str, str]) -> dict[int, Early]:
         """What others are told of a batch before it is saved: of one that is small, and not in yet."""
@@ -188,8 +172,14 @@ class Member:
             self.engine._write_each(tables, None, False, dry=asked)
             early = self._parting.early(asked.leaving, self.core.state, number)
         for other in early:
-            self._parting.heard.pop(other, None)  # what it is told now says what became of that
+            if other not in self._parting.unheard:
+                self._parting.heard.pop(other, None)  # the next early set says whether that batch is saved
         return early
+
+    @property
+    def unheard(self) -> Collection[int]:
+        """The partitions that have to hear which batch is in before anything else."""
+        return self._parting.unheard
 
     def tells(self, tell: Callable[[Mapping[int, Early]], Collection[int]]) -> None:
         """This carries what others are told early."""
@@ -197,27 +187,25 @@ class Member:
 
     def urgent(self, other: int) -> bool:
         """Whether another one is to hear the news now: before anything else, or since somebody waits for that."""
-        return self._unsure(other) or other in self._parting.asked
-
-    def _unsure(self, other: int) -> bool:
-        """Tell if another one may have early sets of a batch that is not in: it hears that before anything else."""
-        parting = self._parting
-        return other not in parting.met or (parting.failed and other in parting.heard)
+        return other in self._parting.unheard or other in self._parting.asked
 
     def news(self, other: int) -> Early | None:
         """What another one is to hear before anything else: which batch is in, of those that it was told early."""
         parting, state = self._parting, self.core.state
-        if other not in parting.met:
-            return Early(self.here, state.epoch, parting.begun, parting.begun, [])
         batch = parting.heard.get(other)
+        saved = parting.unheard.get(other)
+        if saved is not None:
+            return Early(self.here, state.epoch, max(batch or 0, saved), saved, [])
         return None if batch is None else Early(self.here, state.epoch, max(batch, state.batch), state.batch, [])
 
     def knows(self, other: int, early: Early) -> None:
         """Another one has heard that."""
-        self._parting.met.add(other)
-        self._parting.asked.discard(other)
-        if self._parting.heard.get(other, early.batch + 1) <= early.batch:
-            del self._parting.heard[other]
+        parting = self._parting
+        parting.asked.discard(other)
+        if parting.heard.get(other, early.batch) <= early.batch:
+            parting.heard.pop(other, None)
+            if parting.unheard.get(other) == early.saved:
+                del parting.unheard[other]
 
     def hear(self, early: Early) -> None:
         """Take what another one tells early."""
@@ -253,7 +241,7 @@ class Member:
     def owed(self, other: int) -> Production | None:
         """What another one is owed and has not said to have."""
         number = self._parting.arrived.get(other, 0)
-        if self._unsure(other):
+        if other in self._parting.unheard:
             return None
         if self.core.state.sent.get(other, 0) <= number:
             return None

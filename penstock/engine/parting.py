@@ -85,10 +85,8 @@ class Parting:
         self.wake: Callable[[], None] = lambda: None  # told after each commit that others are owed something by
         self.turn = threading.Lock()  # of batches that are given: one is told, and saved, before the next one
         self.tell: Callable[[Mapping[int, Early]], Collection[int]] = _nobody  # who has it when it returns
-        self.begun = 0  # the last batch that was in when this partition was opened
-        self.met: set[int] = set()  # who was told that
+        self.unheard: dict[int, int] = {}  # by partition that has not heard since, the last batch that was in then
         self.heard: dict[int, int] = {}  # by partition the batch that it was told early, and not yet what became of
-        self.failed = False  # that batch is not in, and will not be
         self.asked: set[int] = set()  # who is to hear what became of it now, and not only once nothing else is sent
         self._told: dict[int, bytes] = {}  # by partition what it has of the batch that is being taken
         self._records: Mapping[int, Part] = {}  # by partition its records of that batch, where it is an atomic one
@@ -115,8 +113,7 @@ class Parting:
 
     def begin(self, state: State) -> None:
         """A writer opened the partition: others are told which batch it has, if any of them was ever told early."""
-        self.begun = state.batch
-        self.met = set() if state.early else set(self.others)
+        self.unheard = {other: state.unheard.get(other, state.batch) for other in self.others} if state.early else {}
 
     def early(self, leaving: Mapping[int, list[Part]], state: State, number: int) -> dict[int, Early]:
         """What others are told of a batch before it is saved."""
@@ -153,7 +150,8 @@ class Parting:
     def save(self, writer: Writer, writes: Writes, state: State) -> State:
         """Save what others are owed, and which batch it is, and delete what has arrived; what the state then says."""
         self.delete(writer, writes)
-        state = msgspec.structs.replace(state, batch=max(state.batch, self.batch))
+        unheard = {other: b for other, b in dict(self.unheard).items() if self.batch or other in state.unheard}
+        state = msgspec.structs.replace(state, batch=max(state.batch, self.batch), unheard=unheard)
         leaving = self._unsaid(writes.leaving, state.batch)
         if not leaving:
             return state

@@ -185,8 +185,9 @@ def _must_be_settled(snap: Snapshot) -> None:
                 f"partition {i} has {owed:,} productions that others did not take yet; open the store, which sends "
                 "them, close it, and repartition after that"
             )
-        told = untold(part.reader())
-        early = next((sender for sender, batch in told.items() if batch > snap.parts[sender].state.batch), None)
+        told, states = untold(part.reader()), [own.state for own in snap.parts]
+        unsaved = [of for of, batch in told.items() if batch > states[of].unheard.get(i, states[of].batch)]
+        early = next(iter(unsaved), None)
         if early is not None:
             raise PenstockError(
                 f"partition {i} was told of something that partition {early} does not have; open the store, which "

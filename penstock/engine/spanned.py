@@ -206,7 +206,7 @@ def settled(parts: Sequence[Snapshot]) -> bool:
         for of, sender in enumerate(parts):
             if of != to and sender.state.sent.get(to, 0) != part.state.taken.get(of, (0, 0))[1]:
                 return False
-            if early.get(of, 0) > sender.state.batch:
+            if early.get(of, 0) > sender.state.unheard.get(to, sender.state.batch):
                 return False
     return True
 

@@ -88,7 +88,7 @@ class EarlyWire:
         for other, one in early.items():
             if (here, other) in self._there:
                 continue
-            if one.parts and fleet.members[here].owed(other) is not None:
+            if one.parts and (other in member.unheard or fleet.members[here].owed(other) is not None):
                 fleet.send(here, other)
             else:
                 fleet.wire.append(Packet(here, other, early=one))

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.cache import owner_pid
+from penstock.cache import encode_key, owner_pid
 from penstock.engine.layout import read_layout
 from penstock.spout import Remembered
 from tests.engine import partition_kills
 from tests.engine.partition_app import SOURCE, app, batch, order_stop
 from tests.engine.partition_kills import Parent, Taker, story, until
+from tests.engine.partition_parent import opened
 from tests.waiting import PATIENCE
 
 
@@ -57,6 +58,35 @@ def test_one_that_is_struck_while_it_opens_its_store_is_followed(store_path: Pat
         parent.work(1)
     finally:
         parent.kill()
+
+
+def test_a_put_does_not_wait_for_a_partition_that_is_stopped(store_path: Path) -> None:
+    """Partition 0 is opened again while partition 1 is stopped, and can't hear which batch is in."""
+    with opened(store_path, 2, partition_kills.PATIENCE) as engine:
+        engine.ingest(batch(1), SOURCE, 2)
+        engine.settle()
+        killed, stopped = pids(store_path)
+        assert killed is not None
+        assert stopped is not None
+        own = [key for key in range(20) if engine._ranges.of(encode_key(key)) == 0]
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            os.kill(killed, signal.SIGKILL)
+            for ts in (10, 11):
+                docs = [{"id": key, "user": name, "amount": ts, "ts": ts} for key in own for name in ("Sue", "Joe")]
+                assert engine.put_many("orders", docs).applied == len(docs)
+            assert pids(store_path)[1] == stopped
+            about = Path(f"/proc/{stopped}/stat").read_text()
+            assert about.rpartition(")")[2].split()[0] == "T", "the put has waited until it went on"
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        engine.settle()
+        with ps.open(app, None) as whole, engine.snapshot() as snap:
+            whole.ingest(batch(1), SOURCE, 2)
+            whole.put_many("orders", docs)
+            with whole.snapshot() as same:
+                assert dict(snap.view("listed").items()) == dict(same.view("listed").items())
+        assert engine.check().ok
 
 
 def test_partitions_end_with_the_process_that_serves_them(parent: Parent, store_path: Path) -> None:

@@ -32,7 +32,7 @@ NAMED = [
         "cleared at any ack: whoever answers knows what became of all that it was told",
         "engine.member:Member.knows",
         "<= early.batch:",
-        ">= 0 and other in self._parting.heard:",
+        ">= 0:",
     ),
     Bug(
         "removed by value: a contribution in the place of another one is taken for the same",
@@ -56,8 +56,8 @@ NAMED = [
     Bug(
         "acked at save with no scan: an opening does not say which batch is in",
         "engine.parting:Parting.begin",
-        "set() if state.early else set(self.others)",
-        "set(self.others)",
+        "if state.early else {}",
+        "if False else {}",
     ),
     Bug(
         "zombie: what an older epoch told is answered",
@@ -82,27 +82,21 @@ NAMED = [
 BUGS = [
     *NAMED,
     Bug(
-        "a batch that failed is in by what is saved after it",
-        "engine.member:Member.take",
-        "parting.heard.update(dict.fromkeys(early, number))",
-        "parting.heard.update(dict.fromkeys(early, number)); parting.batch = number",
-    ),
-    Bug(
         "others do not know of a batch that failed when the next one is in",
         "engine.member:Member.take",
-        "parting.failed = bool(early) and self.core.state.batch < number",
-        "parting.failed = False",
+        "parting.unheard.update(dict.fromkeys(told, self.core.state.batch))",
+        "pass",
     ),
     Bug(
-        "a batch is in before others know what was in at the opening",
-        "engine.member:Member._agree",
-        "if not news:",
-        "if True:",
+        "productions overtake what became of an early set",
+        "engine.member:Member.owed",
+        "if other in self._parting.unheard:",
+        "if False:",
     ),
     Bug(
         "what is told overtakes what was owed",
         "testing.fleetwire:EarlyWire._round",
-        "one.parts and fleet.members[here].owed(other) is not None",
+        "fleet.members[here].owed(other) is not None",
         "False",
     ),
     Bug(
@@ -145,8 +139,8 @@ BUGS = [
     Bug(
         "a batch that failed is said to be in",
         "engine.member:Member.news",
-        "state.batch, [])",
-        "max(batch, state.batch), [])",
+        "max(batch or 0, saved), saved, [])",
+        "max(batch or 0, saved), max(batch or 0, saved), [])",
     ),
     Bug(
         "what was there before one told something is kept in the place of another's",
@@ -164,8 +158,8 @@ BUGS = [
     Bug(
         "an opening says that what was told is in",
         "engine.parting:Parting.begin",
-        "self.begun = state.batch",
-        "self.begun = state.batch + 1",
+        "state.unheard.get(other, state.batch)",
+        "state.batch + 1",
     ),
 ]
 
