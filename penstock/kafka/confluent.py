@@ -218,6 +218,7 @@ class ConfluentReader:
                 "group.id": address.group or _NO_GROUP,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
                 "fetch.queue.backoff.ms": 5,
@@ -230,6 +231,7 @@ class ConfluentReader:
         self._consumer = _called(address, lambda: ck.Consumer(config))
         self._partitions: list[int] = []
         self._errors: deque[KafkaFault] = deque()
+        self._read: dict[int, int] = {}  # by partition: the end that was reached
         self._refusal: str | None = None
 
     def assign(self, places: Mapping[int, int]) -> None:
@@ -239,6 +241,7 @@ class ConfluentReader:
         _called(self._address, lambda: self._consumer.assign(own))
         self._partitions = list(places)
         self._errors.clear()
+        self._read.clear()
 
     def take(self, most: int, wait: float) -> list[Chunk]:
         """What is there, or comes: few at once, so that they are in the core's cache still when they are looked at."""
@@ -269,6 +272,8 @@ class ConfluentReader:
             error = message.error()
             if error is None:
                 sound.append(message)
+            elif error.code() == ck.KafkaError._PARTITION_EOF:
+                self._read[message.partition()] = message.offset()
             elif error.code() in _LOST:
                 self._errors.append(OffsetLost(self._address.where, message.partition(), message.offset()))
             elif error.code() not in (*_GONE, *_AWAY, *_LEADERLESS):
@@ -284,6 +289,10 @@ class ConfluentReader:
             if end >= 0:
                 out[partition] = end
         return out
+
+    def reached(self, partition: int) -> int:
+        """The end that the client told of last; its position does not pass over markers."""
+        return self._read.get(partition, -1)
 
     def commit(self, places: Mapping[int, int], last: bool = False) -> None:
         """Send it; to close waits for it."""

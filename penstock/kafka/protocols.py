@@ -148,6 +148,10 @@ class Reader(Protocol):
         """The offset after the last record of partitions, as far as that came along with records."""
         ...
 
+    def reached(self, partition: int) -> int:
+        """The offset that this partition was read up to, markers and compacted records included; -1 if not known."""
+        ...
+
     def commit(self, places: Mapping[int, int], last: bool = False) -> None:
         """Let the group's monitors know; only the `last` is waited for, and not for long."""
         ...

@@ -244,6 +244,13 @@ class PythonReader:
         found = {partition.partition: self._consumer.highwater(partition) for partition in self._places}
         return {partition: end for partition, end in found.items() if end is not None}
 
+    def reached(self, partition: int) -> int:
+        """The position, which passes over markers."""
+        try:
+            return int(self._consumer.position(kafka.TopicPartition(self._address.topic, partition)))
+        except (*_AWAY, TypeError):  # no answer yet, and so no position
+            return -1
+
     def commit(self, places: Mapping[int, int], last: bool = False) -> None:
         """Send it."""
         if self._address.group is None:

@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from penstock.kafka import MARK, Address, Chunk, KafkaFault, Reader, address_of, connect, until_ready
+from penstock.kafka import MARK, Address, BrokerAway, Chunk, KafkaFault, Reader, address_of, connect, until_ready
 from penstock.sink.errors import SinkBusy, SinkTaken
 from penstock.sink.protocols import Claiming, nobody
 from penstock.sink.standing import has_all, joined, position_of, width_of
@@ -44,8 +44,7 @@ from penstock.views import ABSENT, Change, Changes, Position
 _HEADER = "penstock"
 _PENDING = 10_000  # changes that are under way at most before a header says that they are held
 _SOON = 0.05  # seconds after which it says so for fewer
-_WAIT = 1.0  # seconds for a last record, which is there
-_PATIENCE = 30.0
+_PATIENCE = 30.0  # seconds for records that the topic has
 _PLAIN = frozenset((str, int, bool, type(None)))
 _encode, _lines = msgspec.json.Encoder().encode, msgspec.json.Encoder().encode_lines
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -171,11 +170,14 @@ class KafkaSink:
     def _chunks(self, reader: Reader, partition: int, start: int, end: int) -> Iterator[Chunk]:
         """The records from an offset on, up to the end as far as there are any."""
         reader.assign({partition: start})
-        until, at = self._clock() + _WAIT, start
-        while at < end and self._clock() < until:
+        until, at = self._clock() + _PATIENCE, start
+        while at < end:
             for chunk in reader.take(10_000, 0.05):
                 yield chunk
-                at, until = chunk.offsets[-1] + 1, self._clock() + _WAIT
+                at, until = chunk.offsets[-1] + 1, self._clock() + _PATIENCE
+            at = max(at, reader.reached(partition))
+            if at < end and self._clock() >= until:
+                raise BrokerAway(self._address.where, f"the records from offset {at:,} to {end:,} did not come")
 
     def _said(self, chunk: Chunk) -> tuple[Position | None, Position]:
         data = chunk.headers(len(chunk) - 1).get(_HEADER)

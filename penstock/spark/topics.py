@@ -25,9 +25,8 @@ from penstock.spout import LATEST, KafkaSpout, Range, SourceUnreadable, SpoutBat
 __all__ = ["TopicRows", "head_of", "opened", "range_data", "ranges_of"]
 
 _LIMIT = 50_000
-_QUIET = 5  # looks in which nothing came, though brokers answered: what is left are markers, or was compacted away
 _WAIT = 1.0  # seconds of a look
-_AWAY = 60  # looks in which no broker answered
+_AWAY = 60  # looks in which nothing came
 _UNTIL = "until"
 _ORIGIN = 32
 _encode = msgspec.msgpack.Encoder().encode
@@ -106,15 +105,14 @@ def _read(uri: Uri, table: str, own: Range, most: int = _LIMIT) -> Generator[Spo
     try:
         if own.start < own.stop:
             spout.begin_range(own)
-        quiet = away = 0
-        while own.start < own.stop and not spout.ended and quiet < _QUIET:
+        away = 0
+        while own.start < own.stop and not spout.ended:
             batch = spout.next_batch(most, _WAIT)
             if batch is not None:
-                quiet = away = 0
+                away = 0
                 yield batch
-            elif spout.trouble is None:
-                quiet += 1
-            elif (away := away + 1) == _AWAY:
-                raise SourceUnreadable(spout.name, spout.trouble, "run this again when the brokers answer")
+            elif not spout.ended and (away := away + 1) == _AWAY:
+                reason = spout.trouble or f"the brokers sent no record before offset {own.stop:,}"
+                raise SourceUnreadable(spout.name, reason, "run this again when the brokers answer")
     finally:
         spout.close()

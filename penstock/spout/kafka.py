@@ -245,6 +245,8 @@ class KafkaSpout:
             return self._standing.popleft()
         chunk = self._held.take(limit)
         if chunk is None:
+            assert self._reader is not None, "it has begun"
+            self.ended = self._stop is not None and min(map(self._reader.reached, self._given)) >= self._stop
             return None
         if self._stop is not None and chunk.offsets[-1] >= self._stop - 1:
             self.ended = True

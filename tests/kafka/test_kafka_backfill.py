@@ -5,15 +5,17 @@ The tasks run in the test (`tests/spark/inprocess.py`); the brokers are real.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import pkgutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock as ps
-from penstock.spark import backfill, topics
+from penstock.spark import backfill
 from penstock.spout import SourceMissing, UriError
 from tests.kafka.reading import names, read, shop, spout, stamped
 from tests.kafka.server import Row, Server
@@ -27,12 +29,6 @@ def doc(key: int, name: str, **more: Any) -> Row:
 def filled(server: Server, app: ps.App, topic: str, client: str, path: Path, options: str = "", **how: Any) -> Any:
     uri = f"kafka://{server.servers}/{topic}?client={client}{options}"
     return backfill(app, path, spark=InProcess(), users=uri, **how)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind the last record nothing is waited for."""
-    monkeypatch.setattr(topics, "_WAIT", 0.1)
 
 
 def test_a_topic_fills_a_store_and_its_spout_goes_on_behind_it(server: Server, client: str, tmp_path: Path) -> None:
@@ -95,3 +91,15 @@ def test_what_is_no_range_is_named(server: Server, client: str, tmp_path: Path) 
         with pytest.raises(error, match=why):
             filled(server, shop(), "nothing-here", client, tmp_path / "store", options)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_broker_that_pauses_loses_no_record(
+    server: Server, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, silent = server.topic(), itertools.count()
+    server.produce(topic, [doc(i, "Sue") for i in range(20)])
+    module = "python.PythonReader" if client.startswith("kafka-python") else "confluent.ConfluentReader"
+    reader: Any = pkgutil.resolve_name(f"penstock.kafka.{module}")
+    take = reader.take
+    monkeypatch.setattr(reader, "take", lambda own, *how: [] if next(silent) < 20 else take(own, *how))
+    assert filled(server, shop(), topic, client, tmp_path / "store").documents == {"users": 20}

@@ -81,6 +81,10 @@ class Topics:
         self._at += len(own)
         return [Chunk.of(self._place, own, _FIELDS)] if own else []
 
+    def reached(self, partition: int) -> int:
+        """How far it was read."""
+        return self._at
+
     def send(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[tuple[str, bytes]] = ()
     ) -> None:
