@@ -17,7 +17,7 @@ from tests.cache.processes import in_fork
 from tests.waiting import PATIENCE
 
 _DOC = {"id": 1, "name": "Sue"}
-_INTERNAL = {"looks", "sweep_failed"}  # a number, and a note in memory
+_INTERNAL = {"begin_group", "finish_switch", "looks", "sweep_failed", "switching"}  # of an opening, or without a lock
 _Call = Callable[[ps.Engine], object]
 _CALLS: dict[str, _Call] = {
     "put": lambda e: e.put("users", _DOC),
