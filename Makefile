@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-busy lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage lock clean
+.PHONY: help demo test test-busy lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ partition-kills: $(READY) ## kill partitions and who serves them; make partition
 
 damage: $(READY) ## damage a store in many ways, and look for a wrong answer or a crash; make damage ARGS="--flips 5000"
 	$(BIN)/python -m tests.faults.damage $(ARGS)
+
+odd-arguments: $(READY) ## call the public API with odd arguments; make odd-arguments ARGS="--calls 20000 --seed 3"
+	$(BIN)/python -m tests.engine.odd_arguments $(ARGS)
 
 campaign: $(READY) ## crash more: seeds after all those before; make campaign ARGS="--budget 30m"
 	$(BIN)/python -m penstock.testing.campaign --totals tests/testing/campaign.json $(ARGS)

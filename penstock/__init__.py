@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock import spark as spark
     from penstock.cache import (
+        ArgumentKind,
         BatchRejected,
         Closed,
         CopyFailed,
@@ -106,6 +107,7 @@ else:
 __all__ = [
     "ABSENT",
     "App",
+    "ArgumentKind",
     "BatchRejected",
     "Change",
     "Checked",

@@ -1,5 +1,6 @@
 """Cache and store: rows on disk and in memory, keys and values as bytes, and documents written behind."""
 
+from penstock.cache.arguments import ArgumentKind, checked
 from penstock.cache.checking import Tell, check_file
 from penstock.cache.copying import (
     CopyFailed,
@@ -76,7 +77,7 @@ from penstock.cache.reindex import reindex
 from penstock.cache.scrub import scrub_pages
 from penstock.cache.seal import seal, unseal, unseal_many
 from penstock.cache.segment import FEW, Segment, at_base
-from penstock.cache.shown import hidden, said, shown, shown_size, shown_whole
+from penstock.cache.shown import hidden, said, shown, shown_key, shown_size, shown_whole
 from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, mix, mix_one, roomy, roomy_size
 from penstock.cache.spanning import SpannedReader
 from penstock.cache.store import Info, Reader, Store, Writer
@@ -115,6 +116,7 @@ __all__ = [
     "PRESENT",
     "PRIVATE",
     "RECORD",
+    "ArgumentKind",
     "BatchRejected",
     "Closed",
     "CopyFailed",
@@ -162,6 +164,7 @@ __all__ = [
     "built_beside",
     "canonical",
     "check_file",
+    "checked",
     "clear_folder",
     "copy_snapshot",
     "decode_json",
@@ -227,6 +230,7 @@ __all__ = [
     "segments_from",
     "segments_of",
     "shown",
+    "shown_key",
     "shown_size",
     "shown_whole",
     "shrink_file",

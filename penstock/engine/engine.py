@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.cache import BatchRejected, Closed, CopyFailed, ForkedStore, Owner, ReadOnly, Tell
+from penstock.cache import BatchRejected, Closed, CopyFailed, ForkedStore, Owner, ReadOnly, Tell, checked
 from penstock.engine.catalog import Resume
 from penstock.engine.compaction import Compacted, Progress, compact
 from penstock.engine.copies import Copied, copy_of
@@ -105,6 +105,7 @@ class Engine(Loading):
         batch.delete(key, ts)
         return self._one(table, batch)
 
+    @checked
     def put_many(self, table: str, docs: Any, strict: bool = False, batch: int | None = None) -> Counts | Ticket:
         """Put many documents: dicts, JSON lines (bytes or text), or an Arrow, pandas or polars table.
 
@@ -138,7 +139,7 @@ class Engine(Loading):
             b.delete("orders", 12)
         b.counts
         """
-        self._writable(None)
+        self._writable()
         transaction = Transaction(self)
         try:
             yield transaction
@@ -147,6 +148,7 @@ class Engine(Loading):
         self.flush()
         transaction.counts = self._write(tables, None, False)
 
+    @checked
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
         """Take what a spout delivers; `resume`, the next offset to read, commits with the data.
 
@@ -155,7 +157,7 @@ class Engine(Loading):
 
         engine.ingest([ps.Record("users", 7, {"id": 7, "name": "Sue"}, offset=41)], source="file:a", resume=42)
         """
-        self._writable(None)
+        self._writable()
         self.flush()
         records = list(records)
         self._repost_of(records, self._core.state.sources.get(source, 0))
@@ -180,6 +182,7 @@ class Engine(Loading):
             raise BatchRejected(0, counts.rejections)
         return counts
 
+    @checked
     def compact(self, progress: Progress | None = None) -> Compacted:
         """Give back what old versions take, and forget the deletions that `tombstones=` lets go, while others write.
 
@@ -188,11 +191,12 @@ class Engine(Loading):
 
         engine.compact().freed
         """
-        self._writable(None)
+        self._writable()
         self.flush()
         self._settle()
         return compact(self._core, self._lock, progress)
 
+    @checked
     def copy(self, folder: str | os.PathLike[str], progress: Tell | None = None) -> Copied:
         """Copy the store into a folder that is not there yet, as it is at this moment, and read the copy back.
 
@@ -264,6 +268,7 @@ class Engine(Loading):
         """
         return _each(self.feed(*views, since=since, follow=follow, initial=initial, until=until, early=early))
 
+    @checked
     def feed(
         self,
         *views: str,
@@ -343,11 +348,11 @@ class Engine(Loading):
         self._check_process()
         return self._ended.wait(seconds)
 
-    def _writable(self, table: str | None) -> None:
+    def _writable(self, *tables: str) -> None:
         self._open()
         if self._readonly:
             raise ReadOnly(self._path or "memory")
-        if table is not None:
+        for table in tables:
             self._core.app.table_of(table)
 
     def _one(self, table: str, batch: Batch) -> Counts | Ticket:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import DefinitionError, decode_key, decode_keys, encode_key
+from penstock.cache import DefinitionError, decode_key, decode_keys, encode_key, shown_key
 from penstock.engine.differing import differing, next_switch
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.visibility import Span, net_changes, next_span, read_spans, saved_position
@@ -45,7 +45,9 @@ def follow(
     """
     for name, position in (("since", since), ("until", until)):
         if position is not None and (isinstance(position, bool) or not isinstance(position, int | list | tuple)):
-            raise DefinitionError(f"{name}= is {position!r}; write a position, as snapshots and changes have them")
+            raise DefinitionError(
+                f"{name}= is {shown_key(position)}; write a position, as snapshots and changes have them"
+            )
     if since is not None and initial:
         raise DefinitionError("since= and initial=True are two places to begin at; leave one out")
     with Snapshot(core) as snap:

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import PenstockError
+from penstock.cache import ArgumentKind, PenstockError, checked
 from penstock.engine.agreeing import agrees
 from penstock.engine.differing import differing
 from penstock.engine.preview import preview_of
@@ -38,7 +38,7 @@ class Migrating(ABC):
     def _open(self) -> None: ...
 
     @abstractmethod
-    def _writable(self, table: str | None) -> None: ...
+    def _writable(self, *tables: str) -> None: ...
 
     @abstractmethod
     def flush(self) -> None:
@@ -48,6 +48,7 @@ class Migrating(ABC):
     def snapshot(self) -> Snapshot:
         """All views and tables at one position."""
 
+    @checked
     def migrate(self, progress: Progress | None = None) -> Migrated:
         """Build what is left of views that changed, now; a thread does the same, leaving most of the time to writers.
 
@@ -57,7 +58,7 @@ class Migrating(ABC):
 
         engine.migrate().groups
         """
-        self._writable(None)
+        self._writable()
         self.flush()
         self._finish(progress)
         core = self._core
@@ -72,7 +73,7 @@ class Migrating(ABC):
 
     def migrate_as(self, wanted: dict[str, dict[str, Any]], progress: Progress | None = None) -> Migrated:
         """The same for another process, which has an app with these definitions."""
-        self._writable(None)
+        self._writable()
         if not agrees(self._core.catalog, wanted):
             raise PenstockError(
                 "the process that holds the store was started with other definitions of its views; end it and run "
@@ -89,6 +90,8 @@ class Migrating(ABC):
         engine.preview(app).changes
         """
         self._open()
+        if not isinstance(app, App):
+            raise ArgumentKind("app", app, "give a ps.App")
         with self.snapshot() as snap:
             return preview_of(snap, app)
 

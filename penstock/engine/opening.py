@@ -6,7 +6,20 @@ import os
 import socket
 from typing import Literal
 
-from penstock.cache import PRIVATE, DefinitionError, Limits, MemoryStore, Owner, Store, StoreMissing, naming, open_lmdb
+from penstock.cache import (
+    PRIVATE,
+    ArgumentKind,
+    DefinitionError,
+    Limits,
+    MemoryStore,
+    Owner,
+    Store,
+    StoreMissing,
+    checked,
+    naming,
+    open_lmdb,
+    shown_key,
+)
 from penstock.engine.agreed import MEMORY, Migrate, core_on
 from penstock.engine.catalog import read_catalog
 from penstock.engine.core import Core, Settings
@@ -24,6 +37,7 @@ from penstock.views import App
 __all__ = ["MEMORY", "open_engine"]
 
 
+@checked
 def open_engine(
     app: App,
     path: str | os.PathLike[str] | None,
@@ -66,7 +80,7 @@ def open_engine(
     ...         snap.view("namecount")["Sue"]
     2
     """
-    _check_options(app, migrate, durability, mode)
+    _check_options(app, migrate, durability, mode, limits)
     settings = Settings(memory, limits or Limits(), changes, mode)
     if path is None:
         if readonly:
@@ -94,15 +108,18 @@ def open_engine(
         raise
 
 
-def _check_options(app: object, migrate: str, durability: str, mode: object) -> None:
+def _check_options(app: object, migrate: object, durability: object, mode: object, limits: object) -> None:
     if not isinstance(app, App):
-        raise DefinitionError(f"ps.open() got {app!r} where the app goes; write ps.open(app, 'state')")
-    if migrate not in ("auto", "refuse"):
-        raise DefinitionError(f"migrate= is {migrate!r}; write 'auto' or 'refuse'")
-    if durability not in ("sync", "group"):
-        raise DefinitionError(f"durability= is {durability!r}; write 'sync' or 'group'")
+        raise DefinitionError(f"ps.open() got {shown_key(app)} where the app goes; write ps.open(app, 'state')")
+    if not isinstance(migrate, str) or migrate not in ("auto", "refuse"):
+        raise DefinitionError(f"migrate= is {shown_key(migrate)}; write 'auto' or 'refuse'")
+    if not isinstance(durability, str) or durability not in ("sync", "group"):
+        raise DefinitionError(f"durability= is {shown_key(durability)}; write 'sync' or 'group'")
     if isinstance(mode, bool) or not isinstance(mode, int) or mode & ~0o777 or mode & 0o700 != 0o700:
-        raise DefinitionError(f"mode= is {mode!r}; write permissions that include those of this user, such as 0o750")
+        advice = "write permissions that include those of this user, such as 0o750"
+        raise DefinitionError(f"mode= is {shown_key(mode)}; {advice}")
+    if limits is not None and not isinstance(limits, Limits):
+        raise ArgumentKind("limits", limits, "give penstock.cache.Limits, or leave it out")
 
 
 def _writer(

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from penstock.cache import DefinitionError, MemoryStore, Owner, Store, open_lmdb
+from penstock.cache import DefinitionError, MemoryStore, Owner, Store, open_lmdb, shown_key
 from penstock.engine.agreed import Migrate, open_partition
 from penstock.engine.away import Away, evict
 from penstock.engine.carrying import carried, join
@@ -61,7 +61,7 @@ def open_parted(
     `grouped` puts give tickets.
     """
     if partitions is not None and not 1 <= partitions <= _MOST:
-        raise DefinitionError(f"partitions= is {partitions!r}; write a number from 1 to {_MOST}")
+        raise DefinitionError(f"partitions= is {shown_key(partitions)}; write a number from 1 to {_MOST}")
     if path is None:
         layout = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
         engine = _here(app, layout, None, None, settings, None, migrate)

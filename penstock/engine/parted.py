@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypeVar
 
-from penstock.cache import BatchRejected, CopyFailed, Owner, PenstockError, Tell
+from penstock.cache import BatchRejected, CopyFailed, Owner, PenstockError, Tell, checked
 from penstock.engine.carrying import REFUSED, at_rest
 from penstock.engine.catalog import Resume
 from penstock.engine.compaction import Compacted
@@ -36,7 +36,7 @@ from penstock.engine.partedsite import PartedSite
 from penstock.engine.routing import Routed, Router, after
 from penstock.engine.saved_batches import SavedBatches
 from penstock.engine.seat import Seat
-from penstock.engine.snapshot import Consistency, Snapshot
+from penstock.engine.snapshot import Consistency, Snapshot, must_be_known
 from penstock.engine.stands import Stands
 from penstock.engine.swept import Swept, Switch
 from penstock.engine.wired import ingested, wired
@@ -98,6 +98,7 @@ class Parted(PartedBuilding):
 
     # -- writing
 
+    @checked
     def put_many(self, table: str, docs: Any, strict: bool = False, batch: int | None = None) -> Counts | Ticket:
         """Put many documents: dicts, JSON lines (bytes or text), or an Arrow, pandas or polars table.
 
@@ -118,6 +119,7 @@ class Parted(PartedBuilding):
                 raise BatchRejected(total.applied + total.equal, error.rejections) from None
         return total if self._committer is None else Ticket.of(total)
 
+    @checked
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
         """Take what a spout delivers; `resume`, the next offset to read, commits with the data at every partition.
 
@@ -125,7 +127,7 @@ class Parted(PartedBuilding):
 
         engine.ingest([ps.Record("users", 7, {"id": 7, "name": "Sue"}, offset=41)], source="file:a", resume=42)
         """
-        self._writable(None)
+        self._writable()
         self.flush()
         records, done = list(records), self._stands.least(source)
         self._repost_of(records, done)
@@ -180,6 +182,7 @@ class Parted(PartedBuilding):
         with engine.snapshot(consistency="position") as snap:
             snap.view("namecount")["Sue"]
         """
+        must_be_known(consistency)
         if consistency != "position":
             return super().snapshot(consistency)
         with self.still():
@@ -249,12 +252,13 @@ class Parted(PartedBuilding):
                 if self._owner is not None:
                     self._owner.close()
 
+    @checked
     def compact(self, progress: Progress | None = None) -> Compacted:
         """Give back what old versions take, one partition after the other; `progress` is told how many are done.
 
         engine.compact().freed
         """
-        self._writable(None)
+        self._writable()
         self.flush()
         done: list[dict[str, int]] = []
         for seat in self._seats:
@@ -265,6 +269,7 @@ class Parted(PartedBuilding):
 
     # -- what is done to a store in one piece
 
+    @checked
     def copy(self, folder: str | os.PathLike[str], progress: Tell | None = None) -> Copied:
         """Copy the store into a folder that is not there yet, each partition as it fits to the others.
 
@@ -281,14 +286,14 @@ class Parted(PartedBuilding):
         return copy_any(self._path, os.fspath(folder), progress)
 
     def _releasing(self, progress: Progress | None) -> PartedReleasing:
-        self._writable(None)
+        self._writable()
         self.flush()
         self._finish_switch_first()
         return PartedReleasing(self._site(), self._seats, self._learn, progress)
 
     def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
         """Not yet: see the message."""
-        self._writable(None)
+        self._writable()
         raise unparted("a backfill")
 
     # -- within

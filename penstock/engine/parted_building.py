@@ -47,7 +47,7 @@ class PartedBuilding(SpannedEngine):
 
         engine.migrate().groups
         """
-        self._writable(None)
+        self._writable()
         swept = self._all_built(progress)
         changed = tuple(self._changed)
         at = [own.switched for own in swept]

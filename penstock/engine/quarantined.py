@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.cache import PenstockError
+from penstock.cache import PenstockError, checked
 from penstock.engine.quarantine import listed
 from penstock.engine.releasing import Releases, Releasing
 from penstock.engine.repairing import Repair
@@ -27,6 +27,7 @@ class Quarantining(Repairs):
     def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
         """All views and tables at one position."""
 
+    @checked
     def quarantine(
         self,
         kind: str | QuarantineKind | None = None,
@@ -51,6 +52,7 @@ class Quarantining(Repairs):
         with self.snapshot() as snap, snap.naming():
             yield from listed(snap, wanted)
 
+    @checked
     def retry(
         self,
         ids: str | Sequence[str] | None = None,
@@ -71,6 +73,7 @@ class Quarantining(Repairs):
         """
         return self._releasing(progress).retry(Wanted.of(ids, kind, table, view, limit))
 
+    @checked
     def drop(
         self,
         ids: str | Sequence[str] | None = None,
@@ -94,7 +97,7 @@ class Quarantining(Repairs):
         return self._releasing(progress).drop(wanted)
 
     def _releasing(self, progress: Progress | None) -> Releases:
-        self._writable(None)
+        self._writable()
         self.flush()
         return Releasing(self._core, self._lock, self._remake, progress)
 

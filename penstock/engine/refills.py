@@ -49,7 +49,7 @@ class Refills(Migrating):
         What was written since the beginning is laid over it. Sources that were read there go on where the answer says.
         `progress` is told what is done, how much of it, and of how much; what it raises gives up the refill.
         """
-        self._writable(None)
+        self._writable()
         self.flush()
         self._settle()
         path, rest = os.fspath(folder), threading.Event()

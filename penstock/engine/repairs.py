@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.cache import RecordError, encode_key
+from penstock.cache import ArgumentKind, RecordError, checked, encode_key
 from penstock.engine.checking import Check
 from penstock.engine.refills import Refills
 from penstock.engine.repairing import Repair
@@ -27,6 +27,7 @@ class Repairs(Refills):
         super().__init__()
         self._turn = threading.Lock()
 
+    @checked
     def repost(self, table: str, doc: Any, ts: Any = None, *, progress: Progress | None = None) -> list[Repaired]:
         """Post a value that may once have been told: nothing is left of it but what the documents are now.
 
@@ -39,11 +40,14 @@ class Repairs(Refills):
         """
         return self.repost_many({table: [doc]}, progress=progress)
 
+    @checked
     def repost_many(self, values: Mapping[str, Sequence[Any]], *, progress: Progress | None = None) -> list[Repaired]:
         """Post values of tables by the tables' names, with one scan of each view for those of one table.
 
         engine.repost_many({"users": [{"id": 1001, "name": "Sam"}, {"id": 1002, "name": "Joe"}]})
         """
+        if not isinstance(values, Mapping) or not all(isinstance(docs, list | tuple) for docs in values.values()):
+            raise ArgumentKind("values", values, "give lists of documents by the names of their tables")
         for name in values:
             self._writable(name)
         app = self._core.app
@@ -51,6 +55,7 @@ class Repairs(Refills):
             {name: [posted(app.table_of(name), doc) for doc in docs] for name, docs in values.items()}, progress
         )
 
+    @checked
     def restate(self, name: str, key_or_group: Any = None, *, progress: Progress | None = None) -> list[Repaired]:
         """Make right what views say, from what is remembered of the documents.
 
@@ -60,7 +65,7 @@ class Repairs(Refills):
 
         engine.restate("namecount", "Sam")
         """
-        self._writable(None)
+        self._writable()
         definition = self._core.app.lookup(name)
         asked = None if key_or_group is None else encode_key(key_or_group)
         self.flush()
@@ -78,6 +83,7 @@ class Repairs(Refills):
                         repair.view(view.name, None)
             return repair.found()
 
+    @checked
     def check(self, fix: bool = False, *, progress: Progress | None = None) -> Checked:
         """Read all of the store, and hold views against what is remembered of the documents, while others write.
 
@@ -87,7 +93,7 @@ class Repairs(Refills):
 
         engine.check().ok
         """
-        self._writable(None)
+        self._writable()
         self.flush()
         self._settle()
         with self._turn, self._core.naming():
@@ -110,6 +116,8 @@ class Repairs(Refills):
         """The reposts among what a spout delivers from an offset on; those that can't be taken are refused later."""
         known: dict[str, list[Posted]] = {}
         for record in records:
+            if not isinstance(record, Record):
+                raise ArgumentKind("records", record, "give an iterable of ps.Record")
             if record.repost and (record.offset is None or record.offset >= done):
                 found = posted_or_not(self._core.app, record)
                 if isinstance(found, Posted):

@@ -77,7 +77,10 @@ class Schema:
 
     def as_of(self, view: str) -> int | None:
         """The position that a view shows, where it stayed behind while another generation is built."""
-        return self.catalog.entries[view].as_of
+        found = self.catalog.entries.get(view)
+        if found is None:
+            raise UnknownName(view, "view", nearest(view, self.views))
+        return found.as_of
 
     def generations(self, names: Iterable[str]) -> dict[int, tuple[str, StoredCodec]]:
         """By number, each generation of these views whose changes the feed may have: its name, and how it is read."""

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from penstock.cache import Closed, DefinitionError, PenstockError, Reader, decode_key, naming
+from penstock.cache import Closed, DefinitionError, PenstockError, Reader, checked, decode_key, naming, shown_key
 from penstock.engine.catalog import State, read_note, read_state
 from penstock.engine.naming import places_of
 from penstock.engine.schema import Schema
@@ -29,8 +29,8 @@ Consistency = Literal["eventual", "position"]
 
 def must_be_known(consistency: str) -> None:
     """Raises where a snapshot is asked for in another way than there is."""
-    if consistency not in ("eventual", "position"):
-        raise DefinitionError(f"consistency= is {consistency!r}; write 'eventual' or 'position'")
+    if not isinstance(consistency, str) or consistency not in ("eventual", "position"):
+        raise DefinitionError(f"consistency= is {shown_key(consistency)}; write 'eventual' or 'position'")
 
 
 class Snapshot:
@@ -118,6 +118,7 @@ class Snapshot:
         """
         return saved_position(self._state, read_spans(self.reader(), self._state))
 
+    @checked
     def as_of(self, view: str) -> Position | None:
         """The position that a view shows, where it stayed behind while another generation is built."""
         return self._schema.as_of(view)
@@ -142,6 +143,7 @@ class Snapshot:
         with self.naming():
             return read_note(self.reader(), source)
 
+    @checked
     def view(self, name: str) -> ViewReader:
         """A view's groups and results.
 
@@ -178,6 +180,7 @@ class Snapshot:
         with self.naming():
             return why_of(self, view, source, groups, progress)
 
+    @checked
     def table(self, name: str) -> TableReading:
         """A table's documents.
 
@@ -195,6 +198,7 @@ class Snapshot:
             )
         return found
 
+    @checked
     def stored(self, table: str, key: Any) -> Stored | None:
         """What the store has of a key, and what each view was told of it; None if it never was there.
 
@@ -243,6 +247,7 @@ class Snapshot:
             found = self._held[view] = frozenset(groups), frozenset(keys)
         return found
 
+    @checked
     def holds(self, view: str) -> list[dict[str, Any]]:
         """What a view can't take: keys, reasons and tracebacks."""
         db = held_db(self._schema.view(view, self.reader()).number)
@@ -253,6 +258,7 @@ class Snapshot:
                 out.append({"key": decode_key(whole), "reason": hold.reason, "traceback": hold.trace})
         return out
 
+    @checked
     def holds_any(self, view: str) -> bool:
         """Whether a view holds a document, or a group at its last good result."""
         number = self._schema.view(view, self.reader()).number

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import Closed, PenstockError, Reader, SpannedReader, decode_key, encode_key
+from penstock.cache import Closed, PenstockError, Reader, SpannedReader, checked, decode_key, encode_key
 from penstock.engine.catalog import Catalog, State
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.told import Stored
@@ -85,6 +85,7 @@ class SpannedSnapshot(Snapshot):
         """The positions of all partitions up to which all changes are known to be saved."""
         return tuple(part.saved for part in self._parts)
 
+    @checked
     def as_of(self, view: str) -> Position | None:
         """The positions that a view shows, where it stayed behind while another generation is built."""
         own = [part.as_of(view) for part in self._parts]
@@ -98,6 +99,7 @@ class SpannedSnapshot(Snapshot):
         known = [own for own in found if own is not None]
         return min(known, key=lambda own: own.offset) if len(known) == len(found) else None
 
+    @checked
     def table(self, name: str) -> TableReading:
         """A table's documents.
 
@@ -117,6 +119,7 @@ class SpannedSnapshot(Snapshot):
             "ask the snapshots in snap.parts"
         )
 
+    @checked
     def stored(self, table: str, key: Any) -> Stored | None:
         """What the store has of a key, and what each view was told of it; None if it never was there.
 

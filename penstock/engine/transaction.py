@@ -19,8 +19,8 @@ from penstock.views import KEPT, Counts, Rejection
 class Target(Protocol):
     """Whoever takes the transaction in the end."""
 
-    def _writable(self, table: str | None) -> None:
-        """Raises where nothing can be written, or nothing to this table."""
+    def _writable(self, *tables: str) -> None:
+        """Raises where nothing can be written, or nothing to one of these tables."""
         ...
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from penstock.cache import KeyKind, KeyTooLong, encode_key, normal_key, unpack_document
+from penstock.cache import KeyKind, KeyTooLong, checked, encode_key, normal_key, unpack_document
 from penstock.gateway.lines import is_wrapped, unwrap
 from penstock.gateway.telling import document_of, key_value
 from penstock.views import Row, Table
@@ -54,10 +54,14 @@ class TableReading(ABC):
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The document of a key, or `default` if there is none."""
-        return self.get_many([key], default)[0]
+        return self._get([key], default)[0]
 
+    @checked
     def get_many(self, keys: Iterable[Any], default: Any = None) -> list[Any]:
         """The documents of several keys, in their order."""
+        return self._get(keys, default)
+
+    def _get(self, keys: Iterable[Any], default: Any) -> list[Any]:
         out: list[Any] = []
         for line in self.lines_of(keys):
             if line is None:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from penstock.cache import DefinitionError, ValueKind, normalise
+from penstock.cache import DefinitionError, ValueKind, normalise, shown_key
 from penstock.mapreduce.basereducer import BaseReducer, field_of
 from penstock.mapreduce.column import Ints
 from penstock.mapreduce.counting import Bins, Number, Present
@@ -248,13 +248,17 @@ def histogram(edges: Sequence[Number], f: str | None = None) -> Histogram:
     [1, 2, 1, 1]
     """
     if isinstance(edges, str | bytes | Mapping) or not isinstance(edges, Iterable):
-        raise DefinitionError(f"the edges of a histogram are {edges!r}; give a list of numbers, such as [0, 10, 100]")
+        raise DefinitionError(
+            f"the edges of a histogram are {shown_key(edges)}; give a list of numbers, such as [0, 10, 100]"
+        )
     checked = tuple(_edge(edge) for edge in edges)
     if not checked:
         raise DefinitionError("a histogram has no edges; give at least one number, such as [0]")
     for low, high in pairwise(checked):
         if Fraction(low) >= Fraction(high):
-            raise DefinitionError(f"the edges of a histogram must ascend, but {high!r} follows {low!r}; sort them")
+            raise DefinitionError(
+                f"the edges of a histogram must ascend, but {shown_key(high)} follows {shown_key(low)}; sort them"
+            )
     return Histogram(field_of(f, "histogram"), checked)
 
 
@@ -307,7 +311,7 @@ _MAKERS: dict[str, Callable[[Path | None, Mapping[str, Any]], BaseReducer]] = {
 
 def _ddof(ddof: object, reducer: str) -> int:
     if type(ddof) is not int or ddof < 0:
-        raise DefinitionError(f"ddof of {reducer}() is {ddof!r}; give 1 for a sample or 0 for everything")
+        raise DefinitionError(f"ddof of {reducer}() is {shown_key(ddof)}; give 1 for a sample or 0 for everything")
     return ddof
 
 
@@ -317,9 +321,11 @@ def _edge(edge: object) -> Number:
     except ValueKind:
         value = None
     if isinstance(value, bool | None) or not isinstance(value, int | float | Decimal):
-        raise DefinitionError(f"an edge of a histogram is {edge!r}; give finite ints, floats or Decimals")
+        raise DefinitionError(f"an edge of a histogram is {shown_key(edge)}; give finite ints, floats or Decimals")
     if isinstance(value, float) and not math.isfinite(value):
-        raise DefinitionError(f"an edge of a histogram is {edge!r}; leave it out, the outer bins are open anyway")
+        raise DefinitionError(
+            f"an edge of a histogram is {shown_key(edge)}; leave it out, the outer bins are open anyway"
+        )
     return value
 
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from penstock.cache import DefinitionError
+from penstock.cache import DefinitionError, shown_key
 from penstock.mapreduce.basereducer import BaseReducer, field_of
 from penstock.mapreduce.choice import Choice, Collected
 from penstock.mapreduce.extremes import Extreme, Ranking
@@ -337,7 +337,9 @@ def quantiles(qs: Iterable[Share], f: str | None = None) -> Quantiles:
     [1, 2.5, 5, 5]
     """
     if isinstance(qs, str | bytes | Mapping) or not isinstance(qs, Iterable):
-        raise DefinitionError(f"the shares of quantiles() are {qs!r}; give a list of numbers, such as [0.5, 0.99]")
+        raise DefinitionError(
+            f"the shares of quantiles() are {shown_key(qs)}; give a list of numbers, such as [0.5, 0.99]"
+        )
     shares = tuple(_share(q) for q in qs)
     if not shares:
         raise DefinitionError("quantiles() has no shares; give at least one number from 0 to 1, such as [0.5]")
@@ -378,7 +380,7 @@ def _by(by: str | None, reducer: str) -> Path | None:
 
 def _number(n: object, reducer: str) -> int:
     if type(n) is not int or n < 1:
-        raise DefinitionError(f"{reducer}() is told to keep {n!r} values; give a number of 1 or more")
+        raise DefinitionError(f"{reducer}() is told to keep {shown_key(n)} values; give a number of 1 or more")
     return n
 
 
@@ -390,4 +392,4 @@ def _share(q: object) -> Fraction:
             share = Fraction(-1)
         if 0 <= share <= 1:
             return share
-    raise DefinitionError(f"a share of quantiles() is {q!r}; give numbers from 0 to 1, such as 0.5")
+    raise DefinitionError(f"a share of quantiles() is {shown_key(q)}; give numbers from 0 to 1, such as 0.5")

@@ -40,7 +40,7 @@ class QuarantineKind(Enum):
         """The kind of this name; PenstockError if there is none."""
         if kind is None or isinstance(kind, cls):
             return kind
-        found = next((own for own in cls if own.value == kind), None)
+        found = next((own for own in cls if isinstance(kind, str) and own.value == kind), None)
         if found is None:
             names = ", ".join(repr(own.value) for own in cls)
             raise PenstockError(f"there is no kind {shown(kind)} in quarantine; the kinds are {names}")

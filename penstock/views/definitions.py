@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, TypeVar, overload
 
-from penstock.cache import DefinitionError, UnknownName
+from penstock.cache import DefinitionError, UnknownName, shown_key
 from penstock.views.fields import Field, Where
 from penstock.views.maps import (
     FieldMap,
@@ -313,22 +313,26 @@ class App:
         >>> App("shop").table("orders", key="number", ts="updated.at", merge="patch").ts
         ('updated', 'at')
         """
+        check_name("table", name)
         keyed = Key.of(key, f"key= of table {name!r}")
         if not keyed.paths:
             raise DefinitionError(f"key= of table {name!r} is empty; name the field that tells documents apart")
         try:
-            merged = Merge(merge)
+            merged = Merge(merge if isinstance(merge, str | Merge) else None)
         except ValueError:
             raise DefinitionError(
-                f"merge= of table {name!r} is {merge!r}; write 'replace' (the last version is the document) or "
+                f"merge= of table {name!r} is {shown_key(merge)}; write 'replace' (the last version "
+                "is the document) or "
                 "'patch' (fields of versions merge)"
             ) from None
         if ts is not None and not isinstance(ts, str):
-            raise DefinitionError(f"ts= of table {name!r} is {ts!r}; write the path of a field, or {BROKER!r}")
+            raise DefinitionError(f"ts= of table {name!r} is {shown_key(ts)}; write the path of a field, or {BROKER!r}")
         path = None if ts is None or ts == BROKER else parse_path(ts, f"ts= of table {name!r}")
         check_tombstones(name, tombstones, ts)
         if sample is not None and not isinstance(sample, str | os.PathLike):
-            raise DefinitionError(f"sample= of table {name!r} is {sample!r}; write the path of a file of documents")
+            raise DefinitionError(
+                f"sample= of table {name!r} is {shown_key(sample)}; write the path of a file of documents"
+            )
         file = None if sample is None else os.fspath(sample)
         return self.add(Table(self, name, self.size, keyed, path, ts == BROKER, merged, tombstones, file))
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from penstock.cache import DefinitionError, ValueKind, normalise, shown
+from penstock.cache import DefinitionError, ValueKind, normalise, shown, shown_key
 from penstock.views.comparison import COMPARE, Family, Op, family_of
 from penstock.views.paths import parse_path
 from penstock.views.protocols import Path
@@ -63,7 +63,8 @@ class _Logic(ABC):
 def _operand(other: object, sign: str) -> Where:
     if not isinstance(other, _Logic):
         raise DefinitionError(
-            f"{other!r} stands beside {sign}, where a field expression should; put each comparison in parentheses: "
+            f"{shown_key(other)} stands beside {sign}, where a field expression should; put each "
+            "comparison in parentheses: "
             f"(ps.field('a') > 0) {sign} (ps.field('b') == 'x')"
         )
     return other._where()
@@ -298,7 +299,7 @@ def as_where(value: object) -> Where:
     if isinstance(value, _Logic):
         return value._where()
     raise DefinitionError(
-        f"where= is {value!r}; write a path whose field must be true, or a comparison such as "
+        f"where= is {shown_key(value)}; write a path whose field must be true, or a comparison such as "
         "ps.field('amount') > 0; for a Python function write a function view"
     )
 

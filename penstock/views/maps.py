@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from penstock.cache import DefinitionError
+from penstock.cache import DefinitionError, shown_key
 from penstock.views.fields import Field, Where, as_where, where_from
 from penstock.views.paths import parse_path
 from penstock.views.protocols import Path, Reducer
@@ -47,7 +47,8 @@ class Key:
             return cls(tuple(parse_path(part, f"part {i + 1} of {what}") for i, part in enumerate(key)), False)
         if not isinstance(key, str):
             raise DefinitionError(
-                f"{what} is {key!r}; write a path such as 'name', or a tuple of paths such as ('country', 'day')"
+                f"{what} is {shown_key(key)}; write a path such as 'name', or a tuple of paths such "
+                "as ('country', 'day')"
             )
         return cls((parse_path(key, what),), True)
 
@@ -156,7 +157,9 @@ def make_field_map(view: str, key: object, value: object, where: object) -> Fiel
 def make_function_map(function: object) -> FunctionMap:
     """The map of this function, which must be one that takes a document and yields."""
     if not _is_function(function):
-        raise DefinitionError(f"{function!r} is no function; decorate one that takes a document and yields groups")
+        raise DefinitionError(
+            f"{shown_key(function)} is no function; decorate one that takes a document and yields groups"
+        )
     name = getattr(function, "__name__", repr(function))
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise DefinitionError(f"the map {name!r} is async; write it with plain `def`, since a map waits for nothing")
@@ -218,7 +221,7 @@ def _reducer(what: str, reducer: object) -> Reducer | ReduceFunction:
             raise DefinitionError(f"{what} is {name}, which is no plain function; write it with `def` and `return`")
         return ReduceFunction(reducer, keys)
     raise DefinitionError(
-        f"{what} is {reducer!r}; give a reducer such as ps.count(), or a dict of them, {{'n': ps.count()}}"
+        f"{what} is {shown_key(reducer)}; give a reducer such as ps.count(), or a dict of them, {{'n': ps.count()}}"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.cache import DefinitionError
+from penstock.cache import DefinitionError, shown_key
 from penstock.views.protocols import Path
 
 
@@ -20,14 +20,16 @@ def parse_path(text: object, what: str) -> Path:
     ('address', 'city')
     """
     if not isinstance(text, str):
-        raise DefinitionError(f"{what} is {text!r}; write a path as text, such as 'name' or 'address.city'")
+        raise DefinitionError(f"{what} is {shown_key(text)}; write a path as text, such as 'name' or 'address.city'")
     path = tuple(text.split("."))
     if "" in path:
-        raise DefinitionError(f"{what} is {text!r}; a path is names with dots between them, such as 'address.city'")
+        raise DefinitionError(
+            f"{what} is {shown_key(text)}; a path is names with dots between them, such as 'address.city'"
+        )
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise DefinitionError(f"{what} is {text!r}; write a path without half a surrogate pair") from None
+        raise DefinitionError(f"{what} is {shown_key(text)}; write a path without half a surrogate pair") from None
     return path
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal
 
-from penstock.cache import DefinitionError
+from penstock.cache import DefinitionError, shown_key
 
 __all__ = ["Production", "ProductionName", "check_production"]
 
@@ -40,11 +40,11 @@ def check_production(view: str, given: ProductionName | Production, source: str,
     <Production.WEAK: 'weak'>
     """
     try:
-        production = Production(given)
+        production = Production(given if isinstance(given, str | Production) else None)
     except ValueError:
         raise DefinitionError(
-            f"production= of view {view!r} is {given!r}; write 'strong' (saved before it is sent), 'weak' (sent before "
-            "it is saved) or 'auto' (weak, until that takes too long)"
+            f"production= of view {view!r} is {shown_key(given)}; write 'strong' (saved before it is sent), "
+            "'weak' (sent before it is saved) or 'auto' (weak, until that takes too long)"
         ) from None
     if production.early and chained:
         raise DefinitionError(

@@ -18,6 +18,7 @@ from penstock.cache import (
     Place,
     Reader,
     StoreDamaged,
+    checked,
     decode_key,
     encode_key,
     is_long,
@@ -110,10 +111,14 @@ class ViewReader:
 
     def get(self, group: Any, default: Any = None) -> Any:
         """The result of a group, or `default` if it has no row."""
-        return self.get_many([group], default)[0]
+        return self._get([group], default)[0]
 
+    @checked
     def get_many(self, groups: Iterable[Any], default: Any = None) -> list[Any]:
         """The results of several groups, in their order, by one read."""
+        return self._get(groups, default)
+
+    def _get(self, groups: Iterable[Any], default: Any) -> list[Any]:
         keys = [stored_key(encode_key(group)) for group in groups]
         codec = self._codec
         return [
@@ -130,6 +135,7 @@ class ViewReader:
             raise KeyError(group)
         return self._row(encoded, key, row, self._held())
 
+    @checked
     def items(
         self,
         *,
@@ -149,6 +155,7 @@ class ViewReader:
         rows = (self._row(whole, key, row, held, state) for whole, key, row, state in self._ordered(low, high, reverse))
         return islice(rows, limit)
 
+    @checked
     def rollup(
         self,
         level: int = 1,
@@ -191,6 +198,7 @@ class ViewReader:
             together = codec.merged(parts) if failed is None else failed
             yield Row(decode_key(prefix), codec.result(together), stale or together.held is not None)
 
+    @checked
     def why(self, group: Any, *, progress: Progress | None = None) -> list[Contribution]:
         """The contributions behind a result, in the order of their documents' keys; of a group without row none.
 
@@ -203,6 +211,7 @@ class ViewReader:
         """
         return self.why_many([group], progress=progress)[0]
 
+    @checked
     def why_many(self, groups: Iterable[Any], *, progress: Progress | None = None) -> list[list[Contribution]]:
         """The contributions behind several results, in the order of the groups, by one scan where one is needed.
 

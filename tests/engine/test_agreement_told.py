@@ -121,5 +121,5 @@ def test_a_rollup_within_a_range_is_that_of_the_rows_in_it(store_path: Path) -> 
                     assert found == sorted(expected.items())
                     assert list(view.rollup(level, reverse=True, **asked)) == found[::-1]
                     assert list(view.rollup(level, limit=2, **asked)) == found[:2]
-            with pytest.raises(ps.KeyKind, match="limit="):
+            with pytest.raises(ps.ArgumentKind, match="limit="):
                 view.rollup(1, limit=-1)

@@ -1,0 +1,183 @@
+"""Arguments of public calls: one rule for each parameter name, and one error for a value of the wrong kind.
+
+A public method is `checked` where its arguments reach deep code before anything looks at them. Invariants:
+
+- a parameter name has one rule, in every call that has the parameter;
+- a rule gives the value that the call goes on with: a NumPy int becomes an int.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+from penstock.cache.errors import DefinitionError
+from penstock.cache.shown import shown
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_FIRST, _LAST = -(1 << 63), (1 << 63) - 1
+
+
+class ArgumentKind(DefinitionError):
+    """A call got an argument of the wrong kind; `name` is the parameter.
+
+    >>> print(ArgumentKind("limit", "ten", "give a number, 0 or more"))
+    limit= is 'ten' (str); give a number, 0 or more
+    """
+
+    def __init__(self, name: str, value: object, advice: str) -> None:
+        super().__init__(name, value, advice)
+        self.name = name
+        self.value = value
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.name}= is {shown(self.value)}; {self.advice}"
+
+
+Rule = Callable[[str, Any], Any]
+
+
+def text(name: str, value: Any) -> str:
+    """A text that can be stored.
+
+    >>> text("source", "orders:0")
+    'orders:0'
+    """
+    if not isinstance(value, str):
+        raise ArgumentKind(name, value, "give a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ArgumentKind(name, value, "give a text without half of a surrogate pair") from None
+    return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise ArgumentKind(name, value, "give True or False")
+    return bool(value)
+
+
+def _number(least: int) -> Rule:
+    def number(name: str, value: Any) -> int:
+        advice = f"give an int, {least} or more"
+        if isinstance(value, bool):
+            raise ArgumentKind(name, value, advice)
+        try:
+            whole = operator.index(value)
+        except TypeError:
+            raise ArgumentKind(name, value, advice) from None
+        if not least <= whole <= _LAST:
+            raise ArgumentKind(name, value, advice if whole < least else f"give an int below {_LAST:,}")
+        return whole
+
+    return number
+
+
+def _progress(name: str, value: Any) -> Any:
+    """A function of two numbers."""
+    try:
+        assert callable(value)
+        assert not isinstance(value, type)
+        inspect.signature(value).bind(0, 1)
+    except (AssertionError, TypeError, ValueError):
+        raise ArgumentKind(name, value, "give a function (done, total), or leave it out") from None
+    return value
+
+
+def _position(name: str, value: Any) -> Any:
+    parts = value if isinstance(value, list | tuple) else [value]
+    if not parts or not all(type(part) is int and -_LAST <= part <= _LAST for part in parts):
+        raise ArgumentKind(name, value, "write a position, as snapshots and changes have them")
+    return value
+
+
+def _path(name: str, value: Any) -> str:
+    try:
+        found = os.fspath(value)
+    except TypeError:
+        found = None
+    if not isinstance(found, str) or not found or "\0" in found:
+        raise ArgumentKind(name, value, "give the path of a folder")
+    return text(name, found)
+
+
+def _iterable(name: str, value: Any) -> Any:
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise ArgumentKind(name, value, "give a list or another iterable")
+    return value
+
+
+def _ids(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return text(name, value)
+    if not isinstance(value, Sequence) or not all(isinstance(one, str) for one in value):
+        raise ArgumentKind(name, value, "give an id, or a list of ids")
+    return [text(name, one) for one in value]
+
+
+def _optional(rule: Rule) -> Rule:
+    return lambda name, value: None if value is None else rule(name, value)
+
+
+_FLAGS = ("strict", "fix", "follow", "initial", "early", "reverse", "resting", "readonly", "listen", "processes")
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(("name", "table", "source", "view", "views"), text),
+    **dict.fromkeys(_FLAGS, _flag),
+    **dict.fromkeys(("limit", "changes", "level", "resume", "memory"), _number(0)),
+    "batch": _number(1),
+    "partitions": _number(_FIRST),  # the store knows how many there may be
+    **dict.fromkeys(("since", "until"), _position),
+    **dict.fromkeys(("records", "groups", "keys"), _iterable),
+    "progress": _progress,
+    "folder": _path,
+    "path": _optional(_path),
+    "ids": _ids,
+}
+
+
+def checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """The function with its arguments checked by their rules; an argument without a rule goes as it is.
+
+    >>> @checked
+    ... def rows(view, limit=None):
+    ...     return view, limit
+    >>> rows("names", limit=3)
+    ('names', 3)
+    >>> rows("names", limit=-1)
+    Traceback (most recent call last):
+    penstock.cache.arguments.ArgumentKind: limit= is -1 (int); give an int, 0 or more
+    """
+    parameters = inspect.signature(function).parameters.values()
+    named = {p.name: _rule_of(p) for p in parameters}
+    placed = [(p.name, named[p.name]) for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    rest = next(((p.name, named[p.name]) for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        own = list(args)
+        for i, value in enumerate(args):
+            name, rule = placed[i] if i < len(placed) else rest or ("", None)
+            if rule is not None:
+                own[i] = rule(name, value)
+        for name, value in kwargs.items():
+            rule = named.get(name)
+            if rule is not None:
+                kwargs[name] = rule(name, value)
+        return function(*own, **kwargs)
+
+    return cast(Callable[_P, _T], call)
+
+
+def _rule_of(parameter: inspect.Parameter) -> Rule | None:
+    """The rule of a parameter; a parameter that may be None takes None."""
+    rule = _RULES.get(parameter.name)
+    if rule is not None and parameter.default is None:
+        return _optional(rule)
+    return rule
