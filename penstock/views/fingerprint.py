@@ -47,6 +47,7 @@ _SCALARS: tuple[type, ...] = (
     *(Decimal, Fraction, datetime, date, time, timedelta, UUID, range, slice),
 )
 _SHOWN: dict[type, Callable[[Any], str]] = {kind: vars(kind)["__repr__"] for kind in _SCALARS}
+_WRITTEN = 10_000  # bits
 _GETTERS = (itemgetter, attrgetter, methodcaller)
 _PLACES = tuple(
     path.realpath(folder) + path.sep
@@ -214,6 +215,8 @@ class _Walk:
         own = _SHOWN.get(type(value))
         for kind, shown in _SHOWN.items() if own is None else ((type(value), own),):
             if isinstance(value, kind):
+                if isinstance(value, int) and value.bit_length() > _WRITTEN:  # Python refuses to write it out
+                    return ["plain", type(value).__name__, hex(value)]
                 return ["plain", type(value).__name__, _text(shown(value))]
         if isinstance(value, re.Pattern):
             return ["plain", "pattern", self._value(value.pattern, name, whole), str(value.flags)]

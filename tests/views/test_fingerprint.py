@@ -317,3 +317,11 @@ def test_a_cycle_of_functions_and_values_ends() -> None:
 
     assert fingerprint_of([("f", count)]) == fingerprint_of([("f", count)])
     assert any("odd" in part for part in fingerprint_of([("f", count)]))
+
+
+def test_a_constant_of_any_size_is_part_of_it() -> None:
+    def with_limit(limit: int) -> Any:
+        table = ps.App("shop").table("t", key="id")
+        return fingerprint(table.view("v", reduce=ps.count())(lambda doc: [doc["a"] < limit]))
+
+    assert with_limit(10**10_000) == with_limit(10**10_000) != with_limit(10**10_000 + 1)
