@@ -201,7 +201,7 @@ def _read_lines(batch: SpoutBatch, add: Callable[[TableBatch, bytes], None]) -> 
         sorted(skips),
         refused,
         received,
-        begins=() if batch.source is None else batch.begin_of_each(),
+        begins=batch.known_begins(),
     )
 
 

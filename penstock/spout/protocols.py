@@ -76,12 +76,17 @@ class SpoutBatch:
 
     def begin_of_each(self) -> Sequence[int]:
         """Return by place the offset where it begins; SourceCut is raised if the spout does not tell."""
-        if self.begins:
+        begins = self.known_begins()
+        if not begins and self.resume > self.start:
+            raise SourceCut(self.source or "", self.start, self.resume)
+        return begins
+
+    def known_begins(self) -> Sequence[int]:
+        """Return by place the offset where it begins; nothing if the spout does not tell."""
+        if self.begins or not self.raw:
             return self.begins
         begins = list(accumulate((len(line) + 1 for line in self.records.lines), initial=self.start))
-        if not self.raw or begins[-1] != self.resume:
-            raise SourceCut(self.source or "", self.start, self.resume)
-        return begins[:-1]
+        return begins[:-1] if begins[-1] == self.resume else ()
 
 
 Recall = Callable[[str], Remembered | None]
