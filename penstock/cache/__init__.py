@@ -15,7 +15,8 @@ from penstock.cache.copying import (
     synced,
 )
 from penstock.cache.data_file import DATA
-from penstock.cache.doclog import META, DocLog, Limits, LogMark, index_db, mark_key, read_mark
+from penstock.cache.digests import Digest
+from penstock.cache.doclog import DocLog, Limits, LogMark, index_db, mark_key, read_mark
 from penstock.cache.errors import (
     BatchRejected,
     Closed,
@@ -56,6 +57,7 @@ from penstock.cache.keys import (
 )
 from penstock.cache.lmdb_page import FREE, MAIN, PageDamaged
 from penstock.cache.lmdb_store import open_lmdb
+from penstock.cache.lmdb_txn import LmdbWriter
 from penstock.cache.logread import log_db, read_lines, record_key, runs_from, segments_at, segments_from, segments_of
 from penstock.cache.mark import (
     ForeignFolder,
@@ -74,13 +76,13 @@ from penstock.cache.naming import COPY, Place, key_shown, named, naming, number_
 from penstock.cache.owner import Owner, owner_of, owner_pid
 from penstock.cache.permissions import PRIVATE, file_mode, folder_mode, make_private
 from penstock.cache.reindex import reindex
-from penstock.cache.scrub import scrub_pages
+from penstock.cache.scrub import Scrub, scrub_pages
 from penstock.cache.seal import seal, unseal, unseal_many
 from penstock.cache.segment import FEW, Segment, at_base
 from penstock.cache.shown import hidden, said, shown, shown_key, shown_size, shown_whole
 from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, mix, mix_one, roomy, roomy_size
 from penstock.cache.spanning import SpannedReader
-from penstock.cache.store import Info, Reader, Store, Writer
+from penstock.cache.store import META, Info, Reader, Store, Writer
 from penstock.cache.timestamps import parse_rfc3339
 from penstock.cache.value_walk import MAX_DEPTH
 from penstock.cache.value_walk import extension as unpack_hook
@@ -122,6 +124,7 @@ __all__ = [
     "CopyFailed",
     "DefinitionChanged",
     "DefinitionError",
+    "Digest",
     "DocLog",
     "Entries",
     "ForeignFolder",
@@ -132,6 +135,7 @@ __all__ = [
     "KeyTooLong",
     "Lane",
     "Limits",
+    "LmdbWriter",
     "LogMark",
     "MemoryStore",
     "MissingExtra",
@@ -142,6 +146,7 @@ __all__ = [
     "ReadOnly",
     "Reader",
     "RecordError",
+    "Scrub",
     "Segment",
     "SlotMap",
     "Slots",

@@ -28,9 +28,8 @@ from penstock.cache.logread import Records, log_db, read_lines, record_key, runs
 from penstock.cache.seal import seal, unseal
 from penstock.cache.segment import Segment, build_few, build_segment
 from penstock.cache.slots import Lane, Slots, key_hash
-from penstock.cache.store import Reader, Writer
+from penstock.cache.store import META, Reader, Writer
 
-META = "meta"
 _WORTH = 16  # one line in so many that is dead, or so many small segments, are worth compacting
 _MOST_BYTES = 16 << 20  # of the lines that a step of compaction looks at
 _NO_SLOTS: Slots = np.zeros(0, np.int64)

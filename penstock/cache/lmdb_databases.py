@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import cast
 
 import lmdb
 
+from penstock.cache.digests import DIGESTS, Digest, decode_digests, digest_of
 from penstock.cache.errors import StoreFormat
 from penstock.cache.lmdb_errors import FORMAT, MAX_DBS
-from penstock.cache.lmdb_page import ForeignFile, PageDamaged, Pages, TooOld
+from penstock.cache.lmdb_page import Extent, ForeignFile, PageDamaged, Pages, TooOld, Tree
+from penstock.cache.store import META
 
-__all__ = ["databases_of"]
+__all__ = ["databases_of", "digests_in"]
+
+_FIRST = 256  # pages of the smallest databases that an opening walks
 
 
-def databases_of(env: lmdb.Environment, path: str, writing: bool) -> dict[str, lmdb._Database]:
-    """The handles that a writer has from the beginning; one that only reads opens them before a snapshot."""
+def databases_of(
+    env: lmdb.Environment, path: str, writing: bool
+) -> tuple[dict[str, lmdb._Database], dict[str, Digest] | None]:
+    """The handles that a writer has from the beginning, and the digests; a reader opens handles before a snapshot."""
     try:
         env.reader_check()
-        _check_first(env, path, writing)
-        return _open_all(env) if writing else {}
+        digests = _check_first(env, path, writing)
+        return _open_all(env) if writing else {}, digests
     except PageDamaged as damage:
         if isinstance(damage, ForeignFile):
             raise StoreFormat(path, f"unknown ({damage.reason})", FORMAT) from damage
@@ -27,12 +35,53 @@ def databases_of(env: lmdb.Environment, path: str, writing: bool) -> dict[str, l
         raise StoreFormat(path, f"unknown ({error})", FORMAT) from error
 
 
-def _check_first(env: lmdb.Environment, path: str, writing: bool) -> None:
+def _check_first(env: lmdb.Environment, path: str, writing: bool) -> dict[str, Digest] | None:
     """Check the pages that are read before any check; a read transaction keeps them from being used again."""
     while True:
         with env.begin() as txn, suppress(TooOld), Pages(path, txn.id()) as pages:
             pages.check_length()
-            return pages.check_first(writing)
+            return _first_digests(pages, writing)
+
+
+def _first_digests(pages: Pages, writing: bool) -> dict[str, Digest] | None:
+    """Walk `meta`, the smallest databases, and for a writer the free list; the digests.
+
+    An opening does so, for it reads what the store says of itself before a check can begin.
+    """
+    seen, left = pages.new_marks(), _FIRST
+    trees = pages.databases(seen)
+    digests = digests_in(pages, trees, seen)
+    for name, tree in sorted(trees.items(), key=lambda one: one[1].pages):
+        left -= tree.pages
+        if left < 0:
+            break
+        if name != META:
+            for _ in pages.leaves(name, tree, seen):
+                pass
+    if writing:
+        for _ in pages.free(seen):
+            pass
+    return digests
+
+
+def digests_in(pages: Pages, trees: Mapping[str, Tree], seen: bytearray) -> dict[str, Digest] | None:
+    """Walk `meta` for the digests, None where there are none; no row may be lost there, nor a database of theirs."""
+    keys: list[bytes] = []
+    row: bytes | None = None
+    for page in pages.leaves(META, trees[META], seen) if META in trees else ():
+        keys += page.keys
+        for key, value in zip(page.keys, page.values, strict=True):
+            if key == DIGESTS:
+                row = pages.value(value) if isinstance(value, Extent) else cast(bytes, value)
+    if row is None:
+        return None
+    digests = decode_digests(row)
+    for name, digest in digests.items():
+        if digest.keys and name not in trees:
+            raise PageDamaged(name, f"the database is lost, and it had {digest.keys} rows")
+    if not digests[META].like(digest_of(keys)):
+        raise PageDamaged(META, "it has other rows than were written")
+    return digests
 
 
 def _open_all(env: lmdb.Environment) -> dict[str, lmdb._Database]:

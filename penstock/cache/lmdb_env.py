@@ -87,7 +87,7 @@ class Environment:
         except (lmdb.Error, OSError) as error:
             raise translated(self.path, error) from error
         try:
-            self.handles = databases_of(env, self.path, not self.readonly)
+            self.handles, self.digests = databases_of(env, self.path, not self.readonly)
         except BaseException:
             env.close()
             self._file.close()

@@ -41,7 +41,6 @@ _NO_PAGE = (1 << 64) - 1
 _INTEGER_KEYS = 8
 _MOST_DEPTH = 32
 _MAX_KEY = 511
-_FIRST = 256  # pages of the smallest databases that an opening walks
 
 
 class PageDamaged(StoreDamaged):
@@ -307,22 +306,6 @@ class Pages:
         except PageDamaged as damage:
             why = f"it was cut to {size} bytes of at most {(self.meta.last + 1) * self._size}, and {damage.reason}"
             raise PageDamaged(DATA, why) from damage
-
-    def check_first(self, writing: bool) -> None:
-        """Walk the list of databases and the smallest of them, and for a writer the free list.
-
-        An opening does so, for it reads what the store says of itself before a check can begin.
-        """
-        seen, left = self.new_marks(), _FIRST
-        for name, tree in sorted(self.databases(seen).items(), key=lambda one: one[1].pages):
-            left -= tree.pages
-            if left < 0:
-                break
-            for _ in self.leaves(name, tree, seen):
-                pass
-        if writing:
-            for _ in self.free(seen):
-                pass
 
     def free(self, seen: bytearray) -> Iterator[Page]:
         """The leaves of the free list; the pages that it names are marked in `seen` as well."""

@@ -11,19 +11,24 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Self
 
 import lmdb
 
 from penstock.cache.address_space import LARGEST
-from penstock.cache.errors import Closed, PenstockError
+from penstock.cache.digests import DIGESTS, Digest, Digests, Tally, digest_of
+from penstock.cache.errors import Closed, PenstockError, StoreDamaged
 from penstock.cache.lmdb_env import Handles, Opening
 from penstock.cache.lmdb_errors import translated
 from penstock.cache.lmdb_snapshot import Row, Rows, down, up
+from penstock.cache.store import META
 
 __all__ = ["LmdbWriter"]
+
+
+_FEW = 8  # rows up to which looking for the new ones is quicker than counting them
 
 
 class LmdbWriter(Rows):
@@ -51,12 +56,13 @@ class LmdbWriter(Rows):
             self.close()
             raise translated(self._env.path, error) from error
         self._handles = self._env.handles
+        self._tally = Tally(self._env.digests)
 
-    def put_many(self, db: str, items: Sequence[Row], append: bool = False) -> None:
+    def put_many(self, db: str, items: Sequence[Row], append: bool = False, new: Sequence[bytes] | None = None) -> None:
         """Put rows over those with the same keys; fastest in key order."""
         self._live()
         if items:
-            self._do(partial(self._put, db, items, append))
+            self._do(partial(self._put, db, items, append, new))
 
     def delete_many(self, db: str, keys: Sequence[bytes]) -> None:
         """Delete these rows; keys that have none are passed over."""
@@ -70,25 +76,69 @@ class LmdbWriter(Rows):
         if self._handle(db) is not None:
             self._do(partial(self._empty, db))
 
-    def _put(self, db: str, items: Sequence[Row], append: bool) -> None:
+    @property
+    def counted(self) -> bool:
+        """Whether there were digests before it."""
+        return self._env.digests is not None
+
+    @property
+    def empty(self) -> bool:
+        """Whether no database has rows."""
+        return not any(self.count(db) for db in (*self._handles, *self._made))
+
+    def complete(self, digests: Digests) -> None:
+        """Correct the digests of databases by what a check has counted."""
+        self._live()
+        self._do(partial(self._complete, digests))
+
+    def _put(self, db: str, items: Sequence[Row], append: bool, new: Sequence[bytes] | None) -> None:
         txn = self._live()
         cursor = self._cursor(txn, db)
         if cursor is None:
             self._made[db] = self._env.env.open_db(db.encode(), txn=txn)
             cursor = self._cursors[db] = txn.cursor(self._made[db])
+        if not self._tally.knows(db):
+            self._know(txn, db)
+        rows: int | None = None
+        fresh: Collection[bytes]
+        if append:
+            fresh = [key for key, _ in items]
+        elif new is None or len(items) <= _FEW:
+            fresh = _new_keys(cursor, items)
+        else:
+            fresh, rows = new, txn.stat(self._handle(db))["entries"] + len(new)
         _, put = cursor.putmulti(items, append=append)
         if put != len(items):  # LMDB passes over a row that comes out of order, and says nothing
             raise PenstockError(f"rows appended to {db} out of order; sort them, or put them without append=True")
+        if rows is not None and rows != txn.stat(self._handle(db))["entries"]:
+            raise StoreDamaged(f"{db}, rows that were there are lost")
+        self._tally.add(db, fresh)
 
     def _delete(self, db: str, keys: Sequence[bytes]) -> None:
-        delete, handle = self._live().delete, self._handle(db)
-        for key in keys:
-            delete(key, b"", handle)
+        txn = self._live()
+        if not self._tally.knows(db):
+            self._know(txn, db)
+        delete, handle = txn.delete, self._handle(db)
+        self._tally.remove(db, [key for key in keys if delete(key, b"", handle)])
 
     def _empty(self, db: str) -> None:
         handle = self._handle(db)
         if handle is not None:
             self._live().drop(handle, delete=False)
+            self._tally.clear(db)
+
+    def _complete(self, digests: Digests) -> None:
+        for db, digest in digests.items():
+            self._tally.complete(db, digest)
+
+    def _know(self, txn: lmdb.Transaction[memoryview], db: str) -> None:
+        """Have a digest of a database to add to; what a store says of itself is counted at once."""
+        handle = self._handle(db)
+        rows = txn.stat(handle)["entries"]
+        if db == META and rows:
+            self._tally.begin(db, digest_of([bytes(key) for key in txn.cursor(handle).iternext(values=False)]))
+        else:
+            self._tally.begin(db, Digest(whole=not rows))
 
     def _do(self, change: Callable[[], None]) -> None:
         """Make one change; one that fails part way fails the transaction."""
@@ -170,8 +220,13 @@ class LmdbWriter(Rows):
 
     def _commit_now(self) -> None:
         txn = self._live()
+        after = self._tally.after()
+        if after is not None:
+            txn.put(DIGESTS, after[1], db=self._handle(META))
         self._cursors.clear()
         self._env.commit(txn, self._made)
+        if after is not None:
+            self._env.digests = after[0]
 
     def close(self) -> None:
         """Undo it, if it has not been committed. Closing twice is nothing, and so is closing in a forked child."""
@@ -197,3 +252,15 @@ class LmdbWriter(Rows):
 
     def __del__(self) -> None:
         self.close()
+
+
+def _new_keys(cursor: lmdb.Cursor[memoryview], items: Sequence[Row]) -> Collection[bytes]:
+    """The keys among those of rows to put that have no row yet."""
+    if len(items) == 1:
+        key = items[0][0]
+        return () if cursor.set_key(key) else (key,)
+    keys = {key for key, _ in items}
+    if len(keys) <= _FEW:
+        return [key for key in keys if not cursor.set_key(key)]
+    found = cursor.getmulti([key for key, _ in items])
+    return keys if not found else keys.difference([bytes(key) for key, _ in found])

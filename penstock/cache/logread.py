@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.cache.errors import StoreDamaged
 from penstock.cache.segment import Segment
 from penstock.cache.slots import Lane
 from penstock.cache.store import Reader
@@ -115,10 +116,18 @@ def segments_of(
     db = log_db(table)
     i = 0
     while i < ordered.size:
-        found = reader.floor(db, record_key(int(ordered[i])))
-        assert found is not None, "a record that is named has a segment"
+        record = int(ordered[i])
+        found = reader.floor(db, record_key(record)) if record >= 0 else None
+        if found is None:
+            raise _not_there(table, record)
         segment = Segment.parse(int.from_bytes(found[0], "big"), found[1], db, checked)
         j = int(np.searchsorted(ordered, segment.base + len(segment)))
-        assert j > i, "the log is one window of consecutive records"
+        if j <= i:
+            raise _not_there(table, record)
         yield segment, order[i:j], ordered[i:j] - segment.base
         i = j
+
+
+def _not_there(table: int, record: int) -> StoreDamaged:
+    """The damage of a record that is named, and that no log entry holds."""
+    return StoreDamaged(f"index:{table}, record {record} is in no log entry")

@@ -321,7 +321,7 @@ class MemoryWriter:
             change += (value is not None) - (key in rows)
         return len(rows) + change
 
-    def put_many(self, db: str, items: Sequence[Row], append: bool = False) -> None:
+    def put_many(self, db: str, items: Sequence[Row], append: bool = False, new: object = None) -> None:
         """Put rows over those with the same keys."""
         self._check()
         if not items:

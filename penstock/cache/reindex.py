@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import index
-from penstock.cache.doclog import META, LogMark, index_db, mark_key, read_mark
+from penstock.cache.doclog import LogMark, index_db, mark_key, read_mark
 from penstock.cache.logread import segments_from
 from penstock.cache.seal import seal
 from penstock.cache.slots import Lane, key_hash
-from penstock.cache.store import Writer
+from penstock.cache.store import META, Writer
 
 __all__ = ["reindex"]
 

@@ -8,24 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
+from penstock.cache.digests import Digest, digest_of
+from penstock.cache.lmdb_databases import digests_in
 from penstock.cache.lmdb_page import FREE, Page, PageDamaged, Pages, TooOld, Tree
 from penstock.cache.lmdb_snapshot import LmdbReader
-from penstock.cache.store import Reader
+from penstock.cache.store import META, Reader
 
 __all__ = ["Scrub", "scrub_pages"]
 
 
 def scrub_pages(
     take: Callable[[], AbstractContextManager[Reader]], progress: Callable[[int, int], None] | None = None
-) -> list[PageDamaged]:
-    """Walk all pages of a snapshot that is taken here; the first damage of each database. A store in memory has none.
+) -> Scrub | None:
+    """Walk all pages of a snapshot that is taken here. A store in memory has none.
 
     `progress` is told how many pages are passed, of how many.
     """
     while True:
         with take() as reader:
             if not isinstance(reader, LmdbReader):
-                return []
+                return None
             try:
                 pages = reader.pages()
             except TooOld:
@@ -35,14 +37,20 @@ def scrub_pages(
                 for passed in scrub.run():
                     if progress is not None:
                         progress(passed, scrub.total)
-            return scrub.found
+            return scrub
 
 
 class Scrub:
-    """One walk over the pages of a file, as of one transaction; `found` has the first damage of each database."""
+    """One walk over the pages of a file, as of one transaction; `found` has the first damage of each database.
+
+    `lost` has the databases whose keys are not those that were written, and `uncounted` those without a digest of all
+    their keys. Both say what to add to a digest, so that it is of the keys that there are.
+    """
 
     def __init__(self, pages: Pages) -> None:
         self.found: list[PageDamaged] = []
+        self.lost: dict[str, Digest] = {}
+        self.uncounted: dict[str, Digest] = {}
         self._pages = pages
         self._seen = pages.new_marks()
 
@@ -54,21 +62,31 @@ class Scrub:
     def run(self) -> Iterator[int]:
         """Walk all of it; gives, as it goes, how many pages it has passed."""
         trees: dict[str, Tree] = {}
+        digests: dict[str, Digest] | None = None
         try:
             trees = self._pages.databases(self._seen)
+            digests = digests_in(self._pages, trees, self._seen)
         except PageDamaged as damage:
             self.found.append(damage)
         for name, tree in trees.items():
-            yield from self._passed(self._pages.leaves(name, tree, self._seen))
-        yield from self._passed(self._pages.free(self._seen))
+            if name == META:
+                continue
+            counted, sound = [Digest()], len(self.found)
+            yield from self._passed(self._pages.leaves(name, tree, self._seen), counted)
+            written = None if digests is None else digests.get(name, Digest(whole=not tree.entries))
+            if written is not None and len(self.found) == sound and not (written.whole and written.like(counted[0])):
+                (self.lost if written.whole else self.uncounted)[name] = counted[0].minus(written)
+        yield from self._passed(self._pages.free(self._seen), [Digest()])
         lost = self._seen.count(0)
         if lost and not self.found:
             first = self._seen.index(0)
             self.found.append(PageDamaged(FREE, f"page {first} is neither free nor of a database; {lost} such pages"))
 
-    def _passed(self, leaves: Iterator[Page]) -> Iterator[int]:
+    def _passed(self, leaves: Iterator[Page], counted: list[Digest]) -> Iterator[int]:
+        """Walk these leaves, and add their keys to what is counted."""
         try:
-            for _ in leaves:
+            for page in leaves:
+                counted[0] = counted[0].plus(digest_of(page.keys))
                 yield self._pages.passed
         except PageDamaged as damage:
             self.found.append(damage)

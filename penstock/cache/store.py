@@ -15,7 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol, Self, TypedDict
 
-__all__ = ["MAX_KEY", "Info", "Reader", "Store", "Writer"]
+__all__ = ["MAX_KEY", "META", "Info", "Reader", "Store", "Writer"]
+
+META = "meta"
+"""The database of what a store says of itself."""
 
 MAX_KEY = 511
 """Bytes in the longest key."""
@@ -79,10 +82,13 @@ class Writer(Reader, Protocol):
         txn.put_many("rows", [(b"Joe", b"1"), (b"Sue", b"2")])
     """
 
-    def put_many(self, db: str, items: Sequence[tuple[bytes, bytes]], append: bool = False) -> None:
+    def put_many(
+        self, db: str, items: Sequence[tuple[bytes, bytes]], append: bool = False, new: Sequence[bytes] | None = None
+    ) -> None:
         """Put rows over those with the same keys; fastest in key order.
 
         `append`: the keys ascend and come after all that are there, which makes full pages; if not, the call fails.
+        `new`: the keys that have no row yet, where the caller knows them; a store that finds others fails.
         """
         ...
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from penstock.cache import Limits, Owner, Store, naming
+from penstock.cache import META, Limits, LmdbWriter, Owner, Store, StoreDamaged, Writer, naming
 from penstock.engine.agreeing import begun, compared, created, described, refused
-from penstock.engine.catalog import read_catalog, read_state, write_built, write_catalog
+from penstock.engine.catalog import Catalog, read_catalog, read_state, write_built, write_catalog
 from penstock.engine.concert import Concert
 from penstock.engine.core import Core, Settings
 from penstock.engine.engine import Engine
@@ -96,6 +96,7 @@ def _agree(
         else:
             own = identity_of(parting.ranges, parting.here)
             known = must_be_partition(writer, path, parting.ranges, parting.here)
+        _must_say(writer, known)
         if known is None:
             wanted, numbers = (described(app), None) if concert is None else (concert.wanted, concert.numbers)
             write_catalog(writer, created(app.name, wanted, seed, numbers, own))
@@ -114,3 +115,12 @@ def _agree(
             write_catalog(writer, catalog)
             write_built(writer, built)
         return tuple(agreement.changes.values())
+
+
+def _must_say(writer: Writer, known: Catalog | None) -> None:
+    """StoreDamaged where the store has rows and no catalog, or no digests though it had some."""
+    if isinstance(writer, LmdbWriter):
+        if known is None and not writer.empty:
+            raise StoreDamaged(f"{META}, its rows are lost")
+        if read_state(writer).counted and not writer.counted:
+            raise StoreDamaged(f"{META}, its digests are lost")

@@ -146,6 +146,7 @@ class State(msgspec.Struct, frozen=True):
     batch: int = 0  # the number of the last batch that whoever serves the store gave this partition
     guard: dict[int, tuple[int, int, int]] = {}  # by partition how new the last sets are that were taken of it
     early: bool = False  # some view was ever to be told early
+    counted: bool = False  # the store keeps digests of its keys
     told_at: dict[int, int] = {}  # by partition the position that shows its early set, unless that is known to be saved
     unheard: dict[int, int] = {}  # by partition that was not reached since, the last batch that was in before that
     batches: dict[int, int] = {}  # by partition the number of the last production that has its records of a batch

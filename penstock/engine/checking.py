@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from penstock.cache import (
     COPY,
     META,
+    Digest,
     LogMark,
     Reader,
     Segment,
@@ -34,8 +35,9 @@ from penstock.cache import (
 )
 from penstock.engine.judging import judged
 from penstock.engine.naming import places_of
+from penstock.engine.relearning import remembered_in
 from penstock.engine.repairing import Repair
-from penstock.engine.scrub import damaged_pages
+from penstock.engine.scrub import Walked, walk
 from penstock.engine.snapshot import Snapshot
 from penstock.gateway import CHECKING, TableReader, Tails, document_of, moved_db, repeated_db, unwrap
 from penstock.mapreduce import (
@@ -67,26 +69,29 @@ class Check:
         self._told: dict[str, int] = {}
         self._held: dict[str, int] = {}
         self._anew: list[str] = []
+        self._forgotten: set[str] = set()  # views of whose remembered emissions some are lost
+        self._recount: list[tuple[int, str, Walked]] = []  # by place and database, of lost keys that are set right
 
     def run(self) -> Checked:
         """All of it; where pages are damaged nothing else, for LMDB must not follow them."""
-        for place in range(self._site.places):
-            self._damaged += damaged_pages(partial(self._reader_of, place), self._progress)
-        if self._damaged:
+        if not self._readable():
             return Checked(damaged=tuple(self._damaged))
         for table in self._site.app.tables():
             self._step(partial(self._table, table))
         self._step(partial(self._rows_of, META, FEED, QUARANTINE))
         views = [view.name for view in self._site.app.views()]
         if self._repair.fix:  # what one view holds is asked of when another is counted
-            for name in views:
+            for name in (name for name in views if name not in self._forgotten):
                 with suppress(StoreDamaged):  # it is named where the view is compared
                     self._repair.relearn(name)
         for name in views:
+            if name in self._forgotten:  # a rebuild would go by what is lost
+                continue
             self._step(partial(self._repair.view, name, None))
             self._step(partial(self._counted, name))
         self._damaged += self._repair.left
         self._after_indexes()
+        self._count_again()
         found = tuple(self._repair.found())
         return Checked(
             self._rows,
@@ -109,6 +114,41 @@ class Check:
                     self._damaged.append(
                         f"table {table.name!r}: its index was made anew, and views may lack documents; {CHECKING}"
                     )
+
+    # -- pages and keys
+
+    def _readable(self) -> bool:
+        """Walk all pages; whether these, and the keys of all logs, are as they were written."""
+        readable = True
+        remembered = {db: view.name for view in self._site.views.values() for db in remembered_in(view)}
+        for place in range(self._site.places):
+            walked = walk(partial(self._reader_of, place), self._progress)
+            self._damaged += walked.damaged
+            readable = readable and not walked.damaged
+            if walked.uncounted and not walked.damaged:
+                self._site.step(place, "complete", walked.uncounted)
+            for db in walked.lost:
+                if db in walked.fixable() and self._repair.fix:
+                    self._recount.append((place, db, walked))
+                    continue
+                self._damaged.append(walked.said(db))
+                if db in remembered:
+                    self._forgotten.add(remembered[db])
+                else:
+                    readable = readable and db in walked.fixable()
+        return readable
+
+    def _count_again(self) -> None:
+        """Take the keys that there are after the repair for those that were written."""
+        for place in {place for place, _, _ in self._recount}:
+            now = walk(partial(self._reader_of, place))
+            fixed = {db: now.lost.get(db, Digest()) for at, db, _ in self._recount if at == place}
+            self._site.step(place, "complete", fixed)
+        for _, db, walked in self._recount:
+            if db in (FEED, QUARANTINE):
+                self._damaged.append(walked.said(db))
+            else:
+                self._anew.append(f"{walked.words(db)}, its keys")
 
     @contextmanager
     def _reader_of(self, place: int) -> Iterator[Reader]:
@@ -159,6 +199,8 @@ class Check:
         for place in range(self._site.places):
             known = self._rows, self._documents, len(self._damaged)
             readable, indexed = self._read(table, place)
+            index = index_db(self._site.catalog.entries[table.name].number)
+            indexed = indexed and (place, index) not in {(at, db) for at, db, _ in self._recount}
             if readable and not indexed and self._repair.fix:
                 self._repair.step(place, "reindex", table.name)
                 self._rows, self._documents = known[:2]

@@ -157,7 +157,7 @@ class Core:
     def begin_epoch(self) -> None:
         """A writer opened the store: what an older one might still say no longer counts."""
         early = self.state.early or any(view.early for view in self.views.values())
-        self.state = msgspec.structs.replace(self.state, epoch=self.state.epoch + 1, early=early)
+        self.state = msgspec.structs.replace(self.state, epoch=self.state.epoch + 1, early=early, counted=True)
         with self.store.write() as writer:
             write_state(writer, self.state)
         if self.parting is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import Store, Writer, decode_key, decode_keys, open_lmdb, reindex
+from penstock.cache import Digest, LmdbWriter, Store, Writer, decode_key, decode_keys, open_lmdb, reindex
 from penstock.engine.catalog import forget_reindexed, note_reindexed
 from penstock.engine.relearning import relearn, relearn_untold
 from penstock.engine.releasing import Releasing
@@ -140,6 +140,14 @@ class Steps:
         found = releasing.found
         return [settled.data(), len(found), [] if asked.ids is None else sorted(found)]
 
+    def complete(self, digests: dict[str, Digest]) -> None:
+        """Correct the digests of databases by what a check has counted."""
+        with self._lock:
+            self._core.ready()
+            with self._core.store.write() as writer:
+                if isinstance(writer, LmdbWriter):
+                    writer.complete({db: Digest(*digest) for db, digest in digests.items()})
+
     def reindex(self, table: str) -> None:
         """Make the index of a table anew; writers wait for it, since they could not go by the damaged one."""
         with self._lock:
@@ -180,6 +188,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "retell_rows": Steps.retell_rows,
     "retell": Steps.retell,
     "release": Steps.release,
+    "complete": Steps.complete,
     "reindex": Steps.reindex,
     "retold": Steps.retold,
     "read_anew": Steps.read_anew,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.cache import Reader, decode_key, is_long, record_key, stored_key
+from penstock.cache import Reader, StoreDamaged, decode_key, is_long, record_key, stored_key
 from penstock.gateway import Block, TableReader, unwrap
 from penstock.mapreduce import (
     FieldSearch,
@@ -185,7 +185,8 @@ class _Scan:
         if not is_long(key):
             return key
         row = self._reader.get_many(source.reduce.db, [key])[0]
-        assert row is not None, "what is remembered of a row goes with it"
+        if row is None:
+            raise StoreDamaged(source.reduce.db, key)
         whole = source.reduce.codec.decode(key, row, f"view {source.name!r}").whole
         assert whole is not None, "a long key stands whole in its row"
         return whole

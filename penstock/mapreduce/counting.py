@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.cache import StoreDamaged
 from penstock.mapreduce.column import Kind
 from penstock.mapreduce.exact import LANE_MAX, LANE_MIN, Floats
 from penstock.mapreduce.ratio import to_float
@@ -25,7 +26,7 @@ from penstock.views import Ints, Locals, Need, Part, Path, State, Totals, Values
 
 Number = int | float | Decimal
 
-_HELD = "a value that is no number holds its document and never comes here"
+_NOT_HELD = "a view, which counts a value that is no number, so that the document should be held"
 _FOREIGN = "a side is made by the `batch` of the cell that is to be updated"
 
 
@@ -111,7 +112,8 @@ class Bins:
         if kind is None:
             places = _int_bins(self.edges, column.lane)
         else:
-            assert not (kind == Kind.OTHER).any(), _HELD
+            if (kind == Kind.OTHER).any():
+                raise StoreDamaged(_NOT_HELD)
             places = np.full(len(column), bins, np.intp)
             for which, find in ((Kind.INT, _int_bins), (Kind.FLOAT, _float_bins)):
                 at = (kind == which).nonzero()[0]
@@ -163,7 +165,8 @@ def _bin(edges: tuple[Number, ...], value: Number) -> int:
         return bisect_right(ints, value)
     if isinstance(value, float):
         return bisect_right(floats, value) if value == value else len(edges)
-    assert isinstance(value, Decimal), _HELD
+    if not isinstance(value, Decimal):
+        raise StoreDamaged(_NOT_HELD)
     return bisect_right(exact, Fraction(value))
 
 

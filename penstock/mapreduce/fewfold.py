@@ -98,6 +98,9 @@ class FewFolded:
         puts.sort()
         return puts, deletes
 
+    def new_keys(self) -> list[bytes] | None:
+        return None
+
     def newly_held(self) -> int:
         return 0
 

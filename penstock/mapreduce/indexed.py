@@ -93,6 +93,11 @@ class IndexChange:
         gone = [stored_key(key) for key, new in zip(self.keys, self.new, strict=True) if new is None]
         return sorted(puts), sorted(gone)
 
+    def new_keys(self) -> list[bytes] | None:
+        """Those of rows that come."""
+        sides = zip(self.keys, self.old, self.new, strict=True)
+        return [stored_key(key) for key, old, new in sides if old is None and new is not None]
+
     def newly_held(self) -> int:
         """Nothing runs that could fail."""
         return 0

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.cache import StoreDamaged
 from penstock.mapreduce.column import KINDS, Kind
 from penstock.mapreduce.exact import (
     LANE_MAX,
@@ -44,7 +45,7 @@ from penstock.mapreduce.ratio import parts_of
 from penstock.views import Ints, Locals, Need, Part, Path, State, Totals, Values
 
 _ROOM = 1 << 61
-_HELD = "a value that is no number holds its document and never comes here"
+_NOT_HELD = "a view, which counts a value that is no number, so that the document should be held"
 _FOREIGN = "a side is made by the `batch` of the cell that is to be updated"
 
 Spill = dict[int, list[Any]]
@@ -101,7 +102,8 @@ class Moments:
         if kind is None:
             return Side(m, count_of(at, m), self._ints(at, column.lane, m), None, {}, {})
         seen = np.bincount(kind, minlength=KINDS).tolist()
-        assert not seen[Kind.OTHER], _HELD
+        if seen[Kind.OTHER]:
+            raise StoreDamaged(_NOT_HELD)
         side = Side.none(m, self.degree)
         side.count = count_of(at[kind != Kind.NULL] if seen[Kind.NULL] else at, m)
         if seen[Kind.INT]:
@@ -248,7 +250,8 @@ class Layout:
         elif isinstance(value, float):
             row[self.strays + _stray(value)] += sign
         elif value is not None:
-            assert isinstance(value, Decimal), _HELD
+            if not isinstance(value, Decimal):
+                raise StoreDamaged(_NOT_HELD)
             row[self.decimals] += sign
             x, unit = parts_of(value)
             for d in range(self.degree):

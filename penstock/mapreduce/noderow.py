@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import canonical, mix, unpack, unpack_hook
+from penstock.cache import StoreDamaged, canonical, mix, unpack, unpack_hook
 from penstock.mapreduce.column import Column, Kind, lane_of, value_of
 from penstock.mapreduce.items import Ints, Items, Mask, Texts, source_hash
 
@@ -255,3 +255,9 @@ def few_part(values: list[Any]) -> tuple[Any, bool]:
     objs = [[i, value] for i, (value, (_, kind)) in enumerate(zip(values, found)) if kind >= Kind.BIG]
     part = [lanes, bytes([kind for _, kind in found])]
     return ([*part, objs] if objs else part), kinds <= _PLAIN_KINDS
+
+
+def node_lost(address: bytes) -> StoreDamaged:
+    """The damage of a node that its parent names, and that is not there."""
+    step = "run `penstock check --fix`, or engine.check(fix=True)"
+    return StoreDamaged("the trees of a view, where a node is lost", address, step)

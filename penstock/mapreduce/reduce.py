@@ -71,6 +71,10 @@ class Folded(Protocol):
         """The rows to put and the keys to delete."""
         ...
 
+    def new_keys(self) -> list[bytes] | None:
+        """The keys of rows to put that have no row yet, where that is known."""
+        ...
+
     def newly_held(self) -> int:
         """How many more groups are held than before."""
         ...
@@ -105,6 +109,10 @@ class _Accumulated:
 
     def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         return self.node.rows(self.change, self.groups)
+
+    def new_keys(self) -> list[bytes] | None:
+        change, stored = self.change, self.groups.stored
+        return [stored[code] for code in change.codes[(change.old_n == 0) & (change.n != 0)].tolist()]
 
     def newly_held(self) -> int:
         return self.node.newly_held(self.change)

@@ -51,6 +51,12 @@ class TreeChange:
         """The rows to put and the keys to delete."""
         return self.changed.puts, self.changed.deletes
 
+    def new_keys(self) -> list[bytes] | None:
+        """The keys of rows that come."""
+        stored, now = self.groups.stored, self.changed
+        sides = zip(now.codes.tolist(), now.old, now.new, strict=True)
+        return [stored[code] for code, old, new in sides if old is None and new is not None]
+
     def newly_held(self) -> int:
         """How many more groups are held than before."""
         return self.changed.held

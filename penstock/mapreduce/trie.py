@@ -18,7 +18,7 @@ import numpy as np
 from penstock.mapreduce.fewwork import FEW, FewWork
 from penstock.mapreduce.inline import grown_inline, stays_inline
 from penstock.mapreduce.items import Ints, Items, Mask
-from penstock.mapreduce.noderow import Node, is_inner, read_nodes
+from penstock.mapreduce.noderow import Node, is_inner, node_lost, read_nodes
 from penstock.mapreduce.nodes import Fetch, Folding, Grown, Tries, address
 from penstock.mapreduce.triework import Work
 
@@ -60,7 +60,8 @@ class Trie:
             rows = fetch([address(key, self._number, prefix, depth) for prefix in level])
             inner: list[Node] = []
             for prefix, row in zip(level, rows):
-                assert row is not None, "an inner node names the children that there are"
+                if row is None:
+                    raise node_lost(address(key, self._number, prefix, depth))
                 if is_inner(row):
                     inner.append(row)
                 else:

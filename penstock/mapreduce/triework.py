@@ -14,7 +14,7 @@ import numpy as np
 from penstock.mapreduce import nodes as trees
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.items import Codes64, Ints, Items, Mask, Texts, merge
-from penstock.mapreduce.noderow import Cut, Node, are_inner, read_nodes
+from penstock.mapreduce.noderow import Cut, Node, are_inner, node_lost, read_nodes
 from penstock.mapreduce.nodes import (
     DEEPEST,
     MASKS,
@@ -283,7 +283,8 @@ class Work:
         below = self._addresses(place[parent], children.at[index], depth)
         self._read([key for key in below if self._nodes.get(key) is None])
         rows = [self._nodes.get(key) or self._have[key] for key in below]
-        assert all(rows), "an inner node names the children that there are"
+        if not all(rows):
+            raise node_lost(below[rows.index(None)])
         items = read_nodes([row for row in rows if row is not None], self._columns)
         self._nodes.update(dict.fromkeys(below))
         node = parent[items.node]

@@ -17,7 +17,7 @@ from penstock.mapreduce import nodes as trees
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.folding import Field, Tally, field_of
 from penstock.mapreduce.items import Items, Texts, sort_order
-from penstock.mapreduce.noderow import Node, is_inner, read_nodes
+from penstock.mapreduce.noderow import Node, is_inner, node_lost, read_nodes
 from penstock.mapreduce.nodes import Fetch, Grown, Tries, address
 from penstock.mapreduce.trie import Trie
 from penstock.views import ValueCell
@@ -105,7 +105,8 @@ class ValueTree:
         prefix = depth = 0
         while True:
             row = fetch([address(key, self.number, prefix, depth)])[0]
-            assert row is not None, "an inner node names the children that there are"
+            if row is None:
+                raise node_lost(address(key, self.number, prefix, depth))
             if not is_inner(row):
                 return self._nth(listed(read_nodes([row], 1)), place)
             children = read_nodes([row], 2)

@@ -229,8 +229,7 @@ class ViewNode:
             return
         writes.changed = True
         puts, deletes = change.rows()
-        if puts:
-            writes.puts.append((self.reduce.db, puts))
+        writes.put(self.reduce.db, puts, change.new_keys())
         if deletes:
             writes.deletes.append((self.reduce.db, deletes))
         if writes.feeding and self.building is None:

@@ -17,6 +17,7 @@ class Writes:
     """What a batch will write, and what memory does once it is committed."""
 
     puts: list[tuple[str, list[tuple[bytes, bytes]]]] = field(default_factory=list)
+    new: dict[int, list[bytes]] = field(default_factory=dict)  # by place in `puts`: the keys without a row so far
     deletes: list[tuple[str, list[bytes]]] = field(default_factory=list)
     during: list[Callable[[Writer], None]] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
@@ -33,10 +34,17 @@ class Writes:
     before: list[Part] | None = None  # what was there before what is told early, where that is to be kept
     leaving: dict[int, list[Part]] = field(default_factory=dict)  # by partition: what it is owed
 
+    def put(self, db: str, rows: list[tuple[bytes, bytes]], new: list[bytes] | None) -> None:
+        """Put these rows, if there are any; `new` are the keys that have none so far, where that is known."""
+        if rows:
+            if new is not None:
+                self.new[len(self.puts)] = new
+            self.puts.append((db, rows))
+
     def write(self, writer: Writer) -> None:
         """Write all of it."""
-        for db, rows in self.puts:
-            writer.put_many(db, rows)
+        for place, (db, rows) in enumerate(self.puts):
+            writer.put_many(db, rows, new=self.new.get(place))
         for db, keys in self.deletes:
             writer.delete_many(db, keys)
         for step in self.during:

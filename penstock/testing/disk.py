@@ -177,7 +177,9 @@ class _Transaction:
         """The number of rows."""
         return self._inner.count(db)
 
-    def put_many(self, db: str, items: Sequence[_Row], append: bool = False) -> None:
+    def put_many(
+        self, db: str, items: Sequence[_Row], append: bool = False, new: Sequence[bytes] | None = None
+    ) -> None:
         """Put rows."""
         for part, name in self._parts(db, items, [key for key, _ in items] if self._disk.named else ()):
             self._change("put", db, name, partial(_put, db, part, append))

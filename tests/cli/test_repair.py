@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cache import lmdb_page
+from penstock.cache import lmdb_databases
 from penstock.cache.lmdb_page import Pages
 from penstock.cli.apps import load
 from penstock.mapreduce import told_db
@@ -166,7 +166,7 @@ def test_check_names_a_damaged_page_before_it_opens_the_store(
     whole[tree.root * pages.meta.page_size + 10] ^= 4
     file.write_bytes(whole)
     assert "has a wrong header" in run("get", "namecount", "Joe", code=None).stderr  # the store is small
-    monkeypatch.setattr(lmdb_page, "_FIRST", 0)
+    monkeypatch.setattr(lmdb_databases, "_FIRST", 0)
     said = run("check", code=1).stderr
     assert "damaged: damaged row: view 'namecount', page" in said
     assert "has a wrong header; restore the store from a copy" in said

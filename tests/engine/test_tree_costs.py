@@ -47,7 +47,7 @@ class CountingWriter(MemoryWriter):
         self.calls.reads.append((db, len(keys)))
         return super().get_many(db, keys)
 
-    def put_many(self, db: str, items: Any, append: bool = False) -> None:
+    def put_many(self, db: str, items: Any, append: bool = False, new: Any = None) -> None:
         self.calls.writes.append((db, len(items)))
         super().put_many(db, items, append)
 

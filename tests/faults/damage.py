@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.faults import bombs, flips
+from tests.faults import bombs, flips, lost_rows
 
 Trial = Callable[[random.Random, Path], str]
 """Does damage of one kind in a folder; gives how it ended in a few words, or raises `Failed` or any other error."""
@@ -51,6 +51,7 @@ KINDS: dict[str, Kind] = {
         "a bit turned in the header of a page or node, or in a key", lambda folder: flips.begin(folder, "nodes")
     ),
     "bombs": Kind("small input that asks for much work or memory", bombs.begin),
+    "rows": Kind("a row or database lost, moved or doubled, in sound pages", lost_rows.begin),
     "cuts": Kind("a data file cut off anywhere", lambda folder: flips.begin(folder, "cuts")),
 }
 

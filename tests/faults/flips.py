@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import random
 import struct
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from penstock.cache import lmdb_page
+from penstock.cache import lmdb_databases
 from penstock.engine import damaged_pages_at
 from tests.engine.worlds import TINY
 from tests.faults import everykind
+from tests.faults.everykind import document
 
 _PAGE = 4096
 _HEADER = struct.Struct("=QHHHH")
@@ -153,7 +154,7 @@ def outcome(world: World, path: Path) -> str:
     from tests.faults.damage import Failed
 
     if world.deep:
-        lmdb_page._FIRST = 4  # so that its opening walks as little as that of a large store
+        lmdb_databases._FIRST = 4  # so that its opening walks as little as that of a large store
     try:
         if damaged_pages_at(str(path)):
             return "named by the walk of pages"
@@ -168,21 +169,20 @@ def outcome(world: World, path: Path) -> str:
                 if wrong:
                     raise Failed(f"served after a clean check: {wrong}")
                 return "clean"
-            _remedies(engine)
+            _remedies(world, engine)
             return "named by the check"
     except ps.PenstockError as error:
         return f"refused ({type(error).__name__})"
 
 
-def _remedies(engine: Any) -> None:
+def _remedies(world: World, engine: Any) -> None:
     """What damage says is to be done; each may end in an error by name."""
     views = [view.name for view in engine._core.app.views()]
-    todo = [lambda: engine.check(fix=True), *(lambda name=name: engine.restate(name) for name in views), engine.check]
-    for step in [
-        *todo,
-        lambda: list(engine.quarantine(resting=True)),
-        lambda: json.dumps(engine.status(), default=str),
-    ]:
+    documents = [document(number, 20) for number in range(15)]
+    reading = [lambda: world.read(engine), lambda: engine.put_many("users", documents)]
+    mending = [lambda: engine.check(fix=True), *(partial(engine.restate, view) for view in views), engine.check]
+    about = [lambda: list(engine.quarantine(resting=True)), engine.status]
+    for step in (*reading, *mending, *reading, *about):
         try:
             step()
         except ps.PenstockError:

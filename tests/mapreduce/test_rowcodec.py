@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.cache import Segment, StoreDamaged, encode_key, open_lmdb, seal, unseal
+from penstock.cache.digests import DIGESTS
 from penstock.mapreduce import RowCodec, RowState, count, held_db, mean, rows_db, same_result, sum, told_db, variance
 
 LANE = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -210,6 +211,7 @@ def test_every_kind_of_row_is_messagepack(tmp_path: Path) -> None:
         assert set(meta) == {
             b"catalog",
             b"state",
+            DIGESTS,
             *(b"log:%d" % numbers[t] for t in ("orders", "patched", "plain", "broker")),
         }
         assert meta[b"state"]["sources"] == {"file:a": 5}
