@@ -309,8 +309,8 @@ def _put_back(core: Core, parting: Parting, sender: int) -> None:
         parting.gather(core.views.values(), core.catalog.highest(), kept.parts, writes)
         parting.keep(writes, sender, None)
         if first is not None:
-            state = core.state
-            writes.during.append(lambda writer: add_span(writer, state, (first, state.position + writes.changed)))
+            state, start = core.state, first
+            writes.during.append(lambda writer: add_span(writer, state, (start, state.position + writes.changed)))
 
     core.amend(change, lambda state: with_early_set(state, sender, None))
 
