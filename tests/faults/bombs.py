@@ -124,7 +124,7 @@ def file(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
     """A file of lines or rows, packed or not."""
     kind = rng.choice(["csv", "jsonl"])
     texts: dict[str, list[Callable[[], bytes]]] = {
-        "jsonl": [lambda: line(rng), lambda: bytes(rng.randrange(600 * MB)), lambda: b"x" * rng.randrange(200 * MB)],
+        "jsonl": [lambda: line(rng), lambda: bytes(rng.randrange(200 * MB)), lambda: b"x" * rng.randrange(200 * MB)],
         "csv": [
             lambda: b"id,v\n1," + digits(rng).encode(),
             lambda: ",".join(["id", *map(str, range(rng.randrange(600_000)))]).encode() + b"\n1",
