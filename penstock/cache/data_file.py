@@ -75,17 +75,27 @@ def _truncated(folder: str, size: int, needed: int) -> StoreDamaged:
     return StoreDamaged(f"{folder}, {DATA}, it was cut to {size} bytes of at least {needed}")
 
 
+def _place_of(name: str) -> tuple[int, int] | None:
+    try:
+        about = os.stat(name)
+    except FileNotFoundError:
+        return None
+    return about.st_dev, about.st_ino
+
+
 class DataFile:
     """The file of a store that is open."""
 
     def __init__(self, folder: str, had_lock: bool = True) -> None:
         self._folder = folder
         self._name = os.path.join(folder, DATA)
+        self._lock_name = os.path.join(folder, LOCK)
         self._file = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
         about = os.fstat(self._file)
         if not had_lock:
             os.chmod(os.path.join(folder, LOCK), file_mode(about.st_mode))
         self._place = about.st_dev, about.st_ino
+        self._lock_place = _place_of(self._lock_name)
         self._size = about.st_size
         self._next = 0.0
 
@@ -101,13 +111,18 @@ class DataFile:
 
     def check_name(self) -> None:
         """That the name still leads to this file, and not to another one or to none."""
-        try:
-            about = os.stat(self._name)
-        except FileNotFoundError:
-            raise StoreReplaced(self._folder) from None
-        if (about.st_dev, about.st_ino) != self._place:
+        if _place_of(self._name) != self._place:
             raise StoreReplaced(self._folder)
+
+    def is_replaced(self) -> bool:
+        """Whether the names of both files lead to other files or to none.
+
+        With the same lock file the answer is no: the kernel drops all locks of a process on a file at its first close.
+        """
+        return _place_of(self._name) != self._place and _place_of(self._lock_name) != self._lock_place
 
     def close(self) -> None:
         """Let go of it."""
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

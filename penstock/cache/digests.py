@@ -14,6 +14,8 @@ from typing import NamedTuple
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from penstock.cache.errors import StoreDamaged
+from penstock.cache.naming import COPY
 from penstock.cache.seal import seal, unseal
 from penstock.cache.store import META
 
@@ -57,8 +59,11 @@ def digest_of(keys: Collection[bytes]) -> Digest:
 
 
 def decode_digests(row: bytes) -> dict[str, Digest]:
-    """The digests that a row of `meta` holds."""
-    return _decode(unseal(DIGESTS, row, META))
+    """The digests that a row of `meta` holds. Damage is named here: no database has a name for users yet."""
+    try:
+        return _decode(unseal(DIGESTS, row, META))
+    except StoreDamaged:
+        raise StoreDamaged(f"what the store says of itself, key {DIGESTS.decode()}", None, COPY) from None
 
 
 class Tally:

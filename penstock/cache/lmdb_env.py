@@ -95,7 +95,7 @@ class Environment:
         return env
 
     def shut(self) -> None:
-        """Unmap the file and let go of it."""
+        """Unmap the file and let go of it; a second call does nothing."""
         self.env.close()
         self._file.close()
 
@@ -346,8 +346,9 @@ def _close_unused() -> None:
     while _unused and _registry_lock.acquire(blocking=False):
         try:
             env = _unused.pop() if _unused else None
-            if env is not None and env.users == 0 and env.idle and _registry.get(env.path) is env:
-                del _registry[env.path]
+            if env is not None and env.users == 0 and env.idle:
+                if _registry.get(env.path) is env:
+                    del _registry[env.path]
                 env.shut()
         finally:
             _registry_lock.release()
@@ -361,7 +362,7 @@ def acquire(path: str, readonly: bool, map_size: int, metasync: bool, patience: 
         if shared is not None and shared.pid != os.getpid():
             _forget(shared)
             shared = None
-        if shared is None:
+        if shared is None or (shared.users == 0 and shared._file.is_replaced()):  # lent rows keep it, and no name
             shared = registry[path] = Environment(path, readonly, map_size, metasync, patience, sync)
         elif shared.readonly and not readonly:
             shared.to_write(map_size, metasync)

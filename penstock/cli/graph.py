@@ -110,8 +110,12 @@ def condition(where: Mapping[str, Any]) -> str:
         return f" {form} ".join(parts)
     if form == "not":
         inner = where["inner"]
+        if inner["is"] == "null":
+            return f"{'.'.join(inner['path'])} != null"
         return f"not ({condition(inner)})" if inner["is"] != "true" else f"not {condition(inner)}"
     path = ".".join(where["path"])
+    if form == "null":
+        return f"{path} == null"
     if form == "true":
         return path
     value = where["value"]

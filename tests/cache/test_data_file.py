@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from penstock.cache.data_file import DATA, empty_file
 from penstock.cache.errors import StoreReplaced
+from penstock.cache.lmdb_env import is_open
 from penstock.cache.lmdb_store import open_lmdb
 
 from .processes import heard, process
@@ -188,3 +191,22 @@ def test_a_reader_notices_another_file_within_a_second(made: Path, monkeypatch: 
     with pytest.raises(StoreReplaced):
         store.read()
     store.close()
+
+
+def test_lent_rows_of_a_deleted_store_keep_nobody_from_the_next_one_at_its_path(made: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(made, tmp_path / "copy")
+    store = open_lmdb(made)
+    snap = store.read()
+    lent = snap.floor("part 0", b"0003")
+    assert lent is not None
+    store.close()
+    shutil.rmtree(made)
+    shutil.copytree(copy, made)
+    store = open_lmdb(made)
+    put(store, "part 0", **{"0003": b"new"})
+    assert lent[1] == b"x" * 2000
+    del lent, snap
+    gc.collect()
+    assert rows(store, "part 0")[b"0003"] == b"new"
+    store.close()
+    assert not is_open(str(made))

@@ -101,6 +101,7 @@ def test_svg_is_xml_with_a_box_for_each_and_is_the_same_each_time(shop: Path, ru
         (ps.field("a") == "x", 'a == "x"'),
         ((ps.field("a") > 1) & ps.field("b"), "a > 1 and b"),
         ((ps.field("a") > 1) & (ps.field("b") | (ps.field("c.d") != None)), "a > 1 and (b or c.d != null)"),  # noqa: E711
+        (ps.field("c.d") == None, "c.d == null"),  # noqa: E711
         (~ps.field("b") | (ps.field("n") < 2**70), f"not b or n < {hex(2**70)}"),
         (~(ps.field("a") > 1), "not (a > 1)"),
     ],
