@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,9 @@ def test_repairs_work_where_views_run_functions_of_the_user(tmp_path: Path) -> N
             for seat in engine._seats:
                 own: Any = seat.engine  # type: ignore[attr-defined]
                 db = rows_db(own._core.views[view].number)
-                with own.snapshot() as snap:
-                    lost = next(iter(snap.reader().scan(db)))[0]
-                overwrite(own, db, {lost: None})
+                with own.snapshot() as snap:  # the store's random seed may leave a partition without groups
+                    lost = [key for key, _ in islice(snap.reader().scan(db), 1)]
+                overwrite(own, db, dict.fromkeys(lost))
     with ps.open(shop(), tmp_path / "s") as engine:
         assert {one.view for one in engine.check().wrong} == set(VIEWS)
         assert {one.view for one in engine.restate("longest")} == {"longest"}

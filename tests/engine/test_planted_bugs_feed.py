@@ -100,8 +100,8 @@ BUGS = [
     Bug(
         "a commit behind a large one is passed over",
         "engine.following:Follower._read",
-        "return out, position, False",
-        "return out, position + 1, False",
+        "return out, position, True, False",
+        "return out, position + 1, True, False",
     ),
     Bug("what stays is told", "engine.following:Follower._read", "told.apart()", "told"),
     Bug(
@@ -113,8 +113,8 @@ BUGS = [
     Bug(
         "a switch is passed over",
         "engine.following:Follower._read",
-        "return out, switch - 1, True",
-        "return out, switch, False",
+        "return out, max(since, stop - 1), before_span or switch is not None, switch is not None",
+        "return out, max(since, stop - 1 if switch is None else switch), before_span, False",
     ),
     Bug(
         "rows come at the position after theirs",
