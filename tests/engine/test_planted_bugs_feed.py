@@ -107,8 +107,8 @@ BUGS = [
     Bug(
         "changes after a switch come before it",
         "engine.following:Follower._read",
-        "end + 1 if switch is None else switch",
-        "end + 1",
+        "feed_key(stop)",
+        "feed_key(end + 1)",
     ),
     Bug(
         "a switch is passed over",
