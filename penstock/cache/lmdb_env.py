@@ -151,10 +151,8 @@ class Environment:
         self._seen = txn_id
 
     def enter_write(self, opening: Opening) -> None:
-        """From here to `leave_write` the calling thread writes, and the environment stays open."""
+        """From here to `leave_write` the calling thread writes and the environment stays open."""
         me = threading.get_ident()
-        if self.writing == me:
-            raise PenstockError(f"a transaction on {self.path} is open in this thread; end it before the next one")
         self._write_lock.acquire()
         try:
             with self._turn:

@@ -45,8 +45,12 @@ class LmdbWriter(Rows):
         self._failed = False
         self._journal: list[Callable[[], None]] | None = None if self._env.map_size >= LARGEST else []
         self._owns = False
-        self._env.enter_write(opening)
-        self._owns = True
+        if self._env.writing == self._thread:
+            raise PenstockError(f"a transaction on {self._env.path} is open in this thread; end it before the next one")
+        try:
+            self._env.enter_write(opening)
+        finally:  # an interrupt may come after the lock was taken, and `close` gives it back
+            self._owns = self._env.writing == self._thread
         self._begin()
 
     def _begin(self) -> None:

@@ -19,6 +19,7 @@ from penstock.cache.errors import (
     StoreFull,
     StoreMissing,
 )
+from penstock.cache.lmdb_env import Environment, Opening
 from penstock.cache.lmdb_errors import translated
 from penstock.cache.lmdb_store import LmdbStore, open_lmdb
 from penstock.cache.store import Store
@@ -366,3 +367,22 @@ def resident(path: Path) -> int:
     """Bytes of the store's map that are in this process's memory."""
     maps = Path("/proc/self/smaps").read_text().split(str(path / "data.mdb"))[1]
     return int(maps.split("Rss:")[1].split()[0]) * 1024
+
+
+def test_an_interrupt_while_a_transaction_begins_leaves_no_lock(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_lmdb(store_path)
+    enter = Environment.enter_write
+
+    def interrupted(self: Environment, opening: Opening) -> None:
+        enter(self, opening)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Environment, "enter_write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.write()
+    put(store, "db", a=b"1")
+    assert rows(store, "db") == {b"a": b"1"}
+    store.close()
