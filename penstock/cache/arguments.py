@@ -158,6 +158,7 @@ def checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
     named = {p.name: _rule_of(p) for p in parameters}
     placed = [(p.name, named[p.name]) for p in parameters if p.kind is not p.KEYWORD_ONLY]
     rest = next(((p.name, named[p.name]) for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+    inner: Callable[..., _T] = function
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -170,7 +171,7 @@ def checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
             rule = named.get(name)
             if rule is not None:
                 kwargs[name] = rule(name, value)
-        return function(*own, **kwargs)
+        return inner(*own, **kwargs)
 
     return cast(Callable[_P, _T], call)
 
