@@ -55,6 +55,7 @@ from penstock.cache.keys import (
     prefix_bounds,
     stored_key,
 )
+from penstock.cache.lmdb_errors import MORE_FILES
 from penstock.cache.lmdb_page import FREE, MAIN, PageDamaged
 from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.lmdb_txn import LmdbWriter
@@ -115,6 +116,7 @@ __all__ = [
     "MAX_DIGITS",
     "MAX_KEY",
     "META",
+    "MORE_FILES",
     "PRESENT",
     "PRIVATE",
     "RECORD",

@@ -27,7 +27,7 @@ from penstock.cache.data_file import DATA
 from penstock.cache.errors import PenstockError, StoreMissing
 from penstock.cache.gate import gate, process_that_reads
 from penstock.cache.lmdb_env import is_open
-from penstock.cache.lmdb_errors import translated
+from penstock.cache.lmdb_errors import MORE_FILES, translated
 from penstock.cache.lmdb_snapshot import LmdbReader
 from penstock.cache.lmdb_store import open_lmdb
 from penstock.cache.mark import clear_folder, opened_folder, sweep_folder
@@ -141,7 +141,10 @@ def _write_copy(snap: LmdbReader, folder: str, named: str, tell: Tell) -> dict[s
     total = snap.used()
     must_have_room(folder, named, total)
     counts = {name: snap.count(name) for name in snap.names()}
-    out, into = os.pipe()
+    try:
+        out, into = os.pipe()
+    except OSError as error:
+        raise _failed(named, error) from error
     failed: list[lmdb.Error] = []
 
     def give() -> None:
@@ -206,6 +209,8 @@ def _failed(named: str, error: OSError) -> CopyFailed:
     why = os.strerror(error.errno or 0).lower()
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return CopyFailed(named, why, "free some room, or use another disk")
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return CopyFailed(named, why, MORE_FILES)
     return CopyFailed(named, why, "see that this user may write there, or name another folder")
 
 

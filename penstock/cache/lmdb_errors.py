@@ -10,8 +10,9 @@ import lmdb
 
 from penstock.cache.errors import Closed, PenstockError, StoreDamaged, StoreFormat, StoreFull, StoreMissing
 
-__all__ = ["FORMAT", "MAX_DBS", "MAX_READERS", "too_many_files", "translated"]
+__all__ = ["FORMAT", "MAX_DBS", "MAX_READERS", "MORE_FILES", "too_many_files", "translated"]
 
+MORE_FILES = "close other stores, or allow more (ulimit -n)"
 MAX_DBS = 1024
 MAX_READERS = 1024
 FORMAT = "LMDB 0.9, all its rows in named databases"
@@ -52,7 +53,7 @@ def too_many_files(path: str) -> str:
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         f"too many open files for the store at {path}: this process may have {most}, and an open store takes about 6; "
-        "close other stores, or allow more (ulimit -n)"
+        f"{MORE_FILES}"
     )
 
 

@@ -10,6 +10,7 @@ the next one deletes it if it has a mark. Invariants:
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -34,6 +35,7 @@ __all__ = [
     "unmark_folder",
 ]
 
+_log = logging.getLogger("penstock.cache")
 _NAME = "made-by-penstock"
 _NOTE = "penstock made this folder, or these files of it, and may delete them"
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -114,9 +116,13 @@ def delete_folder(path: str) -> None:
 
 
 def sweep_folder(path: str) -> None:
-    """Delete a folder that has a mark, and leave any other alone."""
-    with suppress(FileNotFoundError, ForeignFolder):
+    """Delete a folder that has a mark, and leave any other alone. After a failure the next run deletes it."""
+    try:
         delete_folder(path)
+    except (FileNotFoundError, ForeignFolder):
+        pass
+    except OSError as error:
+        _log.warning("%s stays until the next run: %s", path, error)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ store is parted in the old way or in the new one.
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 
@@ -13,6 +14,7 @@ import msgspec
 
 from penstock.cache import (
     DATA,
+    MORE_FILES,
     PRIVATE,
     DefinitionError,
     PenstockError,
@@ -27,6 +29,7 @@ from penstock.mapreduce import Ranges
 
 FORMAT = 1
 NAME = "partitions"
+_READABLE = "give this user the right to read the store's folder"
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -118,7 +121,8 @@ def is_store(path: str) -> bool:
 
 def _unreadable(name: str, error: OSError) -> PenstockError:
     why = os.strerror(error.errno or 0).lower()
-    return PenstockError(f"can't read {name}: {why}; give this user the right to read the store's folder")
+    many = error.errno in (errno.EMFILE, errno.ENFILE)
+    return PenstockError(f"can't read {name}: {why}; {MORE_FILES if many else _READABLE}")
 
 
 def must_be_whole(path: str, what: str, instead: str = "") -> None:

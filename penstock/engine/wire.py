@@ -138,8 +138,8 @@ def listen(path: str) -> socket.socket:
 
 
 def remove(path: str) -> None:
-    """Take the socket's name away."""
-    with suppress(FileNotFoundError):
+    """Take the socket's name away. Without the right to do so it stays, and the next holder replaces it."""
+    with suppress(FileNotFoundError, PermissionError):
         os.unlink(os.path.join(path, _FILE))
 
 

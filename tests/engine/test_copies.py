@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import signal
 import tempfile
@@ -289,3 +290,22 @@ def test_no_file_is_left_open(tmp_path: Path, made: Path) -> None:
     with pytest.raises(CopyFailed):
         copy_of(str(made), str(tmp_path / "copy"))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_at_the_limit_of_open_files_a_copy_says_so(tmp_path: Path, made: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    said: list[str] = []
+    with ps.open(shop(), made, readonly=True) as reader:
+        for more in range(20):
+            folder = tmp_path / f"copy {more}"
+            resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1 + more, hard))
+            try:
+                reader.copy(folder)
+                break
+            except ps.PenstockError as error:
+                said.append(str(error))
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            reader.copy(folder)  # a leftover is in nobody's way
+    assert len(said) > 2
+    assert [one for one in said if "ulimit -n" not in one] == []

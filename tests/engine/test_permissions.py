@@ -149,3 +149,21 @@ def test_the_error_names_the_process_that_has_the_lock(store_path: Path) -> None
         assert heard(other) == "locked"
         with pytest.raises(ps.StoreInUse, match=f"process {other.pid} on .*python"):
             Owner(store_path)
+
+
+def test_an_engine_closes_after_its_folder_has_lost_the_right_to_write(tmp_path: Path) -> None:
+    engine = ps.open(app(), tmp_path / "store")
+    engine.put("users", {"id": 1, "name": "Sue"})
+    (tmp_path / "store").chmod(0o500)
+    root = os.geteuid() == 0
+    if root:
+        os.chown(tmp_path / "store", 65534, 65534)
+        os.seteuid(65534)
+    try:
+        engine.close()
+    finally:
+        if root:
+            os.seteuid(0)
+    (tmp_path / "store").chmod(0o700)
+    with ps.open(app(), tmp_path / "store") as engine, engine.snapshot() as snap:
+        assert snap.view("by_name")["Sue"] == 1
