@@ -69,7 +69,7 @@ class CopyFailed(PenstockError):
 
 def copy_snapshot(snap: LmdbReader, target: str, tell: Tell) -> int:
     """Copy what a snapshot sees into a new folder, and read the copy back; its bytes."""
-    target = os.path.abspath(target)
+    target = _absolute(target)
     _must_be_free(target, "name a new folder, a copy overwrites nothing")
     with beside(target, target) as folder:
         counts = _write_copy(snap, folder, target, tell)
@@ -79,6 +79,15 @@ def copy_snapshot(snap: LmdbReader, target: str, tell: Tell) -> int:
         os.rename(folder, target)
     sync_folder(os.path.dirname(target))
     return size
+
+
+def _absolute(path: str) -> str:
+    """The path from the root; CopyFailed for a relative one whose working folder is gone."""
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        step = "go to another folder, or name a path from the root"
+        raise CopyFailed(path, "the working folder is gone", step) from None
 
 
 def put_in_place(copy: str, path: str, tell: Tell) -> int:
@@ -220,7 +229,7 @@ def built_beside(target: str) -> Iterator[str]:
 
     Where the block fails, or the process ends on the way, nothing is there; the next one to this path clears it away.
     """
-    target = os.path.abspath(target)
+    target = _absolute(target)
     _must_be_free(target, "name a folder that is not there yet")
     with beside(target, target) as folder:
         yield folder

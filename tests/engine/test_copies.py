@@ -309,3 +309,13 @@ def test_at_the_limit_of_open_files_a_copy_says_so(tmp_path: Path, made: Path) -
             reader.copy(folder)  # a leftover is in nobody's way
     assert len(said) > 2
     assert [one for one in said if "ulimit -n" not in one] == []
+
+
+def test_a_relative_path_in_a_folder_that_is_gone_says_so(
+    tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with ps.open(shop(), made, readonly=True) as reader, pytest.raises(CopyFailed, match="working folder is gone"):
+        reader.copy("copy")
