@@ -14,10 +14,11 @@ import mmap
 import os
 import struct
 import time
+from contextlib import suppress
 
 from penstock.cache.errors import StoreDamaged, StoreMissing, StoreReplaced
 from penstock.cache.gate import gate
-from penstock.cache.permissions import file_mode, make_private, must_be_plain
+from penstock.cache.permissions import file_mode, make_private, must_be_own, must_be_plain
 
 __all__ = ["DATA", "DataFile", "check_beginning", "empty_file", "make_file"]
 
@@ -44,6 +45,7 @@ def make_file(folder: str, sync: bool, mode: int) -> None:
         return
     make_private(folder, mode)
     fresh = f"{name}.new"  # a process that ended on the way leaves it, and the next one writes over it
+    must_be_own(fresh, empty_file())
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with gate(folder), os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
         os.fchmod(file.fileno(), file_mode(mode))
@@ -57,7 +59,8 @@ def make_file(folder: str, sync: bool, mode: int) -> None:
 def check_beginning(folder: str) -> None:
     """StoreDamaged of a file that ends within its meta pages; other files than LMDB's are left to LMDB."""
     must_be_plain(os.path.join(folder, DATA))
-    must_be_plain(os.path.join(folder, LOCK))
+    with suppress(PermissionError):  # LMDB says so, if it needs the file
+        must_be_own(os.path.join(folder, LOCK), struct.pack("=L", _MAGIC))
     try:
         with open(os.path.join(folder, DATA), "rb", buffering=0) as file:
             head, size = file.read(_HEAD.size + _DATABASE.size), os.fstat(file.fileno()).st_size

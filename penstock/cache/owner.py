@@ -27,11 +27,12 @@ from weakref import WeakSet
 from penstock.cache.data_file import DATA
 from penstock.cache.errors import PenstockError, StoreInUse
 from penstock.cache.lmdb_errors import too_many_files
-from penstock.cache.permissions import PRIVATE, lock_mode, make_private, must_be_plain
+from penstock.cache.permissions import PRIVATE, lock_mode, make_private, must_be_own
 
 __all__ = ["Owner", "owner_of", "owner_pid"]
 
 _FILE = "owner"
+_BEGINNING = b'{"pid": '
 _LOOK_AT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # of a pipe an opening would wait
 _LOOK = 0.02  # seconds after which whoever only looked at the lock has let go of it
 
@@ -79,7 +80,7 @@ class Owner:
     def _opened(self, name: str) -> int:
         """The file, made if need be; of one that other users may read but not write, they lose the right to read."""
         make_private(self._path, self._mode)
-        must_be_plain(name)
+        must_be_own(name, _BEGINNING)
         with suppress(FileExistsError):
             fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             os.fchmod(fd, lock_mode(self._mode_of_data()))

@@ -3,7 +3,8 @@
 Invariants:
 
 - users may open the file of a lock only if they may write: a user who opens it can hold the lock against all others;
-- no file of a store is a symlink or a pipe: a symlink leads elsewhere, and an opening of a pipe waits for ever.
+- no file of a store is a symlink or a pipe: a symlink leads elsewhere, and an opening of a pipe waits for ever;
+- a file that another program made is neither written over nor deleted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import stat
 
 from penstock.cache.errors import PenstockError
 
-__all__ = ["PRIVATE", "file_mode", "folder_mode", "lock_mode", "make_private", "must_be_plain"]
+__all__ = ["PRIVATE", "file_mode", "folder_mode", "lock_mode", "make_private", "must_be_own", "must_be_plain"]
 
 PRIVATE = 0o700
 _KINDS = {
@@ -62,5 +63,23 @@ def must_be_plain(name: str) -> None:
     if kind != stat.S_IFREG:
         raise PenstockError(
             f"{name} is {_KINDS.get(kind, 'a device')}, and a store has a plain file there; move it away, or choose "
+            "another path"
+        )
+
+
+def must_be_own(name: str, beginning: bytes) -> None:
+    """Raise if a file under this name does not begin as this program, or LMDB, begins it.
+
+    A process or a machine that stopped while it wrote the file left it short, or full of zeros.
+    """
+    must_be_plain(name)
+    try:
+        with open(name, "rb", buffering=0) as file:
+            found = file.read(len(beginning))
+    except FileNotFoundError:
+        return
+    if not beginning.startswith(found) and found.strip(b"\0"):
+        raise PenstockError(
+            f"{name} is a file of another program, and a store has a file of its own there; move it away, or choose "
             "another path"
         )

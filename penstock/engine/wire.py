@@ -10,9 +10,12 @@ A message is its length, four bytes big-endian, and so many bytes of MessagePack
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
+import stat
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -29,6 +32,7 @@ _FILE = "socket"
 _LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")
 _WAITING = 64  # connections that may wait to be taken
+_LOOKS, _LOOK = 3, 0.1  # a process that ends frees the lock of its store an instant before it stops to listen
 
 
 class Silent(Exception):
@@ -123,12 +127,16 @@ def _short(path: str) -> Iterator[str]:
 
 
 def listen(path: str) -> socket.socket:
-    """Listen in this folder; only the store's one writer may, so that whatever lies there is of a dead one."""
+    """Listen in this folder; only the store's one writer may.
+
+    A socket there on which nobody listens is of a dead writer. OSError for any other file: another program made it.
+    """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        remove(path)
-        os.fchmod(sock.fileno(), 0o600)  # before it has a name: nobody else can connect in between
         with _short(path) as name:
+            _must_be_dead(name)
+            remove(path)
+            os.fchmod(sock.fileno(), 0o600)  # before it has a name: nobody else can connect in between
             sock.bind(name)
         sock.listen(_WAITING)
     except BaseException:
@@ -137,10 +145,36 @@ def listen(path: str) -> socket.socket:
     return sock
 
 
+def _must_be_dead(name: str) -> None:
+    """Raise OSError if another program has a file under this name, or listens there."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.lstat(name).st_mode):
+            raise FileExistsError(errno.EEXIST, f"another program has a file {_FILE!r} there")
+    for _ in range(_LOOKS):
+        if not _is_listening(name):
+            return
+        time.sleep(_LOOK)
+    raise OSError(errno.EADDRINUSE, f"another program listens on {_FILE!r} there")
+
+
+def _is_listening(name: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(name)
+        except BlockingIOError:  # more connections wait than it takes
+            return True
+        except OSError:
+            return False
+        return True
+
+
 def remove(path: str) -> None:
     """Take the socket's name away. Without the right to do so it stays, and the next holder replaces it."""
+    name = os.path.join(path, _FILE)
     with suppress(FileNotFoundError, PermissionError):
-        os.unlink(os.path.join(path, _FILE))
+        if stat.S_ISSOCK(os.lstat(name).st_mode):
+            os.unlink(name)
 
 
 def connect(path: str, patience: float) -> Wire:

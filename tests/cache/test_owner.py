@@ -114,3 +114,23 @@ def test_who_only_looks_is_waited_for(store_path: Path, monkeypatch: pytest.Monk
     fcntl.flock(looking, fcntl.LOCK_SH)
     monkeypatch.setattr("penstock.cache.owner.time.sleep", lambda seconds: os.close(looking))
     Owner(store_path).close()
+
+
+@pytest.mark.parametrize("text", ["Sue owns this folder.", '{"name": "Sue"}'])
+def test_the_file_of_another_program_is_refused_and_stays(text: str, store_path: Path) -> None:
+    store_path.mkdir()
+    (store_path / "owner").write_text(text)
+    (store_path / "owner").chmod(0o644)
+    with pytest.raises(PenstockError, match=r"owner is a file of another program, .*; move it away"):
+        Owner(store_path)
+    assert (store_path / "owner").read_text() == text
+    assert (store_path / "owner").stat().st_mode & 0o777 == 0o644
+    assert owner_of(store_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "\0" * 140, '{"pid": 7, "ho'])
+def test_a_file_that_a_crash_left_short_is_written_over(text: str, store_path: Path) -> None:
+    store_path.mkdir()
+    (store_path / "owner").write_text(text)
+    with Owner(store_path):
+        assert owner_pid(store_path) == os.getpid()

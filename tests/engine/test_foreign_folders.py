@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import lmdb
 import pytest
 
+import penstock as ps
 from penstock.cache import CopyFailed, ForeignFolder, make_folder
 from penstock.engine import copy_any, repartition, restore_any, shrink
 from penstock.engine.scratch import folder_store
+from penstock.engine.wire import connect
 from tests.engine.copied import digest, filled
 
 TEXT = "the only copy"
@@ -220,3 +224,44 @@ def test_a_repartitioned_store_has_no_mark(place: Path) -> None:
         repartition(place / "one", to)
         assert not list((place / "one").rglob("made-by-penstock"))
     assert digest(place / "one")
+
+
+@pytest.mark.parametrize("name", ["owner", "lock.mdb", "data.mdb.new"])
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_folder_with_the_file_of_another_program_gets_no_store(name: str, partitions: int, tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    folder = place if partitions == 1 or name == "owner" else place / "0-0"
+    folder.mkdir(parents=True)
+    (folder / name).write_text(TEXT)
+    app = ps.App("foreign")
+    app.table("t", key="id")
+    with pytest.raises(ps.PenstockError, match=f"{name} is a file of another program, .*; move it away"):
+        ps.open(app, place, partitions=partitions, processes=False)
+    assert (folder / name).read_text() == TEXT
+    (folder / name).unlink()
+    ps.open(app, place, partitions=partitions, processes=False).close()
+
+
+def test_a_file_named_socket_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app = ps.App("foreign")
+    app.table("t", key="id")
+    (tmp_path / "socket").write_text(TEXT)
+    with ps.open(app, tmp_path) as engine:
+        engine.put("t", {"id": 1})
+    assert (tmp_path / "socket").read_text() == TEXT
+    assert "another program has a file 'socket' there" in caplog.text
+
+
+def test_the_socket_on_which_another_program_listens_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app = ps.App("foreign")
+    app.table("t", key="id")
+    with contextlib.chdir(tmp_path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as theirs:
+        theirs.bind("socket")
+        theirs.listen(64)
+        with ps.open(app, tmp_path) as engine:
+            engine.put("t", {"id": 1})
+        assert "another program listens on 'socket' there" in caplog.text
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.connect("socket")  # it is still theirs
+    with ps.open(app, tmp_path):
+        connect(str(tmp_path), 60.0).close()
