@@ -108,10 +108,10 @@ class Tally:
 
     def after(self) -> tuple[dict[str, Digest], bytes] | None:
         """The digests after it, and their row; None where nothing changed. The row counts among the keys of `meta`."""
+        if self._before is None and META in self._now:
+            self.add(META, [DIGESTS])
         if not (self._changed or self._new or self._gone) or META not in self._now:
             return None
-        if self._before is None:
-            self.add(META, [DIGESTS])
         for db, keys in self._new.items():
             self._now[db] = self._now[db].plus(digest_of(keys))
         for db, keys in self._gone.items():

@@ -132,6 +132,19 @@ def test_a_store_without_them_gets_them_with_its_next_write(tmp_path: Path) -> N
     store.close()
 
 
+def test_a_store_gets_them_with_a_write_of_no_new_key(tmp_path: Path) -> None:
+    filled(tmp_path)
+    behind(tmp_path, META, {}, delete=DIGESTS)
+    store = open_lmdb(tmp_path)
+    with store.write() as txn:
+        txn.put_many(META, [(b"state", b"")])
+        assert not txn.counted
+    with store.write() as txn:
+        assert txn.counted
+    assert set(scrubbed(store).uncounted) == {"a"}
+    store.close()
+
+
 def test_stores_that_say_nothing_of_themselves_have_none(tmp_path: Path) -> None:
     store = open_lmdb(tmp_path)
     with store.write() as txn:
