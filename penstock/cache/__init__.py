@@ -14,7 +14,7 @@ from penstock.cache.copying import (
     sync_folder,
     synced,
 )
-from penstock.cache.data_file import DATA
+from penstock.cache.data_file import DATA, SCRUB
 from penstock.cache.digests import Digest
 from penstock.cache.doclog import DocLog, Limits, LogMark, index_db, mark_key, read_mark
 from penstock.cache.errors import (
@@ -57,7 +57,7 @@ from penstock.cache.keys import (
 )
 from penstock.cache.lmdb_errors import MORE_FILES
 from penstock.cache.lmdb_page import FREE, MAIN, PageDamaged
-from penstock.cache.lmdb_store import open_lmdb
+from penstock.cache.lmdb_store import LmdbStore, open_lmdb
 from penstock.cache.lmdb_txn import LmdbWriter
 from penstock.cache.logread import log_db, read_lines, record_key, runs_from, segments_at, segments_from, segments_of
 from penstock.cache.mark import (
@@ -75,9 +75,9 @@ from penstock.cache.mark import (
 from penstock.cache.memory import MemoryStore
 from penstock.cache.naming import COPY, Place, key_shown, named, naming, number_shown
 from penstock.cache.owner import Owner, owner_of, owner_pid
-from penstock.cache.permissions import PRIVATE, file_mode, folder_mode, make_private
+from penstock.cache.permissions import PRIVATE, file_mode, folder_mode, make_private, must_be_own
 from penstock.cache.reindex import reindex
-from penstock.cache.scrub import Scrub, scrub_pages
+from penstock.cache.scrub import Scrub, scrub_pages, uncounted_in
 from penstock.cache.seal import seal, unseal, unseal_many
 from penstock.cache.segment import FEW, Segment, at_base
 from penstock.cache.shown import hidden, said, shown, shown_key, shown_size, shown_whole
@@ -120,6 +120,7 @@ __all__ = [
     "PRESENT",
     "PRIVATE",
     "RECORD",
+    "SCRUB",
     "ArgumentKind",
     "BatchRejected",
     "Closed",
@@ -137,6 +138,7 @@ __all__ = [
     "KeyTooLong",
     "Lane",
     "Limits",
+    "LmdbStore",
     "LmdbWriter",
     "LogMark",
     "MemoryStore",
@@ -202,6 +204,7 @@ __all__ = [
     "marked_files",
     "mix",
     "mix_one",
+    "must_be_own",
     "must_have_no_other",
     "must_have_room",
     "named",
@@ -245,6 +248,7 @@ __all__ = [
     "sweep_folder",
     "sync_folder",
     "synced",
+    "uncounted_in",
     "unmark_folder",
     "unpack",
     "unpack_document",

@@ -20,9 +20,11 @@ from penstock.cache.errors import StoreDamaged, StoreMissing, StoreReplaced
 from penstock.cache.gate import gate
 from penstock.cache.permissions import file_mode, make_private, must_be_own, must_be_plain
 
-__all__ = ["DATA", "DataFile", "check_beginning", "empty_file", "make_file"]
+__all__ = ["DATA", "SCRUB", "DataFile", "check_beginning", "empty_file", "make_file"]
 
 DATA, LOCK = "data.mdb", "lock.mdb"
+SCRUB = "scrub"
+"""The file with the result of the last scrub."""
 _HEAD = struct.Struct("=QHHLLLQQ")  # page number, padding, flags, bounds; magic, version, address, size of the map
 _DATABASE = struct.Struct("=LHHQQQQQ")  # padding, flags, depth, branches, leaves, overflow pages, entries, root
 _LAST = struct.Struct("=QQ")  # the last page, the transaction

@@ -58,7 +58,7 @@ class Environment:
         self._patience = patience
         self._writes = 0
         self._turn = threading.Condition()
-        self._held = False
+        self.held = False  # a change of the map waits for the end of all snapshots
         self._open: dict[int, int] = {}
         self.env = self._start()
 
@@ -103,7 +103,7 @@ class Environment:
         """A read transaction, and the handles of all databases it has; the opening ends its reader with itself."""
         me = threading.get_ident()
         with self._turn:
-            while self._held and me not in self._open.values():
+            while self.held and me not in self._open.values():
                 self._turn.wait()
             opening.check()
             self._file.check()
@@ -231,13 +231,13 @@ class Environment:
         with self._turn:
             if threading.get_ident() in self._open.values():
                 raise refusal("this thread has a snapshot open; close it first")
-            self._held = True
+            self.held = True
             try:
                 if not self._turn.wait_for(lambda: not self._open, self._patience):
                     raise refusal(f"{len(self._open)} snapshots stayed open for {self._patience} s; close them first")
                 yield
             finally:
-                self._held = False
+                self.held = False
                 self._turn.notify_all()
 
     @contextmanager

@@ -140,6 +140,11 @@ class LmdbReader(Rows):
         with self._lock:
             return Pages(self._env.path, self._live().id())
 
+    @property
+    def awaited(self) -> bool:
+        """Whether a change of the map waits for the end of all snapshots."""
+        return self._env.held
+
     def copy_to(self, descriptor: int) -> None:
         """Write a data file that has what this snapshot sees, and no free pages; other snapshots go on meanwhile."""
         self._opening.check_process()

@@ -65,6 +65,11 @@ class LmdbStore:
         self._opening = opening
         self._env = opening.env
 
+    @property
+    def folder(self) -> str:
+        """The folder of its files."""
+        return self._env.path
+
     def read(self) -> LmdbReader:
         """A snapshot of what is committed."""
         self._opening.check()

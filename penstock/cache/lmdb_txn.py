@@ -95,6 +95,11 @@ class LmdbWriter(Rows):
         self._live()
         self._do(partial(self._complete, digests))
 
+    def complete_uncounted(self, digests: Digests) -> None:
+        """Complete databases that are not whole yet; one that was emptied since the walk is whole."""
+        before = self._env.digests or {}
+        self.complete({db: own for db, own in digests.items() if db not in before or not before[db].whole})
+
     def _put(self, db: str, items: Sequence[Row], append: bool, new: Sequence[bytes] | None) -> None:
         txn = self._live()
         cursor = self._cursor(txn, db)

@@ -39,7 +39,9 @@ _log = logging.getLogger("penstock.cache")
 _NAME = "made-by-penstock"
 _NOTE = "penstock made this folder, or these files of it, and may delete them"
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILES = re.compile(rf"{_NAME}|data\.mdb(\.new)?|lock\.mdb|owner|socket|partitions|(documents|groups)-[\d-]+(\.\w+)?")
+_FILES = re.compile(
+    rf"{_NAME}|data\.mdb(\.new)?|lock\.mdb|scrub(\.\d+)?|owner|socket|partitions|(documents|groups)-[\d-]+(\.\w+)?"
+)
 _FOLDERS = re.compile(r"copy|\d+-\d+|(restored|smaller|partitions)\.partial|repair-\w+|runs-[0-9a-f]{8}-[0-9a-f]{32}")
 
 

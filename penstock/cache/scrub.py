@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from penstock.cache.digests import Digest, digest_of
+from penstock.cache.digests import DIGESTS, Digest, decode_digests, digest_of
 from penstock.cache.lmdb_databases import digests_in
 from penstock.cache.lmdb_page import FREE, Page, PageDamaged, Pages, TooOld, Tree
 from penstock.cache.lmdb_snapshot import LmdbReader
 from penstock.cache.store import META, Reader
 
-__all__ = ["Scrub", "scrub_pages"]
+__all__ = ["Scrub", "scrub_pages", "uncounted_in"]
 
 
 def scrub_pages(
@@ -22,7 +22,8 @@ def scrub_pages(
 ) -> Scrub | None:
     """Walk all pages of a snapshot that is taken here. A store in memory has none.
 
-    `progress` is told how many pages are passed, of how many.
+    `progress` is told how many pages are passed, of how many. The walk begins again when the map has to grow, which
+    waits for all snapshots.
     """
     while True:
         with take() as reader:
@@ -37,7 +38,19 @@ def scrub_pages(
                 for passed in scrub.run():
                     if progress is not None:
                         progress(passed, scrub.total)
-            return scrub
+                    if reader.awaited:
+                        break
+                else:
+                    return scrub
+
+
+def uncounted_in(reader: Reader) -> int:
+    """How many databases with rows have no digest of all their keys, in a snapshot; none of a store in memory."""
+    if not isinstance(reader, LmdbReader):
+        return 0
+    row = reader.get_many(META, [DIGESTS])[0]
+    digests = {} if row is None else decode_digests(row)
+    return sum(name != META and not digests.get(name, Digest(whole=False)).whole for name in reader.names())
 
 
 class Scrub:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from penstock.cli.faults import Fault
-    from penstock.engine import Engine, Snapshot, Writing
+    from penstock.engine import Engine, Scrubbing, Snapshot, Writing
     from penstock.views import App, Table, View
 
 P = ParamSpec("P")
@@ -267,11 +267,11 @@ def open_writer(ctx: Context, app: App | None = None, migrate: bool = False) -> 
     return Failover(lambda: reach_writer(ctx, own, migrate))
 
 
-def reach_writer(ctx: Context, app: App, migrate: bool = False) -> Writing:
-    """Open the store to write it, or hand the work over to its holder, whose end is an error."""
+def reach_writer(ctx: Context, app: App, migrate: bool = False, scrub: Scrubbing | None = None) -> Writing:
+    """Open the store to write and scrub it, or hand the work over to its holder, whose end is an error."""
     from penstock.engine import writer
 
-    made = writer(ctx.store, app, migrate="auto" if migrate else "refuse")
+    made = writer(ctx.store, app, migrate="auto" if migrate else "refuse", scrub=scrub)
     if made.holder is not None:
         ctx.detail(f"handed over to {made.holder}")
     return made

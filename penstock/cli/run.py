@@ -31,7 +31,7 @@ from penstock.cli.names import table_names, view_names
 from penstock.cli.pump import SHOWN, Pump, source_of, topic_of
 from penstock.cli.stopped import end_stopped
 from penstock.cli.stopping import Stop
-from penstock.engine import LOST, HolderSilent, Standby, Writing, partitions_of
+from penstock.engine import LOST, HolderSilent, Scrubbing, Standby, Writing, partitions_of
 from penstock.sink import STDOUT
 from penstock.spout import SPOUTS, STDIN, Spout, joined
 from penstock.views import App, Table
@@ -40,6 +40,7 @@ _Opened = tuple[str, Table, Spout]
 _WAIT = 0.2  # seconds between two looks whether another process has let go of a topic
 _LOOK = 0.1  # seconds between two looks of the main thread
 _EVERY = 10.0  # seconds between two lines of how it goes, where nobody watches
+_HOUR, _MEGABYTE = 3600.0, 1e6
 _WINDOW = 3.0  # seconds over which a rate is taken
 
 
@@ -73,7 +74,23 @@ _WINDOW = 3.0  # seconds over which a rate is taken
     shell_complete=view_names,
     help="A view, and where its changes go; several times for several.",
 )
-def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
+@click.option(
+    "--scrub",
+    "every",
+    type=click.FloatRange(min=0),
+    default=24.0,
+    metavar="HOURS",
+    help="Hours from one scrub to the next (24); 0 for none.",
+)
+@click.option(
+    "--scrub-rate",
+    "rate",
+    type=click.FloatRange(min=0, min_open=True),
+    default=32.0,
+    metavar="MB",
+    help="Megabytes of the store that a scrub passes in a second (32).",
+)
+def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: float, rate: float) -> int:
     """Take records from sources as they come, and keep the views up to date, until Ctrl-C or SIGTERM.
 
     A URI is a path, file:PATH?follow=1 for a file that grows, - for standard input, or what an installed package
@@ -93,6 +110,10 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     store: a second one says so and waits. Several processes of one ?group=NAME share a topic, if the store has
     several partitions. One of them is the holder of the store. When it ends, another takes over.
 
+    A thread scrubs the store once a day: it walks all pages, and compares the keys with a digest of those written.
+    `penstock status` has the result. Damage that `penstock check --fix` repairs is named, and the work goes on. Damage
+    that needs a copy is named too, and the next batch ends the command: it would build on it.
+
     `penstock pause` pauses the sources, `penstock resume` lets them go on; so do the signals SIGUSR1 and SIGUSR2.
 
     On a terminal a line shows how it goes; elsewhere there is a line now and then on standard error.
@@ -109,7 +130,8 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
         for claim in claims.values():
             stack.callback(claim.release)  # when the store is let go of
         deliveries = [begun(stack, ctx.store, *one) for one in wanted]
-        writer = _standby(ctx, app, claims, stop)
+        scrub = Scrubbing(every * _HOUR, rate * _MEGABYTE) if every else None
+        writer = _standby(ctx, claims, stop, lambda: _opened(ctx, app, claims, scrub))
         if writer is None:
             return DONE
         stack.enter_context(writer)
@@ -140,12 +162,12 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...]) -> int:
     return DONE
 
 
-def _standby(ctx: Context, app: App, claims: dict[str, Claim], stop: Stop) -> Standby | None:
+def _standby(ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callable[[], Writing]) -> Standby | None:
     """Who takes the work; a member of a group waits until somebody can be reached. None where it is to end before."""
     told = False
     while not stop.asked:
         try:
-            return Standby(lambda: _opened(ctx, app, claims))
+            return Standby(opened)
         except (*LOST, StoreInUse) as error:
             if all(claim.group is None for claim in claims.values()):
                 raise
@@ -156,16 +178,16 @@ def _standby(ctx: Context, app: App, claims: dict[str, Claim], stop: Stop) -> St
     return None
 
 
-def _opened(ctx: Context, app: App, claims: dict[str, Claim]) -> Writing:
+def _opened(ctx: Context, app: App, claims: dict[str, Claim], scrub: Scrubbing | None) -> Writing:
     """The store, or who holds it; a member of our groups that holds it and is stopped gives no answer, and is ended."""
     try:
-        return reach_writer(ctx, app, migrate=True)
+        return reach_writer(ctx, app, True, scrub)
     except HolderSilent:
         ended = end_stopped(ctx.store, {claim.group for claim in claims.values() if claim.group is not None})
         if ended is None:
             raise
     ctx.note(f"process {ended} held the store, and is stopped: it was ended")
-    return reach_writer(ctx, app, migrate=True)
+    return reach_writer(ctx, app, True, scrub)
 
 
 def _source(ctx: Context, stack: ExitStack, claims: dict[str, Claim], text: str, table: Table, uri: str) -> _Opened:

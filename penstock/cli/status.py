@@ -141,8 +141,23 @@ def _page(ctx: Context, data: dict[str, Any]) -> str:
             lines.append(f"          it stopped, and is tried again: {shown_cell(building['trouble'])}")
     if "digest" in data:
         lines.append(f"digest    {data['digest']}")
+    lines += _scrub(data["scrub"])
     parts = ["\n".join(lines), *(table.rstrip() for table in _tables(ctx, data)), "\n".join(_held(data))]
     return "\n\n".join(filter(None, parts))
+
+
+def _scrub(scrub: dict[str, Any]) -> Iterator[str]:
+    """The last scrub, and the damage that it found."""
+    damaged, uncounted = scrub["damaged"], scrub["uncounted"]
+    if scrub["ended"] is None:
+        text = "never; `penstock check` walks all pages, and `penstock run` does so in the background"
+    else:
+        text = f"{scrub['ended']}, {scrub['seconds']:g} s, {f'{len(damaged)} damaged' if damaged else 'no damage'}"
+    yield f"scrub     {text}"
+    for line in damaged:
+        yield f"          {shown_cell(line)}"
+    if uncounted:
+        yield f"          {uncounted} databases have no digest until a check or scrub has counted them"
 
 
 def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:

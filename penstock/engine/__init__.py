@@ -5,7 +5,7 @@ from penstock.engine.catalog import Catalog, Resume, State, read_catalog, read_s
 from penstock.engine.compaction import Compacted, Progress
 from penstock.engine.concert import Concert, concerted
 from penstock.engine.copies import Copied, copy_of, copy_size, restore, shrink
-from penstock.engine.core import Core, Settings
+from penstock.engine.core import Core
 from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.engine import Engine
 from penstock.engine.failover import Failover
@@ -24,6 +24,7 @@ from penstock.engine.repartition import Repartitioned, repartition
 from penstock.engine.saved_batches import BatchWaits, SavedBatches
 from penstock.engine.scrub import damaged_pages_at
 from penstock.engine.seat import Seat
+from penstock.engine.settings import Scrubbing, Settings
 from penstock.engine.shipped import Shipped, importable, shipped
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.spanned import SpannedSnapshot, Switching, settled
@@ -61,6 +62,7 @@ __all__ = [
     "Repartitioned",
     "Resume",
     "SavedBatches",
+    "Scrubbing",
     "Seat",
     "Settings",
     "Shipped",

@@ -7,16 +7,18 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from penstock.cache import META, Limits, LmdbWriter, Owner, Store, StoreDamaged, Writer, naming
+from penstock.cache import META, Limits, LmdbStore, LmdbWriter, Owner, Store, StoreDamaged, Writer, naming
 from penstock.engine.agreeing import begun, compared, created, described, refused
 from penstock.engine.catalog import Catalog, read_catalog, read_state, write_built, write_catalog
 from penstock.engine.concert import Concert
-from penstock.engine.core import Core, Settings
+from penstock.engine.core import Core
 from penstock.engine.engine import Engine
 from penstock.engine.identity import identity_of, must_be_alone, must_be_partition
 from penstock.engine.naming import places_of
 from penstock.engine.parting import Parting
 from penstock.engine.refilling import without_leftover
+from penstock.engine.scrub import must_be_sound
+from penstock.engine.settings import Settings
 from penstock.views import App, Changed
 
 __all__ = ["MEMORY", "Migrate", "core_on", "open_on", "open_partition"]
@@ -69,6 +71,8 @@ def core_on(
 ) -> Core:
     """The nodes of a store that is now this writer's; where that fails the store is closed."""
     try:
+        if isinstance(store, LmdbStore):
+            must_be_sound(store, store.folder)
         with naming(lambda: places_of(None)):
             changed = _agree(app, store, path, seed, migrate, parting, concert)
         core = Core(app, store, settings, path, parting=parting)

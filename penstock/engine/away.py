@@ -92,7 +92,7 @@ class Away:
                 return
             except (StoreInUse, HolderSilent, HolderLost):
                 self._end(0)
-                evict(self.folder, self._order.mode)
+                evict(self.folder, self._order.settings.mode)
                 self.begin()
         self._await()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice, product
 from typing import Any
@@ -125,8 +126,9 @@ class Check:
             walked = walk(partial(self._reader_of, place), self._progress)
             self._damaged += walked.damaged
             readable = readable and not walked.damaged
-            if walked.uncounted and not walked.damaged:
-                self._site.step(place, "complete", walked.uncounted)
+            self._keep(place, walked)
+            if walked.uncounted and walked.worst() is None:
+                self._site.step(place, "count", walked.uncounted)
             for db in walked.lost:
                 if db in walked.fixable() and self._repair.fix:
                     self._recount.append((place, db, walked))
@@ -144,11 +146,17 @@ class Check:
             now = walk(partial(self._reader_of, place))
             fixed = {db: now.lost.get(db, Digest()) for at, db, _ in self._recount if at == place}
             self._site.step(place, "complete", fixed)
+            self._keep(place, replace(now, lost={db: own for db, own in now.lost.items() if db not in fixed}))
         for _, db, walked in self._recount:
             if db in (FEED, QUARANTINE):
                 self._damaged.append(walked.said(db))
             else:
                 self._anew.append(f"{walked.words(db)}, its keys")
+
+    def _keep(self, place: int, walked: Walked) -> None:
+        """Keep the result of a walk: a check counts as a scrub."""
+        for folder in self._site.folders[place : place + 1]:
+            walked.keep(folder)
 
     @contextmanager
     def _reader_of(self, place: int) -> Iterator[Reader]:

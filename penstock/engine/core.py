@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
-from penstock.cache import PRIVATE, Limits, PenstockError, Reader, Store, Writer, naming
+from penstock.cache import PenstockError, Reader, Store, StoreDamaged, Writer, naming
 from penstock.engine.catalog import (
     Catalog,
     Resume,
@@ -32,11 +31,12 @@ from penstock.engine.catalog import (
     write_state,
 )
 from penstock.engine.collecting import no_collector
-from penstock.engine.feeding import CHANGES, Feed
+from penstock.engine.feeding import Feed
 from penstock.engine.naming import places_of
 from penstock.engine.nodes import Making, moves_noted
 from penstock.engine.parting import Parting
 from penstock.engine.schema import Schema
+from penstock.engine.settings import Settings
 from penstock.engine.sweep import Sweep, empty_trash, forget_former
 from penstock.engine.swept import steps_left
 from penstock.gateway import Report, TableBatch, TableNode, Tails, note_repeats
@@ -50,16 +50,6 @@ _SLOT = 40  # bytes a key takes at least
 _LEAST_SLOTS, _MOST_SLOTS = 1 << 16, 1 << 27
 _COMPACT_LEAST = 1 << 10
 _WEIGH_EVERY = 1 << 12  # records between two looks at what memory holds
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a store is opened: bytes of memory, when work between batches begins, how many changes the feed keeps."""
-
-    memory: int
-    limits: Limits
-    changes: int = CHANGES
-    mode: int = PRIVATE  # permissions of what is made
 
 
 class Core:
@@ -93,6 +83,7 @@ class Core:
         self.told = 0  # documents and rows that they were told of since
         self.switched: int | None = None  # the position at which readers came to see them
         self.trouble: str | None = None  # why they can't be built further
+        self.damaged: StoreDamaged | None = None  # further transactions would build on this damage
         self._following = False  # a batch is committed, and memory and who hears it follow
         self.views: dict[str, ViewNode] = {}
         self.tables: dict[str, TableNode] = {}
@@ -266,6 +257,8 @@ class Core:
         """Do a piece of work; until it is done memory is in doubt."""
         if self._busy:
             raise PenstockError("a function of a view wrote to the engine that was asking it; let it yield instead")
+        if self.damaged is not None:
+            raise StoreDamaged(self.damaged.where, self.damaged.key, self.damaged.step)
         self._busy = True
         try:
             if not self._sure:

@@ -318,6 +318,7 @@ class Engine(Loading):
         if self._closed or self._pid != os.getpid():
             return
         try:
+            self._stop_scrubbing()
             self._stop_sweeping()
             if self._holder is not None:
                 self._holder.close()

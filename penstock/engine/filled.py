@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from penstock.cache import Lane, Limits, LogMark, make_folder, open_lmdb, record_key, seal, synced
 from penstock.engine.catalog import Catalog, Resume, State, write_catalog, write_notes, write_state
-from penstock.engine.core import Core, Settings
+from penstock.engine.core import Core
+from penstock.engine.settings import Settings
 from penstock.gateway import moved_db
 from penstock.mapreduce import Emissions, Groups, Writes, emissions_row, told_db
 from penstock.views import App

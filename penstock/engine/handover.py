@@ -24,6 +24,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.group import Ticket
 from penstock.engine.opening import open_engine
 from penstock.engine.refilling import Refilled
+from penstock.engine.settings import Scrubbing
 from penstock.engine.there import There
 from penstock.engine.wire import Gone
 from penstock.engine.writing import Writing, as_equal, parted
@@ -47,6 +48,7 @@ def writer(
     memory: int = MEMORY,
     listen: bool = True,
     migrate: Literal["auto", "refuse"] = "auto",
+    scrub: Scrubbing | None = None,
 ) -> Writing:
     """The writer of the store at a path: opened here, or handed over to the process that holds it.
 
@@ -66,7 +68,7 @@ def writer(
     known, until = None, 0.0
     while True:
         try:
-            return Here(open_engine(app, where, memory=memory, listen=listen, migrate=migrate))
+            return Here(open_engine(app, where, memory=memory, listen=listen, migrate=migrate, scrub=scrub))
         except StoreInUse as error:
             used = error
         if used.holder != known:  # many processes may hold the store one after the other

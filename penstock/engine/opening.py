@@ -22,7 +22,7 @@ from penstock.cache import (
 )
 from penstock.engine.agreed import MEMORY, Migrate, core_on
 from penstock.engine.catalog import read_catalog
-from penstock.engine.core import Core, Settings
+from penstock.engine.core import Core
 from penstock.engine.engine import Engine
 from penstock.engine.feeding import CHANGES
 from penstock.engine.holder import drop_socket, take_socket
@@ -30,6 +30,7 @@ from penstock.engine.identity import must_be_alone
 from penstock.engine.layout import WrongPartitions, read_layout
 from penstock.engine.naming import places_of
 from penstock.engine.opening_parted import open_parted
+from penstock.engine.settings import Scrubbing, Settings
 from penstock.engine.spannedengine import open_spanned
 from penstock.engine.sweep import build_few
 from penstock.views import App
@@ -51,6 +52,7 @@ def open_engine(
     partitions: int | None = None,
     processes: bool = True,
     mode: int = PRIVATE,
+    scrub: Scrubbing | None = None,
 ) -> Engine:
     """Open a store to write it, or with `readonly` to read it from any process while another writes.
 
@@ -68,7 +70,7 @@ def open_engine(
     this one, as a store in memory has them. A store has as many as it was made with, or parted into.
 
     `mode` is who may use what is made: the permissions of new folders, and without those to execute of new files. An
-    empty folder gets them too. By default it is this user alone.
+    empty folder gets them too. By default it is this user alone. With `scrub` a thread looks for damage of all pages.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -80,8 +82,8 @@ def open_engine(
     ...         snap.view("namecount")["Sue"]
     2
     """
-    _check_options(app, migrate, durability, mode, limits)
-    settings = Settings(memory, limits or Limits(), changes, mode)
+    _check_options(app, migrate, durability, mode, limits, scrub)
+    settings = Settings(memory, limits or Limits(), changes, mode, scrub)
     if path is None:
         if readonly:
             raise DefinitionError("a store in memory has no other process to read it; open it without readonly=True")
@@ -108,7 +110,9 @@ def open_engine(
         raise
 
 
-def _check_options(app: object, migrate: object, durability: object, mode: object, limits: object) -> None:
+def _check_options(
+    app: object, migrate: object, durability: object, mode: object, limits: object, scrub: object
+) -> None:
     if not isinstance(app, App):
         raise DefinitionError(f"ps.open() got {shown_key(app)} where the app goes; write ps.open(app, 'state')")
     if not isinstance(migrate, str) or migrate not in ("auto", "refuse"):
@@ -120,6 +124,8 @@ def _check_options(app: object, migrate: object, durability: object, mode: objec
         raise DefinitionError(f"mode= is {shown_key(mode)}; {advice}")
     if limits is not None and not isinstance(limits, Limits):
         raise ArgumentKind("limits", limits, "give penstock.cache.Limits, or leave it out")
+    if scrub is not None and not isinstance(scrub, Scrubbing):
+        raise ArgumentKind("scrub", scrub, "give penstock.engine.Scrubbing, or leave it out")
 
 
 def _writer(
@@ -140,6 +146,7 @@ def _writer(
         store.close()
         raise
     engine.begin_sweeping()
+    engine.begin_scrubbing(settings.scrub)
     return engine
 
 

@@ -14,13 +14,13 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from penstock.cache import DefinitionError, MemoryStore, Owner, Store, open_lmdb, shown_key
 from penstock.engine.agreed import Migrate, open_partition
 from penstock.engine.away import Away, evict
 from penstock.engine.carrying import carried, join
 from penstock.engine.concert import Concert, concerted
-from penstock.engine.core import Settings
 from penstock.engine.holder import drop_socket, take_socket
 from penstock.engine.identity import catalogs_of
 from penstock.engine.layout import Layout, WrongPartitions, is_store, layout_of, read_layout, write_layout
@@ -28,6 +28,7 @@ from penstock.engine.member import Member
 from penstock.engine.order import Order
 from penstock.engine.parted import Parted
 from penstock.engine.parting import Parting
+from penstock.engine.settings import Settings
 from penstock.engine.shipped import shipped
 from penstock.engine.spannedengine import cores_of
 from penstock.engine.switch import complete_switches
@@ -117,15 +118,12 @@ def _here(
 ) -> Parted:
     """All partitions in this process, one after the other in the thread of who calls."""
     members: list[Member] = []
-    own = Settings(max(settings.memory // len(layout.parts), 1), settings.limits, settings.changes, settings.mode)
+    own = settings.share(len(layout.parts))
     concert, changed = _concerted(app, layout, path, migrate, settings)
     try:
         for here in range(len(layout.parts)):
             folder = None if path is None else layout.folders(path)[here]
-            held = None if folder is None else Owner(folder, settings.mode)
-            store = MemoryStore() if folder is None else open_lmdb(folder, mode=settings.mode)
-            parting = Parting(here, layout.ranges())
-            members.append(Member(open_partition(app, store, parting, folder, held, own, None, concert)))
+            members.append(_member(app, folder, Parting(here, layout.ranges()), own, concert))
     except BaseException:
         for member in members:
             member.close()
@@ -133,6 +131,20 @@ def _here(
     join(members)
     cores = [member.core for member in members]
     return Parted(app, layout, cores, members, lambda: carried(members), path, owner, sock, changed)
+
+
+def _member(app: App, folder: str | None, parting: Parting, settings: Settings, concert: Concert) -> Member:
+    """A partition in this process; where that fails nothing of it stays open."""
+    held = None if folder is None else Owner(folder, settings.mode)
+    try:
+        store = MemoryStore() if folder is None else open_lmdb(folder, mode=settings.mode)
+        engine = open_partition(app, store, parting, folder, held, settings, None, concert)
+    except BaseException:
+        if held is not None:
+            held.close()
+        raise
+    engine.begin_scrubbing(settings.scrub)
+    return Member(engine)
 
 
 def _away(
@@ -148,9 +160,18 @@ def _away(
     """A process for each partition."""
     concert, changed = _concerted(app, layout, path, migrate, settings)
     sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
-    starts, memory = layout.ranges().starts, settings.memory // len(folders)
-    rest = (starts, layout.seed, memory, settings.limits, settings.changes, DEADLINE, patience, concert, settings.mode)
-    seats = [Away(Order(sent, folders, here, *rest)) for here in range(len(folders))]
+    order = Order(
+        sent,
+        folders,
+        0,
+        layout.ranges().starts,
+        layout.seed,
+        settings.share(len(folders)),
+        DEADLINE,
+        patience,
+        concert,
+    )
+    seats = [Away(replace(order, here=here)) for here in range(len(folders))]
     try:
         for seat in seats:
             seat.begin()

@@ -6,8 +6,8 @@ import pickle
 from dataclasses import dataclass
 from typing import IO
 
-from penstock.cache import PRIVATE, Limits
 from penstock.engine.concert import Concert
+from penstock.engine.settings import Settings
 from penstock.engine.shipped import Shipped
 
 __all__ = ["Order", "read_order", "write_order"]
@@ -22,13 +22,10 @@ class Order:
     here: int
     starts: tuple[int, ...]
     seed: int
-    memory: int
-    limits: Limits
-    changes: int
+    settings: Settings
     deadline: float  # seconds after which what is told early, and is not there, is saved
     patience: float  # seconds without a sign of life after which who was asked counts as hanging
     concert: Concert  # which views all partitions build
-    mode: int = PRIVATE
 
 
 def write_order(file: IO[bytes], order: Order) -> None:

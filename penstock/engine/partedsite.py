@@ -74,6 +74,11 @@ class PartedSite:
         """How many partitions there are."""
         return len(self._seats)
 
+    @property
+    def folders(self) -> Sequence[str]:
+        """The folders of the partitions; none of a store in memory."""
+        return self._folders or []
+
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
         """All of it, with nothing on its way but what can't be taken."""

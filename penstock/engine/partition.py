@@ -16,7 +16,6 @@ from typing import IO
 
 from penstock.cache import Owner, PenstockError, open_lmdb, pack
 from penstock.engine.agreed import open_partition
-from penstock.engine.core import Settings
 from penstock.engine.courier import Courier
 from penstock.engine.engine import Engine
 from penstock.engine.handed import error_data
@@ -43,6 +42,7 @@ def _serve(order: Order, until: IO[bytes], say: IO[bytes]) -> None:
     parting.wake = wake
     member.tells(_Telling({courier.other: courier for courier in couriers}, order.deadline))
     try:
+        engine.begin_scrubbing(order.settings.scrub)
         _say(say, {"ready": os.getpid()})
         while until.read(1):
             pass
@@ -73,12 +73,11 @@ class _Telling:
 
 def _opened(order: Order, parting: Parting) -> Engine:
     path = order.folders[order.here]
-    owner = Owner(path, order.mode)
+    owner = Owner(path, order.settings.mode)
     try:
-        settings = Settings(order.memory, order.limits, order.changes, order.mode)
         sock = take_socket(path)
-        store = open_lmdb(path, mode=order.mode)
-        return open_partition(order.app.app(), store, parting, path, owner, settings, sock, order.concert)
+        store = open_lmdb(path, mode=order.settings.mode)
+        return open_partition(order.app.app(), store, parting, path, owner, order.settings, sock, order.concert)
     except BaseException:
         owner.close()
         raise

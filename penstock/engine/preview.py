@@ -18,7 +18,8 @@ import numpy as np
 from penstock.cache import Limits, MemoryStore, encode_key, pack_document, segments_at
 from penstock.engine.agreeing import compared, created, described
 from penstock.engine.catalog import write_catalog
-from penstock.engine.core import Core, Settings
+from penstock.engine.core import Core
+from penstock.engine.settings import Settings
 from penstock.engine.snapshot import Snapshot
 from penstock.gateway import TableBatch, document_of, key_value, unwrap
 from penstock.mapreduce import rows_db, same_result

@@ -11,16 +11,16 @@ from typing import Any
 
 from penstock.cache import ArgumentKind, RecordError, checked, encode_key
 from penstock.engine.checking import Check
-from penstock.engine.refills import Refills
 from penstock.engine.repairing import Repair
 from penstock.engine.reposting import Posted, Reposting, posted
+from penstock.engine.scrubs import Scrubs
 from penstock.engine.site import OneSite, Site
 from penstock.recovery import Checked, Repaired
 from penstock.spout import Record
 from penstock.views import App, Progress, Table
 
 
-class Repairs(Refills):
+class Repairs(Scrubs):
     """The repairs of an engine, whose writer is behind its lock; of views that are being built there is nothing yet."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ from penstock.cache import (
     sync_folder,
 )
 from penstock.engine.catalog import Catalog, catalog_of, catalog_row
-from penstock.engine.core import Core, Settings
+from penstock.engine.core import Core
 from penstock.engine.filled import Target
 from penstock.engine.identity import catalogs_of, identity_of, must_be_alone
 from penstock.engine.layout import Layout, is_store, layout_of, read_layout
@@ -44,6 +44,7 @@ from penstock.engine.moving import Moving
 from penstock.engine.naming import places_of
 from penstock.engine.replacement import Replacement, clear_leftovers, next_turn
 from penstock.engine.schema import Schema
+from penstock.engine.settings import Settings
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.spanned import SpannedSnapshot
 from penstock.mapreduce import Ranges, even_starts

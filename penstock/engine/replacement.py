@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from penstock.cache import (
     DATA,
     PRIVATE,
+    SCRUB,
     ForeignFolder,
     PenstockError,
     delete_folder,
@@ -36,7 +37,7 @@ from penstock.engine.layout import NAME, Layout, is_store, read_layout, write_la
 __all__ = ["Replacement", "clear_leftovers", "next_turn"]
 
 _FOLDER = re.compile(r"(\d+)-\d+\Z")
-_FILES = (DATA, "lock.mdb")
+_FILES = (DATA, "lock.mdb", SCRUB)
 
 
 def next_turn(layout: Layout | None) -> int:

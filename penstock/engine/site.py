@@ -73,6 +73,11 @@ class Site(Protocol):
         """How many places it has: its partitions, or one."""
         ...
 
+    @property
+    def folders(self) -> Sequence[str]:
+        """The folders of its places; none of a store in memory."""
+        ...
+
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """All of it, with nothing on its way but what can't be taken; `parts` are its places."""
         ...
@@ -123,6 +128,11 @@ class OneSite:
     def places(self) -> int:
         """It is one."""
         return 1
+
+    @property
+    def folders(self) -> Sequence[str]:
+        """Its folder; none of a store in memory."""
+        return [] if self._path is None else [self._path]
 
     def snapshot(self) -> Snapshot:
         """All of it."""

@@ -11,12 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
-from penstock.engine.core import Core, Settings
+from penstock.engine.core import Core
 from penstock.engine.digest import digest_of
 from penstock.engine.engine import Engine
 from penstock.engine.identity import must_be_partition
 from penstock.engine.layout import Layout
 from penstock.engine.naming import places_of
+from penstock.engine.settings import Settings
 from penstock.engine.snapshot import must_be_known
 from penstock.engine.spanned import SpannedSnapshot, Switching, settled
 from penstock.engine.spannedfeed import follow_all

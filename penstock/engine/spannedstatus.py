@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ def status_of_all(
 ) -> Status:
     """Tables, views, position, sources and sizes of a snapshot, and a line of each partition."""
     parts = [
-        status_of(core, part, folder, readonly)
+        status_of(core, part, None if path is None else folder, readonly)
         for core, part, folder in zip(cores, snap.parts, layout.folders(path or ""), strict=True)
     ]
     first = parts[0]
@@ -41,6 +42,7 @@ def status_of_all(
         "tables": {name: _table([part["tables"][name] for part in parts]) for name in first["tables"]},
         "views": {name: _view(snap, name, [part["views"][name] for part in parts]) for name in first["views"]},
         "building": _building([part["building"] for part in parts if part["building"] is not None]),
+        "scrub": _scrub([part["scrub"] for part in parts]),
         "memory": sum(part["memory"] for part in parts),
         "store": _store(path, [part["store"] for part in parts]),
         "partitions": [
@@ -75,6 +77,21 @@ def _view(snap: SpannedSnapshot, name: str, parts: Sequence[Status]) -> Status:
         **_sums(parts, _VIEW),
         "holds": list(islice(chain.from_iterable(part["holds"] for part in parts), SHOWN)),
         "as_of": snap.as_of(name),
+    }
+
+
+def _scrub(parts: Sequence[Status | None]) -> Status | None:
+    """The scrubs of partitions as one: it ended when the earliest of them did."""
+    own = [part for part in parts if part is not None]
+    if not own:
+        return None
+    ended = [part["ended"] for part in own]
+    whole = None not in ended
+    return {
+        "ended": min(ended, key=datetime.fromisoformat) if whole else None,
+        "seconds": max(part["seconds"] for part in own) if whole else None,
+        "damaged": list(chain.from_iterable(part["damaged"] for part in own)),
+        "uncounted": sum(part["uncounted"] for part in own),
     }
 
 

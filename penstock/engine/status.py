@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import Reader, decode_key, log_db, read_mark
+from penstock.cache import Reader, decode_key, log_db, read_mark, uncounted_in
 from penstock.engine.quarantine import held_documents
 from penstock.engine.schema import built_of
+from penstock.engine.scrub_result import read_result
 from penstock.mapreduce import ViewNode, held_db, resting_db, rows_db
 
 if TYPE_CHECKING:
@@ -62,8 +63,20 @@ def status_of(core: Core, snap: Snapshot, path: str | None, readonly: bool) -> d
         "tables": tables,
         "views": views,
         "building": building_of(snap, core.trouble),
+        "scrub": None if path is None else scrub_of(reader, path),
         "memory": memory,
         "store": dict(core.store.info()),
+    }
+
+
+def scrub_of(reader: Reader, folder: str) -> dict[str, Any]:
+    """The last scrub of a store; `uncounted` are the databases with rows that no scrub has counted yet."""
+    last = read_result(folder)
+    return {
+        "ended": None if last is None else last.shown,
+        "seconds": None if last is None else round(last.seconds, 3),
+        "damaged": [] if last is None else list(last.damaged),
+        "uncounted": uncounted_in(reader),
     }
 
 

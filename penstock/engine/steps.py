@@ -148,6 +148,14 @@ class Steps:
                 if isinstance(writer, LmdbWriter):
                     writer.complete({db: Digest(*digest) for db, digest in digests.items()})
 
+    def count(self, digests: dict[str, Digest]) -> None:
+        """Give digests to databases that a walk has counted for the first time."""
+        with self._lock:
+            self._core.ready()
+            with self._core.store.write() as writer:
+                if isinstance(writer, LmdbWriter):
+                    writer.complete_uncounted({db: Digest(*digest) for db, digest in digests.items()})
+
     def reindex(self, table: str) -> None:
         """Make the index of a table anew; writers wait for it, since they could not go by the damaged one."""
         with self._lock:
@@ -189,6 +197,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "retell": Steps.retell,
     "release": Steps.release,
     "complete": Steps.complete,
+    "count": Steps.count,
     "reindex": Steps.reindex,
     "retold": Steps.retold,
     "read_anew": Steps.read_anew,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from penstock.cache import StoreDamaged, open_lmdb, scrub_pages
 from penstock.cache.lmdb_page import DATA, PageDamaged, Pages, TooOld
 from penstock.cache.lmdb_store import LmdbStore
 from penstock.cache.scrub import Scrub
+from tests.waiting import PATIENCE
 
 PAGE = 4096
 
@@ -75,6 +77,32 @@ def test_sound_files_pass_after_every_transaction(tmp_path: Path) -> None:
     scrub_pages(store.read, lambda done, total: passed.append((done, total)))
     assert passed == sorted(passed)
     assert passed[-1][0] <= passed[-1][1]
+    store.close()
+
+
+def test_a_walk_begins_again_when_the_map_has_to_grow(tmp_path: Path) -> None:
+    store = open_lmdb(tmp_path, map_size=1 << 20)
+    with store.write() as txn:
+        txn.put_many("few", [(b"Joe", b"1")])
+    rows = [(b"%08d" % n, bytes(3_000)) for n in range(1_000)]
+
+    def put() -> None:
+        with store.write() as txn:
+            txn.put_many("many", rows)
+
+    writing, pause = threading.Thread(target=put), threading.Event()
+
+    def progress(done: int, total: int) -> None:
+        if writing.ident is None:
+            writing.start()
+            while writing.is_alive() and not store._env.held:
+                pause.wait(0.01)
+
+    assert scrub_pages(store.read, progress) is not None
+    writing.join(PATIENCE)
+    with store.read() as snap:
+        assert snap.count("many") == 1_000
+    assert store.info()["map_size"] > 1 << 20
     store.close()
 
 

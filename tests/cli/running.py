@@ -56,12 +56,13 @@ def running(
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
     program: Sequence[str] = PENSTOCK,
+    options: Sequence[str] = (),
 ) -> Iterator[subprocess.Popen[str]]:
     """`penstock run` in a process of its own."""
     arguments = [argument for source in sources for argument in ("--from", source)]
     arguments += [argument for sink in sinks for argument in ("--to", sink)]
     with subprocess.Popen(
-        [*program, "run", *arguments],
+        [*program, "run", *arguments, *options],
         cwd=cwd,
         env={**os.environ, "HOLDS": "1", "PYTHONPATH": str(ROOT), **(env or {})},
         stdout=subprocess.PIPE,
