@@ -99,7 +99,7 @@ def _facts(definition: Definition, weight: Weight | None) -> list[tuple[str, str
 
 def _kept(view: View) -> str:
     if view.index:
-        return "index: each contribution is a row, (group, source) and the value"
+        return "index: each contribution is a row, (group, key, rank) and the value"
     if not in_tree(view):
         return "accumulator: one row a group, from which contributions are taken back"
     return "tree: a group's contributions themselves, folded along a tree whose shape follows from them alone"

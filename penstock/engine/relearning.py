@@ -44,6 +44,7 @@ from penstock.mapreduce import (
     ViewNode,
     Writes,
     emissions_row,
+    entries_of,
     held_db,
     held_row,
     read_emissions,
@@ -257,8 +258,7 @@ class _Lesson:
         return own
 
     def _name(self, groups: set[bytes], whole: bytes, pairs: Pairs) -> None:
-        index = self._view.view.index
-        groups.update(encode_key((decode_key(g), decode_key(whole))) if index else g for g, _ in pairs)
+        groups.update(entries_of(whole, pairs) if self._view.view.index else (group for group, _ in pairs))
 
     # -- what is held
 

@@ -7,7 +7,17 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from penstock.cache import Closed, DefinitionError, PenstockError, Reader, checked, decode_key, naming, shown_key
+from penstock.cache import (
+    Closed,
+    DefinitionError,
+    PenstockError,
+    Reader,
+    checked,
+    decode_key,
+    encode_entry,
+    naming,
+    shown_key,
+)
 from penstock.engine.catalog import State, read_note, read_state
 from penstock.engine.naming import places_of
 from penstock.engine.schema import Schema
@@ -161,6 +171,7 @@ class Snapshot:
                 lambda: self.held(name)[0],
                 lambda groups, progress: self._why(node, source, groups, progress),
                 self.as_of(name),
+                node.view.index,
             )
         return found
 
@@ -244,6 +255,8 @@ class Snapshot:
                     whole, _, pairs = read_held(key, row, db)
                     keys.add(whole)
                     groups.update(entries_of(whole, pairs) if index else (group for group, _ in pairs))
+                    if index:  # a view of an earlier version of Penstock has no rank of 0
+                        groups.update(encode_entry((decode_key(group), decode_key(whole))) for group, _ in pairs)
             found = self._held[view] = frozenset(groups), frozenset(keys)
         return found
 

@@ -1,7 +1,7 @@
-"""The reduce node of a plain index: nothing is folded, each contribution is a row, (group, source) → value.
+"""The reduce node of a plain index: nothing is folded, each contribution is a row, (group, key, rank) → value.
 
-The key of a row is the tuple of group and document key, and of the rank too where a document has several values for the
-group and it isn't the first. The row is a row of form B with the one contribution, whose value is its spill.
+The key of a row is the tuple of group, document key and rank. The rank tells apart the values of one document for one
+group. The row is a row of form B with the one contribution, whose value is its spill.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def entries_of(key: bytes, pairs: Pairs) -> list[bytes]:
 
 def _entry(group: Any, key: bytes, rank: int) -> bytes:
     whose = decode_key(key)
-    return encode_entry((group, whose, rank) if rank else (group, whose))
+    return encode_entry((group, whose, rank))
 
 
 def _same(old: list[Any] | None, new: list[Any] | None) -> bool:

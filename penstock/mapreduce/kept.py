@@ -64,7 +64,7 @@ def _indexed(index: IndexReduce, reader: Reader, group: bytes, name: str) -> lis
         if not whole.startswith(begin):
             continue  # a key that is too long shares its stored beginning with others
         entry: Any = decode_key(whole)
-        _, source, *rank = entry
+        _, source, *rank = entry  # a view of an earlier version of Penstock has no rank of 0
         out.append((encode_key(source), rank[0] if rank else 0, index.codec.result(state)))
     return out
 

@@ -72,7 +72,7 @@ def recomputed(
             at_group = rank(group)
             number = numbers[at_group] = numbers.get(at_group, -1) + 1
             if view.index:
-                group = (group, key, number) if number else (group, key)
+                group = (group, key, number)
                 at_group = rank(group)
             out.rows.setdefault(at_group, Shown(group)).by.append((key, value))
             moment = (moments or {}).get(where)

@@ -82,11 +82,17 @@ def shape_of(snap: Snapshot, view: str | None, table: str | None) -> Shape:
 
 def _key_columns(keys: Sequence[Any], index: bool) -> dict[str, list[Any]]:
     if index:
-        return {"key": [key[0] for key in keys], "source": [key[1] for key in keys]}
+        return _entry_columns(keys)
     sizes = {len(key) if isinstance(key, tuple) else -1 for key in keys}
     if len(sizes) == 1 and (size := next(iter(sizes))) > 0:
         return {f"key_{i + 1}": [key[i] for key in keys] for i in range(size)}
     return {"key": list(keys)}
+
+
+def _entry_columns(keys: Sequence[Any]) -> dict[str, list[Any]]:
+    """The columns of a plain index. A view of an earlier version of Penstock has no rank of 0."""
+    ranks = [key[2] if len(key) > 2 else 0 for key in keys]
+    return {"key": [key[0] for key in keys], "source": [key[1] for key in keys], "rank": ranks}
 
 
 def key_names(names: Sequence[str]) -> list[str]:
@@ -110,7 +116,7 @@ def _type_of(values: Sequence[Any]) -> str:
 def parted(keys: Sequence[Any], names: Sequence[str], index: bool) -> dict[str, list[Any]]:
     """The columns of groups, as they are named."""
     if index:
-        return {"key": [key[0] for key in keys], "source": [key[1] for key in keys]}
+        return _entry_columns(keys)
     own = [name for name in names if name.startswith("key_")]
     if not own:
         return {"key": list(keys)}

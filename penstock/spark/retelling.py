@@ -218,8 +218,7 @@ class _Teller:
             number = numbers[group] = numbers.get(group, -1) + 1
             whole = group
             if view.index:
-                entry = (decode_key(group), decode_key(encoded))
-                whole = encode_entry((*entry, number) if number else entry)
+                whole = encode_entry((decode_key(group), decode_key(encoded), number))
             facts.add(view.name, whole, Fact.GIVEN, encoded, number, self._projected(value), moment)
 
     def _unsure(self, told: Callable[[], Any] | None, own: list[tuple[bytes, Any]]) -> None:

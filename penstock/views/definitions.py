@@ -118,7 +118,7 @@ class Source(ABC):
         `key` is the group: a path, a tuple of paths, or () for one group of all. `value` is what reducers read, the
         document unless it is given; `where` keeps documents, by a field that must be true or by a comparison.
         `reduce` is a reducer, a dict of them by the names of a row's fields, or None for a plain index, whose rows are
-        (group, source) and the value. In the place of a reducer may stand a function as CouchDB has them, of (values,
+        (group, key, rank) and the value. In place of a reducer may stand a function as CouchDB has them, of (values,
         rereduce) or of (keys, values, rereduce). First it gets values of the group with `rereduce` false, nulls among
         them, and the pairs [group, document key] they come from as `keys`; then results of its own, with `rereduce`
         true and None as `keys`. Which values come together, and in which order, follows from the documents' keys by a
@@ -242,7 +242,7 @@ class View(Source):
 
     @property
     def index(self) -> bool:
-        """Whether its rows are (group, source) and the value, and not results."""
+        """True if its rows are (group, key, rank) and the value, and not results."""
         return not self.reducers
 
     @property
@@ -266,7 +266,8 @@ class View(Source):
             "reducers": [reducer.describe() for reducer in self.reducers],
             "fields": None if self.fields is None else list(self.fields),
         }
-        own = {"sources": True} if self.sources else {}
+        own: dict[str, object] = {"sources": True} if self.sources else {}
+        own |= {"rows": "(group, key, rank)"} if self.index else {}
         return out | own | ({} if self.version is None else {"version": self.version})
 
 

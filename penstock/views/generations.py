@@ -165,6 +165,8 @@ def difference(old: Described, new: Described) -> str:
     names = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
     if "by" in names:
         names = [name for name in names if name not in ("key", "value", "where")]
+    if "reducers" in names:  # an index has rows of its own form
+        names = [name for name in names if name != "rows"]
     said = [_changed(name, before.get(name), now.get(name)) for name in names]
     versions = old.get(_VERSION), new.get(_VERSION)
     if None not in versions:
@@ -189,6 +191,8 @@ def _changed(name: str, old: Any, new: Any) -> str:
 
 def _written(name: str, part: Any) -> str:
     """A part of a definition as users write it."""
+    if name == "rows":
+        return part or "(group, key), with a rank if it is not 0"
     if part is None:
         return "none"
     if name == "key":

@@ -20,6 +20,7 @@ from penstock.cache import (
     StoreDamaged,
     checked,
     decode_key,
+    encode_entry,
     encode_key,
     is_long,
     key_shown,
@@ -82,6 +83,7 @@ class ViewReader:
         held: Callable[[], frozenset[bytes]],
         why: Why,
         as_of: Position | None = None,
+        index: bool = False,
     ) -> None:
         self.name = name
         self.as_of = as_of
@@ -90,6 +92,7 @@ class ViewReader:
         self._codec = codec
         self._held = held
         self._why = why
+        self._index = index
 
     def __repr__(self) -> str:
         return f"<view {self.name!r}>"
@@ -119,18 +122,35 @@ class ViewReader:
         return self._get(groups, default)
 
     def _get(self, groups: Iterable[Any], default: Any) -> list[Any]:
-        keys = [stored_key(encode_key(group)) for group in groups]
         codec = self._codec
+        if self._index:
+            found = self._found(groups)
+            return [default if row is None else codec.result(self._decode(key, row)) for _, key, row in found]
+        keys = [stored_key(encode_key(group)) for group in groups]
         return [
             default if row is None else codec.result(self._decode(key, row))
             for key, row in zip(keys, self._reader().get_many(self._db, keys), strict=True)
         ]
 
+    def _found(self, groups: Iterable[Any]) -> Iterable[tuple[bytes, bytes, bytes | None]]:
+        """The encoding, the key and the row of each group. In an index (group, key) names the value of rank 0."""
+        encoded = list(map(encode_key, groups))
+        keys = list(map(stored_key, encoded))
+        rows = self._reader().get_many(self._db, keys)
+        short = [i for i, row in enumerate(rows) if row is None] if self._index else []
+        for i in short:
+            entry = decode_key(encoded[i])
+            if isinstance(entry, tuple) and len(entry) == 2:
+                encoded[i] = encode_entry((*entry, 0))
+                keys[i] = stored_key(encoded[i])
+        if short:
+            for i, row in zip(short, self._reader().get_many(self._db, [keys[i] for i in short]), strict=True):
+                rows[i] = row
+        return zip(encoded, keys, rows, strict=True)
+
     def row(self, group: Any) -> Row:
         """The row of a group, which tells whether it is held; KeyError if there is none."""
-        encoded = encode_key(group)
-        key = stored_key(encoded)
-        row = self._reader().get_many(self._db, [key])[0]
+        [(encoded, key, row)] = self._found([group])
         if row is None:
             raise KeyError(group)
         return self._row(encoded, key, row, self._held())

@@ -156,7 +156,7 @@ def test_trees_and_indexes(here: Path, run: Run) -> None:
     assert index["kept as"].startswith("index: each contribution is a row")
     assert index["rows"].endswith(" bytes, 5 contributions")
     assert "hot groups" not in index
-    assert run("query", "plain", "--limit", "1").stdout == '{"key": ["a", 0], "value": 0}\n'
+    assert run("query", "plain", "--limit", "1").stdout == '{"key": ["a", 0, 0], "value": 0}\n'
     assert "a plain index folds nothing" in run("query", "plain", "--level", "0", code=2).stderr
     run("put", "sales", *(f'{{"id": {i}, "shop": "c", "price": {i}}}' for i in range(10, 110)))
     assert re.fullmatch("[0-9]+ nodes beside the rows, at most 2 deep", facts(run("explain", "best").stdout)["trees"])

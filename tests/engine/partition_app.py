@@ -124,7 +124,7 @@ class Recompute:
             "told": letters,
             "lived": dict(lived),
             "peaks": dict(Counter(city["most"] for city in lived.values())),
-            "listed": {(order["user"], key): order["amount"] for key, order in self._orders.items()},
+            "listed": {(order["user"], key, 0): order["amount"] for key, order in self._orders.items()},
             "sizes": dict(Counter(city["n"] for city in cities.values())),
             "tops": dict(Counter(best.values())),
             "marked": {} if self.mark is None else {self.mark: MARKS},

@@ -334,8 +334,8 @@ BUGS = [
     Bug(
         "of a document's values for a group one is listed",
         "mapreduce.indexed:_entry",
-        "(group, whose, rank) if rank else (group, whose)",
-        "(group, whose)",
+        "(group, whose, rank)",
+        "(group, whose, 0)",
     ),
 ]
 TIES = [

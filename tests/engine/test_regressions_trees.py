@@ -47,7 +47,7 @@ def test_a_row_of_an_index_says_that_its_document_is_held() -> None:
         assert engine.put("t", {"id": 2}).held == 1
         with engine.snapshot() as snap:
             rows = {row.key: row.held for row in snap.view("halves").items()}
-    assert rows == {("A", 1): False, ("A", 1, 1): False, ("A", 2): True, ("A", 2, 1): True}
+    assert rows == {("A", 1, 0): False, ("A", 1, 1): False, ("A", 2, 0): True, ("A", 2, 1): True}
 
 
 def test_values_that_all_become_null_while_their_group_gets_nodes() -> None:

@@ -148,10 +148,10 @@ def test_an_index_has_a_row_for_each_contribution() -> None:
     m = Model([PLAIN], [View("v", "plain", None, key="g", value="vs"), View("k", "plain", None, key="g"), own])
     m.put("plain", {"id": "b", "g": "x", "vs": [2, 1]})
     m.put("plain", {"id": "a", "vs": []})
-    assert shown(m, "v") == {(None, "a"): [], ("x", "b"): [2, 1]}
-    assert list(shown(m, "v")) == [(None, "a"), ("x", "b")]
-    assert shown(m, "k") == {(None, "a"): None, ("x", "b"): None}
-    assert shown(m, "own") == {("g", "b"): 1, ("g", "b", 1): 2}
+    assert shown(m, "v") == {(None, "a", 0): [], ("x", "b", 0): [2, 1]}
+    assert list(shown(m, "v")) == [(None, "a", 0), ("x", "b", 0)]
+    assert shown(m, "k") == {(None, "a", 0): None, ("x", "b", 0): None}
+    assert shown(m, "own") == {("g", "b", 0): 1, ("g", "b", 1): 2}
 
 
 def test_going_by_ts_needs_one() -> None:

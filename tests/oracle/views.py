@@ -162,7 +162,7 @@ def fold(view: View, told: Mapping[Any, Said], good: Rows, held: Set[Any] = froz
     for at_group, (group, given) in sorted(grouped(told).items()):
         if view.reduce is None:
             for one in given:
-                entry = (group, one.key, one.number) if one.number else (group, one.key)
+                entry = (group, one.key, one.number)
                 shown = one.value if view.fn or view.value else None
                 rows[rank(entry)] = Shown(entry, shown, one.where in held)
             continue
