@@ -107,7 +107,7 @@ def _agree(
             return ()
         if own is None:
             must_be_alone(known, path)
-        cleaned = replace(without_leftover(known), partition=own)
+        cleaned = replace(without_leftover(known, parting is not None), partition=own)
         if cleaned != known:
             write_catalog(writer, cleaned)
             known = cleaned

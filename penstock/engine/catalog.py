@@ -64,22 +64,50 @@ class Unfinished(msgspec.Struct, frozen=True):
     """A switch of one partition that other partitions may not have made yet.
 
     Readers see these entries, as of this position, until all partitions have switched. `held_groups` is that of the
-    state then.
+    state then. The switch of a refill changes more of the state, so it keeps all of it.
     """
 
     entries: dict[str, Entry]
     held_groups: dict[str, int]
     position: int
+    state: State | None = None
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The changes of the state in the switch of a refill.
+
+    They are offsets of sources, the spout state of some of them, and by table how many records were rejected.
+    `untimed` are the tables without ts.
+    """
+
+    sources: dict[str, int]
+    notes: dict[str, tuple[int, bytes]]
+    rejected: dict[str, int]
+    untimed: tuple[str, ...]
 
 
 class Refill(msgspec.Struct, frozen=True):
-    """Tables that are made anew elsewhere: by table the record from which on what is written counts as written since,
-    where sources stood then, and by name the numbers of what is being filled.
+    """Tables that are made anew elsewhere. `since` has the first record after the begin, by table.
+
+    `sources` are the offsets at the begin, and `filling` the numbers that are being filled, by name. `kinds` are the
+    kinds of ts of these tables, once the other store is copied. `ready` is there once only the switch is left.
     """
 
     since: dict[str, int]
     sources: dict[str, int]
     filling: dict[str, int] = {}
+    kinds: dict[str, str] | None = None
+    ready: Ready | None = None
+
+    @property
+    def first(self) -> int:
+        """The lowest number that is being filled, which no other refill has; 0 if there is none yet."""
+        return min(self.filling.values(), default=0)
+
+    def answer(self) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Where the sources go on that were read elsewhere, and which of them go back, once all is ready."""
+        sources = {} if self.ready is None else self.ready.sources
+        return sources, tuple(name for name, offset in sources.items() if offset < self.sources.get(name, 0))
 
 
 class Identity(msgspec.Struct, array_like=True, frozen=True):

@@ -33,7 +33,7 @@ from penstock.engine.catalog import (
 from penstock.engine.collecting import no_collector
 from penstock.engine.feeding import Feed
 from penstock.engine.naming import places_of
-from penstock.engine.nodes import Making, moves_noted
+from penstock.engine.nodes import Making, drop_largest, filling_nodes, moves_noted
 from penstock.engine.parting import Parting
 from penstock.engine.schema import Schema
 from penstock.engine.settings import Settings
@@ -42,7 +42,7 @@ from penstock.engine.swept import steps_left
 from penstock.gateway import Report, TableBatch, TableNode, Tails, note_repeats
 from penstock.mapreduce import ViewNode, Writes
 from penstock.recovery import Heard, Reject, quarantine
-from penstock.views import App, Changed, Table
+from penstock.views import App, Changed
 
 _T = TypeVar("_T")
 _BASE = 96 << 20  # bytes that Python, NumPy and a batch in flight take
@@ -87,6 +87,7 @@ class Core:
         self._following = False  # a batch is committed, and memory and who hears it follow
         self.views: dict[str, ViewNode] = {}
         self.tables: dict[str, TableNode] = {}
+        self.filling: dict[str, TableNode] = {}  # by name the tables that a refill has copied
         self.relearn()
 
     # -- opening
@@ -101,7 +102,7 @@ class Core:
         return naming(lambda: places_of(self.catalog))
 
     def _recall_all(self) -> None:
-        forgotten = list(self.tables.values())
+        forgotten = [*self.tables.values(), *self.filling.values()]
         views: dict[str, ViewNode] = {}
         tables: dict[str, TableNode] = {}
         with self.store.read() as reader:
@@ -115,9 +116,10 @@ class Core:
             building = self.catalog.since is not None and not self._readonly
             self.sweep = Sweep(self, read_built(reader), tables, views) if building else None
             if self.parting is not None:
-                self.parting.recall(reader, list(views.values()), state)
-        self._catalog_row, self._schema = row, None
-        self.tables, self.views = tables, views
+                self.parting.recall(reader, state)
+            self._catalog_row, self._schema = row, None
+            self.tables, self.views = tables, views
+            self.fill(reader)
         self.feed.forget()
         self._owed: dict[str, int] = dict.fromkeys(tables, 0)  # records whose share of the work between batches is due
         self._sure = True
@@ -127,6 +129,12 @@ class Core:
         self.state, self._following = state, False
         for node in forgotten:
             node.release()
+
+    def fill(self, reader: Reader) -> None:
+        """Have the nodes of what a refill has copied."""
+        self.filling, views = ({}, []) if self._readonly else filling_nodes(self.catalog, self.making, self.app, reader)
+        if self.parting is not None:
+            self.parting.arrange([*self.views.values(), *views])
 
     def take_catalog(self, catalog: Catalog, row: bytes) -> None:
         """The store has this catalog now, written as this row."""
@@ -369,23 +377,14 @@ class Core:
         self._unweighed += n
         if self._unweighed >= _WEIGH_EVERY:
             self._unweighed = 0
-            self._stay_within()
-
-    def _stay_within(self) -> None:
-        """Drop what memory holds, the largest first, until it is within its budget."""
-        sizes = {name: node.nbytes() for name, node in self.tables.items()}
-        chained = [v for v in self.views.values() if not isinstance(v.view.source, Table)]
-        if sum(sizes.values()) + sum(v.nbytes(spaces=True) for v in chained) <= self._budget:
-            return
-        for view in chained:
-            view.forget(None)
-        if sum(sizes.values()) > self._budget:
-            self.tables[max(sizes, key=sizes.__getitem__)].forget()
+            drop_largest(self.tables, self.views.values(), self._budget)
 
     def close(self) -> None:
         """Let go of what memory holds, and of the store."""
-        for node in self.tables.values():
+        for node in [*self.tables.values(), *self.filling.values()]:
             node.release()
+        if self.parting is not None:
+            self.parting.end_refill()
         self.store.close()
 
 

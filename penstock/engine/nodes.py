@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.cache import DocLog, Limits, Reader
 from penstock.engine.catalog import Catalog, State
 from penstock.gateway import TableNode, moved_db
-from penstock.mapreduce import FunctionMapper, Spaces, ViewNode, held_db, resting_db, rows_db, told_db
+from penstock.mapreduce import Building, FunctionMapper, Spaces, ViewNode, held_db, resting_db, rows_db, told_db
 from penstock.views import App, FieldMap, Source, Table
 
-__all__ = ["Making", "moves_noted"]
+__all__ = ["Making", "drop_largest", "filling_nodes", "moves_noted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,32 @@ class Making:
             node.children = self._views_on(reader, view, None, known)
             nodes.append(node)
         return nodes
+
+
+def filling_nodes(
+    catalog: Catalog, making: Callable[[Mapping[str, int], Mapping[str, str]], Making], app: App, reader: Reader
+) -> tuple[dict[str, TableNode], list[ViewNode]]:
+    """The nodes of the tables that a refill has copied, and of their views, of which readers see nothing."""
+    refill = catalog.refill
+    if refill is None or refill.kinds is None:
+        return {}, []
+    filler, views = making(refill.filling, refill.kinds), dict[str, ViewNode]()
+    tables = {name: filler.table(reader, app.table_of(name), views) for name in refill.since}
+    for view in views.values():
+        view.building = Building()
+    return tables, list(views.values())
+
+
+def drop_largest(tables: Mapping[str, TableNode], views: Iterable[ViewNode], budget: int) -> None:
+    """Drop the memory of nodes, the largest first, until it is within this many bytes."""
+    sizes = {name: node.nbytes() for name, node in tables.items()}
+    chained = [view for view in views if view.chained]
+    if sum(sizes.values()) + sum(view.nbytes(spaces=True) for view in chained) <= budget:
+        return
+    for view in chained:
+        view.forget(None)
+    if sum(sizes.values()) > budget:
+        tables[max(sizes, key=sizes.__getitem__)].forget()
 
 
 def moves_noted(catalog: Catalog, state: State, table: Table) -> bool:

@@ -31,7 +31,7 @@ from penstock.engine.parting import Parting
 from penstock.engine.settings import Settings
 from penstock.engine.shipped import shipped
 from penstock.engine.spannedengine import cores_of
-from penstock.engine.switch import complete_switches
+from penstock.engine.switch import complete_switches, is_ready
 from penstock.mapreduce import even_starts
 from penstock.views import App, Changed
 
@@ -193,7 +193,7 @@ def _concerted(
     folders = [] if path is None else layout.folders(path)
     ranges = layout.ranges()
     known = catalogs_of(folders, ranges)
-    if any(catalog is not None and catalog.unfinished is not None for catalog in known):
+    if any(own is not None and (own.unfinished is not None or is_ready(own)) for own in known):
         _complete_switches(folders, settings.changes > 0)
         known = catalogs_of(folders, ranges)
     return concerted(app, known, migrate == "refuse")

@@ -29,10 +29,10 @@ from penstock.engine.group import Ticket
 from penstock.engine.holder import Holder
 from penstock.engine.layout import Layout
 from penstock.engine.member import Tables
-from penstock.engine.parted_building import PartedBuilding
 from penstock.engine.partedcopies import copy_any
 from penstock.engine.partedreleasing import PartedReleasing
 from penstock.engine.partedsite import PartedSite
+from penstock.engine.partitioned_refill import PartitionedRefill
 from penstock.engine.routing import Routed, Router, after
 from penstock.engine.saved_batches import SavedBatches
 from penstock.engine.seat import Seat
@@ -52,15 +52,7 @@ def _nothing() -> None:
     """Others carry."""
 
 
-def unparted(what: str) -> PenstockError:
-    """What a store of several partitions can't do yet."""
-    return PenstockError(
-        f"{what} works on a store of one partition so far; make it one with penstock repartition --to 1, and part it "
-        "again afterwards"
-    )
-
-
-class Parted(PartedBuilding):
+class Parted(PartitionedRefill):
     """An open store of several partitions; made by `ps.open(app, path, partitions=N)`."""
 
     def __init__(
@@ -86,7 +78,7 @@ class Parted(PartedBuilding):
         self._router = Router(app, layout.ranges())
         self._pool = None if carry is not None else ThreadPoolExecutor(len(self._seats) + 1, "penstock-parted")
         standing = [seat.standing() for seat in self._seats]
-        self._stands = Stands(self._seats, [own.sources for own in standing])
+        self._stands = Stands(self._seats, [own.sources for own in standing], self._finish_switch_first)
         self._learn()
         self._number = max(own.batch for own in standing)  # of the last batch
         self._saved = SavedBatches(self._seats, standing, self._carry)
@@ -290,11 +282,6 @@ class Parted(PartedBuilding):
         self._finish_switch_first()
         return PartedReleasing(self._site(), self._seats, self._learn, progress)
 
-    def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
-        """Not yet: see the message."""
-        self._writable()
-        raise unparted("a backfill")
-
     # -- within
 
     def _write(
@@ -394,7 +381,7 @@ class Parted(PartedBuilding):
         return at_rest(self._seats, self._carry, 0.0 if self._pool is None else REFUSED)
 
     def _swept(self, limit: int | None, switch: Switch | None = None) -> list[Swept]:
-        def one(seat: Seat) -> Swept:
-            return seat.swept(limit, switch)
+        return self._at_each(lambda seat: seat.swept(limit, switch))
 
+    def _at_each(self, one: Callable[[Seat], T]) -> list[T]:
         return list(map(one, self._seats) if self._pool is None else self._pool.map(one, self._seats))

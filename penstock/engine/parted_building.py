@@ -33,6 +33,8 @@ class PartedBuilding(SpannedEngine):
     _changed: Sequence[Changed] = ()
     switching = False
     """Whether some partitions may have switched, and others not."""
+    _refilled = 0
+    """The lowest number of the refill to which they switch; 0 if they switch to views that were built."""
 
     @abstractmethod
     def still(self, settled: bool = True) -> AbstractContextManager[None]:
@@ -116,9 +118,13 @@ class PartedBuilding(SpannedEngine):
         """
         if not self.switching:
             return []
-        self._swept(None, "switch")
+        if self._refilled:
+            for seat in self._seats:
+                seat.repair("refill", "switch", self._refilled)
+        else:
+            self._swept(None, "switch")
         swept = self._swept(None, "finish")
-        self.switching = False
+        self.switching, self._refilled = False, 0
         return swept
 
     def _finish_switch_first(self) -> None:

@@ -39,7 +39,7 @@ from penstock.engine.naming import places_of
 from penstock.engine.replacement import Replacement, clear_leftovers, next_turn
 from penstock.engine.schema import is_built
 from penstock.engine.spanned import unlike
-from penstock.engine.switch import former_catalog
+from penstock.engine.switch import decides, former_catalog, is_ready
 from penstock.recovery import consistent
 
 __all__ = ["copy_any", "restore_any"]
@@ -81,8 +81,15 @@ def _between_switches(readers: Sequence[Reader], catalogs: Sequence[Catalog | No
     known = [catalog for catalog in catalogs if catalog is not None]
     if len(known) == len(catalogs) and unlike(known) is None:
         return False
-    return unlike([former_catalog(catalog) for catalog in known]) is not None or not all(
-        catalog.unfinished is not None or is_built(reader, catalog)
+    if unlike([former_catalog(catalog) for catalog in known]) is not None:
+        return True
+    first = next((catalog for catalog in known if catalog.unfinished is not None), None)
+    if first is None:
+        return True
+    refilled = first.unfinished is not None and first.unfinished.state is not None
+    return not all(
+        catalog.unfinished is not None
+        or (is_ready(catalog) and decides(first, catalog) if refilled else is_built(reader, catalog))
         for reader, catalog in zip(readers, known, strict=True)
     )
 

@@ -52,6 +52,7 @@ from penstock.views import Production as How
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
+    from penstock.engine.refilling import Refilling
 
 _DELTA = 2  # where a part of a production has its sums
 
@@ -82,6 +83,7 @@ class Parting:
         self.arrived: Sent = {}  # by partition the number up to which it has what it was owed
         self._cleared: Sent = {}  # and up to which that is deleted
         self._order: list[ViewNode] = []
+        self.refilling: Refilling | None = None  # the refill that this process takes part in
         self.wake: Callable[[], None] = lambda: None  # told after each commit that others are owed something by
         self.turn = threading.Lock()  # of batches that are given: one is told, and saved, before the next one
         self.tell: Callable[[Mapping[int, Early]], Collection[int]] = _nobody  # who has it when it returns
@@ -93,16 +95,30 @@ class Parting:
         self._kept: dict[int, int] = {}  # by partition the batch of which is kept what was there before; 0 of none
 
     @property
+    def views(self) -> Sequence[ViewNode]:
+        """All views that take contributions, those that a refill fills too."""
+        return self._order
+
+    def end_refill(self) -> None:
+        """Let go of the store that a refill takes over."""
+        run, self.refilling = self.refilling, None
+        if run is not None:
+            run.close()
+
+    @property
     def others(self) -> list[int]:
         """The other partitions."""
         return [other for other in range(len(self.ranges)) if other != self.here]
 
-    def recall(self, reader: Reader, views: Sequence[ViewNode], state: State) -> None:
+    def recall(self, reader: Reader, state: State) -> None:
         """Begin with what the store says."""
         oldest = oldest_owed(reader, self.others)
         self._cleared = {other: oldest.get(other, number) for other, number in state.sent.items()}
         self.arrived = dict(self._cleared)
         self._kept = untold(reader)
+
+    def arrange(self, views: Sequence[ViewNode]) -> None:
+        """Make these the views that fold contributions, each after the view that it reads."""
         self._order = []
         roots = [view for view in views if not view.chained]
         for view in views:
@@ -234,7 +250,7 @@ class Parting:
                     f"another partition sent something for view number {part[0]}, which partition {self.here} does not "
                     "have; close all of them, and open the store anew"
                 )
-            self.crossing.gather(view, part, writes.gathered.setdefault(view.name, Gathered()))
+            self.crossing.gather(view, part, writes.gathered.setdefault(view.number, Gathered()))
 
 
 def _nobody(early: Mapping[int, Early]) -> Collection[int]:
@@ -257,7 +273,7 @@ def _take(core: Core, parting: Parting, production: Production, fresh: Fresh) ->
     refused: dict[str, int] = {}
 
     def change(writer: Writer, writes: Writes) -> None:
-        parting.gather(core.views.values(), core.catalog.highest(), told, writes)
+        parting.gather(parting.views, core.catalog.highest(), told, writes)
         for part in fresh.parts:
             if is_records(part):
                 refused.update(take_records(core, part, writer, writes))
@@ -287,7 +303,7 @@ def hear(core: Core, early: Early) -> None:
         if early.parts:
             before: list[Part] = []
             writes.before = before
-            parting.gather(core.views.values(), core.catalog.highest(), early.parts, writes)
+            parting.gather(parting.views, core.catalog.highest(), early.parts, writes)
             parting.keep(writes, early.sender, Kept(early.batch, before))
         else:
             parting.keep(writes, early.sender, None)
@@ -306,7 +322,7 @@ def _put_back(core: Core, parting: Parting, sender: int) -> None:
     def change(writer: Writer, writes: Writes) -> None:
         kept = kept_before(writer, sender)
         assert kept is not None, "memory says what is kept"
-        parting.gather(core.views.values(), core.catalog.highest(), kept.parts, writes)
+        parting.gather(parting.views, core.catalog.highest(), kept.parts, writes)
         parting.keep(writes, sender, None)
         if first is not None:
             state, start = core.state, first

@@ -13,57 +13,38 @@ Others write meanwhile, and readers see what was before. Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from penstock.cache import (
-    META,
-    DocLog,
-    Limits,
-    PenstockError,
-    Reader,
-    Writer,
-    index_db,
-    log_db,
-    mark_key,
-    read_mark,
-    segments_at,
-)
+from penstock.cache import DocLog, Limits, PenstockError, Reader, Writer, read_mark, segments_at
 from penstock.engine.catalog import (
     Catalog,
-    Next,
+    Ready,
     Refill,
-    Resume,
     State,
     added,
     read_catalog,
     read_note,
     read_state,
     write_catalog,
-    write_notes,
     write_state,
 )
-from penstock.engine.switch import switched
-from penstock.gateway import (
-    TableNode,
-    carry_over,
-    carry_repeats,
-    first_numbers,
-    moved_db,
-    repeated_db,
-    repeated_keys,
-)
-from penstock.mapreduce import Building, Writes, view_dbs
-from penstock.recovery import quarantine, rejects_from, without_tails
+from penstock.engine.hidden_transaction import hidden_transaction
+from penstock.engine.switch import databases_of, is_ready, switch_refill, without_filling
+from penstock.gateway import TableNode, carry_over, carry_repeats, first_numbers, repeated_db, repeated_keys
+from penstock.mapreduce import Building, Writes
+from penstock.recovery import QUARANTINE, rejects_db, rejects_from
+from penstock.views import Position
 
 if TYPE_CHECKING:
     from penstock.engine.core import Core
 
-__all__ = ["Progressed", "Refilled", "Refilling", "begin", "without_leftover"]
+__all__ = ["Progressed", "Refilled", "Refilling", "begin", "give_up", "not_meant", "switch", "without_leftover"]
 
 _STEP_BYTES = 4 << 20
 _STEP_LINES = 1 << 12
@@ -74,7 +55,7 @@ Progressed = tuple[str, int, int]
 class Refilled:
     """What a refill did: the position from which readers see it, where its sources go on, which of them go back."""
 
-    position: int
+    position: Position
     sources: dict[str, int]
     back: tuple[str, ...] = ()
 
@@ -85,28 +66,20 @@ class Refilled:
     @classmethod
     def of(cls, data: dict[str, Any]) -> Refilled:
         """Made of that data."""
-        return cls(data["position"], data["sources"], tuple(data["back"]))
+        position = data["position"]
+        at = tuple(position) if isinstance(position, list) else position
+        return cls(at, data["sources"], tuple(data["back"]))
 
 
-def without_leftover(catalog: Catalog) -> Catalog:
-    """The catalog of a store that is opened: what was being filled is to be emptied, and may be begun again."""
+def without_leftover(catalog: Catalog, ready: bool = False) -> Catalog:
+    """The catalog of a store that is opened: a refill may run again, and its databases are to be emptied.
+
+    With `ready` a refill that is ready stays: other partitions may have switched.
+    """
     refill = catalog.refill
-    if refill is None or not refill.filling:
+    if refill is None or not refill.filling or (ready and is_ready(catalog)):
         return catalog
-    return _without(catalog, Refill(refill.since, refill.sources))
-
-
-def _leftover(catalog: Catalog) -> list[str]:
-    """The databases that a refill filled which did not come to its end."""
-    if catalog.refill is None:
-        return []
-    filling = catalog.refill.filling
-    return [db for name, number in filling.items() for db in _dbs(catalog, name, number)]
-
-
-def _dbs(catalog: Catalog, name: str, number: int) -> list[str]:
-    table = catalog.entries[name].definition["kind"] == "table"
-    return [log_db(number), index_db(number), moved_db(number), repeated_db(number)] if table else view_dbs(number)
+    return without_filling(catalog, Refill(refill.since, refill.sources))
 
 
 def begin(core: Core, tables: Sequence[str]) -> int:
@@ -116,19 +89,48 @@ def begin(core: Core, tables: Sequence[str]) -> int:
     with core.store.write() as writer:
         for name in tables:
             writer.clear(repeated_db(core.tables[name].number))
-    _put(core, _without(catalog, Refill(since, dict(core.state.sources))))
+    _put(core, without_filling(catalog, Refill(since, dict(core.state.sources))))
     return catalog.seed
 
 
-def _without(catalog: Catalog, refill: Refill | None) -> Catalog:
-    trash = tuple(dict.fromkeys([*catalog.trash, *_leftover(catalog)]))
-    return msgspec.structs.replace(catalog, refill=refill, trash=trash, last=catalog.highest())
+def give_up(core: Core, first: int) -> None:
+    """Have the refill whose numbers begin with this one discarded, unless another one was begun, or it is switched."""
+    refill = core.catalog.refill
+    if refill is not None and refill.filling and refill.first == first:
+        _put(core, without_filling(core.catalog, None))
+
+
+def switch(core: Core, first: int) -> int:
+    """Switch to the refill whose numbers begin with this one, unless that is done; the position of the switch."""
+    refill = core.catalog.refill
+    if refill is not None and is_ready(core.catalog) and refill.first == first:
+        with core.store.write() as writer:
+            switch_refill(writer, core.catalog, core.state, core.feed.on, core.parting is not None)
+        core.relearn()
+    return core.state.position
 
 
 def _put(core: Core, catalog: Catalog) -> None:
+    before = _copied(core.catalog)
     with core.store.write() as writer:
         row = write_catalog(writer, catalog)
     core.take_catalog(catalog, row)
+    if _copied(catalog) != before:
+        with core.store.read() as reader:
+            core.fill(reader)
+
+
+def _copied(catalog: Catalog) -> dict[str, int]:
+    """The numbers of all that has nodes since it is copied."""
+    refill = catalog.refill
+    return {} if refill is None or refill.kinds is None else refill.filling
+
+
+def not_meant(path: str) -> PenstockError:
+    """The error of a refill from the store at a path, which was not begun, or is over."""
+    return PenstockError(
+        f"the store has no refill under way that {path} is for; another one was begun, run yours again"
+    )
 
 
 class Refilling:
@@ -137,48 +139,51 @@ class Refilling:
     Whoever goes on with its steps does so behind the writer's lock; each is one transaction, or some.
     """
 
-    def __init__(self, core: Core, path: str, fresh: Reader) -> None:
+    def __init__(self, core: Core, path: str, fresh: Reader, close: Callable[[], None] = lambda: None) -> None:
         self._core = core
         self._fresh = fresh
+        self.close = close
         catalog, refill = read_catalog(fresh, path), core.catalog.refill
         if catalog is None or refill is None or catalog.seed != core.catalog.seed:
-            raise PenstockError(
-                f"the store has no refill under way that {path} is for; another one was begun, run yours again"
-            )
+            raise not_meant(path)
         self._there: Catalog = catalog
         self._said: State = read_state(fresh)
         self._refill: Refill = refill
         self._cursor = dict(refill.since)
         self._views = {view.name: view for view in core.app.views() if view.table.name in refill.since}
         self._names = [*refill.since, *self._views]
-        self._held: dict[str, int] = {}
-        self._tables: dict[str, TableNode] = {}
+        self._pairs: list[tuple[str, str]] = []
+        self.copying = self._copied()
         self.done: Refilled | None = None
 
     def steps(self) -> Iterator[Progressed]:
-        """All of them."""
-        self._check()
-        self._allot()
-        for done in self._copied():
-            yield done
-            self._must_go_on()
-        self._wake()
+        """All of them, in a store of one partition."""
+        first = self._core.catalog.highest() + 1
+        self.allot(first)
+        for done, total in self.copying:
+            yield "copying", done, total
+            self.must_go_on()
+        self.wake()
         passed = left = 0
-        while self._behind() > _STEP_LINES:
-            came = max(0, self._behind() - left)
-            passed += self._carried(max(_STEP_LINES, 2 * came))  # more than writers add, so that it comes to an end
-            left = self._behind()
+        while self.behind() > _STEP_LINES:
+            came = max(0, self.behind() - left)
+            passed += self.carried(max(_STEP_LINES, 2 * came))  # more than writers add, so that it comes to an end
+            left = self.behind()
             yield "carrying over", passed, passed + left
-            self._must_go_on()
-        self.done = self._switch()
+            self.must_go_on()
+        self.carry_rest()
+        self.repeat()
+        answer = self.make_ready()
+        self.done = Refilled(switch(self._core, first), *answer)
         yield "switching", 1, 1
 
     def give_up(self) -> None:
         """Nothing comes of it; unless another one was begun meanwhile, what was filled is emptied."""
         if self._core.catalog.refill == self._refill:
-            _put(self._core, _without(self._core.catalog, None))
+            _put(self._core, without_filling(self._core.catalog, None))
 
-    def _must_go_on(self) -> None:
+    def must_go_on(self) -> None:
+        """PenstockError is raised if another refill was begun."""
         if self._core.catalog.refill != self._refill:
             raise PenstockError(
                 "another backfill of this store was begun meanwhile; let that one end, or run yours again"
@@ -205,76 +210,87 @@ class Refilling:
 
     # -- copying
 
-    def _allot(self) -> None:
-        """Give numbers to all that is filled, and note them."""
+    def allot(self, first: int) -> None:
+        """Give numbers from this one on to all that is filled, and note them."""
+        self._check()
         core = self._core
-        first = core.catalog.highest() + 1
         filling = {name: first + i for i, name in enumerate(self._names)}
-        clean = _without(core.catalog, self._refill)
-        self._refill = msgspec.structs.replace(self._refill, filling=filling)
-        last = first + len(filling) - 1
-        _put(core, msgspec.structs.replace(clean, refill=self._refill, last=last))
+        fresh = without_filling(core.catalog, Refill(self._refill.since, self._refill.sources, filling))
+        state = msgspec.structs.replace(core.state, held_groups=self._unheld(core.state.held_groups))
+        with core.store.write() as writer:
+            write_state(writer, state)  # without counts that a refill left which did not come to its end
+        core.state = state
+        self._note(msgspec.structs.replace(fresh, last=first + len(filling) - 1))
+        for name, number in filling.items():
+            there = databases_of(self._there, name, self._there.entries[name].number)
+            self._pairs += zip(there, databases_of(core.catalog, name, number), strict=True)
+        self._pairs.append((QUARANTINE, rejects_db(first)))
 
-    def _copied(self) -> Iterator[Progressed]:
-        pairs = list(self._pairs())
-        total = sum(self._fresh.count(db) for db, _ in pairs)
+    def _unheld(self, held: dict[str, int]) -> dict[str, int]:
+        labels = {Building.label(name) for name in self._views}
+        return {name: n for name, n in held.items() if name not in labels}
+
+    def _note(self, catalog: Catalog) -> None:
+        _put(self._core, catalog)
+        assert catalog.refill is not None, "it is under way"
+        self._refill = catalog.refill
+
+    def _copied(self) -> Iterator[tuple[int, int]]:
+        """Copy the databases of the other store, some rows at a time; how many rows are copied, and of how many."""
+        total = sum(self._fresh.count(db) for db, _ in self._pairs)
         done = 0
-        for db, target in pairs:
+        for db, target in self._pairs:
             for rows in _chunks(self._fresh.scan(db)):
                 with self._core.store.write() as writer:
                     writer.put_many(target, rows, append=True)
                 done += len(rows)
-                yield "copying", done, total
-
-    def _pairs(self) -> Iterator[tuple[str, str]]:
-        """Each database there, and the one that is filled from it."""
-        for name, number in self._refill.filling.items():
-            there = _dbs(self._there, name, self._there.entries[name].number)
-            yield from zip(there, _dbs(self._core.catalog, name, number), strict=True)
+                yield done, total
 
     # -- carrying over
 
-    def _wake(self) -> None:
-        """The nodes of what was copied, with which what came since is laid over it."""
+    def wake(self) -> None:
+        """Have nodes of the copied tables and views, which apply the records since the begin."""
         core = self._core
+        held = {Building.label(name): self._said.held_groups.get(name, 0) for name in self._views}
+        state = msgspec.structs.replace(core.state, held_groups=added(core.state.held_groups, held))
         with core.store.write() as writer:
+            write_state(writer, state)
             for name in self._refill.since:
                 mark = read_mark(self._fresh, self._there.entries[name].number)
                 DocLog(self._refill.filling[name], core.app.table_of(name).has_ts, 1, Limits()).put_mark(writer, mark)
-        making = core.making(self._refill.filling, self._kinds())
-        with core.store.read() as reader:
-            for name in self._refill.since:
-                self._tables[name] = making.table(reader, core.app.table_of(name), {})
+        core.state = state
+        kinds = {name: kind for name, kind in self._said.ts.items() if name in self._refill.since}
+        refill = msgspec.structs.replace(self._refill, kinds={**core.state.ts, **kinds})
+        self._note(msgspec.structs.replace(core.catalog, refill=refill))
 
-    def _kinds(self) -> dict[str, str]:
-        return self._core.state.ts | {name: kind for name, kind in self._said.ts.items() if name in self._refill.since}
-
-    def _behind(self) -> int:
+    def behind(self) -> int:
         """How many records came that are not carried over."""
         return sum(self._core.tables[name].log.mark.tail - at for name, at in self._cursor.items())
 
-    def _carried(self, limit: int) -> int:
+    def carry_rest(self) -> None:
+        """Lay over all that came since; nobody else writes meanwhile."""
+        while behind := self.behind():
+            self.carried(behind)
+
+    def carried(self, limit: int) -> int:
         """Lay about so many of the records that came since over what was copied; how many are passed."""
         passed = 0
-        while passed < limit and self._behind():
+        while passed < limit and self.behind():
             name = next(name for name, at in self._cursor.items() if at < self._core.tables[name].log.mark.tail)
-            writes = Writes()
-            with self._core.store.write() as writer:
-                passed += self._carry(writer, name, self._core.tables[name].number, self._cursor[name], writes)
-                writes.write(writer)
-            writes.committed()
-            self._held = added(self._held, writes.held_groups)
+            number, start = self._core.tables[name].number, self._cursor[name]
+            hidden_transaction(self._core, partial(self._carry, name, number, start))
+            passed += self._cursor[name] - start
         return passed
 
-    def _carry(self, writer: Writer, name: str, number: int, start: int, writes: Writes) -> int:
-        since, node = self._refill.since[name], self._tables[name]
+    def _carry(self, name: str, number: int, start: int, writer: Writer, writes: Writes) -> None:
+        since, node = self._refill.since[name], self._core.filling[name]
         segment = next(segments_at(writer, number, start), None)
         if segment is None:
             self._cursor[name] = self._core.tables[name].log.mark.tail
-            return self._cursor[name] - start
+            return
         first = max(0, start - segment.base)
         at = np.arange(first, min(len(segment), first + _STEP_LINES))
-        stop = segment.base + int(at[-1]) + 1
+        self._cursor[name] = segment.base + int(at[-1]) + 1
         at = at[first_numbers(number, writer, segment.base, at) >= since]
         if at.size:
             k0 = segment.k0[at].copy()
@@ -282,100 +298,50 @@ class Refilling:
             if not node.log.keys.room(at.size):
                 node.forget(at.size)
             carry_over(node, writer, k0, k1, segment.lines(at), writes)
-        self._cursor[name] = stop
-        return stop - start
 
-    # -- switching
-
-    def _switch(self) -> Refilled:
-        """Carry over the rest; then readers see all of it, and sources go on where they stand now."""
-        core = self._core
-        while behind := self._behind():  # nobody else writes meanwhile
-            self._carried(behind)
-        self._repeat()
-        with core.store.write() as writer:
-            writes = Writes()
-            rejects = [reject for _, reject in rejects_from(self._fresh)]
-            without_tails(writer, self._untold(), writes)
-            quarantine(rejects, core.state.quarantined, dict.fromkeys(self._refill.since, 0), writes)
-            writes.write(writer)
-            done, notes = self._sources()
-            catalog, state = self._switched(writer, writes, done)
-            write_catalog(writer, catalog)
-            write_state(writer, state)
-            write_notes(writer, notes)
-        core.relearn()
-        back = tuple(source for source, offset in done.items() if offset < _began(self._refill, source))
-        return Refilled(state.position, done, back)
-
-    def _repeat(self) -> None:
+    def repeat(self) -> None:
         """Lay over the documents of keys that were written since without a change."""
-        for name, node in self._tables.items():
+        for name, node in self._core.filling.items():
             live = self._core.tables[name]
             with self._core.store.read() as reader:
                 keys = list(repeated_keys(reader, live.number))
             for at in range(0, len(keys), _STEP_LINES):
-                writes = Writes()
-                with self._core.store.write() as writer:
-                    carry_repeats(live, node, writer, keys[at : at + _STEP_LINES], writes)
-                    writes.write(writer)
-                writes.committed()
-                self._held = added(self._held, writes.held_groups)
+                carry = partial(_repeated, live, node, keys[at : at + _STEP_LINES])
+                hidden_transaction(self._core, carry)
 
-    def _untold(self) -> list[str]:
-        """The tables without ts, whose records in quarantine count as older than all that was copied."""
-        return [name for name in self._refill.since if not self._core.app.table_of(name).has_ts]
+    # -- switching
 
-    def _switched(self, writer: Writer, writes: Writes, done: dict[str, int]) -> tuple[Catalog, State]:
-        core, filling = self._core, self._refill.filling
-        entries = dict(core.catalog.entries)
-        held = dict(core.state.held_groups)
-        for name in self._views:
-            entry = entries[name]
-            entries[name] = msgspec.structs.replace(entry, next=Next(filling[name], entry.definition))
-            held[Building.label(name)] = self._said.held_groups.get(name, 0) + self._held.get(name, 0)
-        catalog, state = switched(
-            writer,
-            msgspec.structs.replace(core.catalog, entries=entries, refill=None),
-            msgspec.structs.replace(core.state, held_groups=held),
-            core.feed.on,
-            core.parting is not None,
-        )
-        entries = dict(catalog.entries)
-        trash = list(catalog.trash)
-        for name in self._refill.since:
-            old = entries[name].number
-            trash += _dbs(catalog, name, old)
-            writer.delete_many(META, [mark_key(old)])
-            entries[name] = msgspec.structs.replace(entries[name], number=filling[name])
-        return (
-            msgspec.structs.replace(catalog, entries=entries, trash=tuple(dict.fromkeys(trash))),
-            msgspec.structs.replace(
-                state,
-                sources={**state.sources, **done},
-                ts=self._kinds(),
-                rejected=added(state.rejected, self._said.rejected),
-                quarantined=state.quarantined + writes.numbered,
-                kept=added(state.kept, writes.kept),
-            ),
-        )
+    def make_ready(self) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Store all that the switch needs; nothing is written between this and the switch.
 
-    def _sources(self) -> tuple[dict[str, int], dict[str, Resume]]:
+        The answer is where the sources go on that were read elsewhere, and which of them go back.
+        """
+        first = self._refill.first
+        with self._core.store.read() as reader:
+            if any(reject.lost for _, reject in rejects_from(reader, db=rejects_db(first))):
+                raise PenstockError("a rejected record of the other store is damaged; run the backfill again")
+        sources, notes = self._sources()
+        untimed = tuple(name for name in self._refill.since if not self._core.app.table_of(name).has_ts)
+        ready = Ready(sources, notes, self._said.rejected, untimed)
+        refill = msgspec.structs.replace(self._refill, ready=ready)
+        self._note(msgspec.structs.replace(self._core.catalog, refill=refill))
+        return refill.answer()
+
+    def _sources(self) -> tuple[dict[str, int], dict[str, tuple[int, bytes]]]:
         """Where the sources that were read elsewhere go on, and the notes of those that go on from there."""
         out: dict[str, int] = {}
-        notes: dict[str, Resume] = {}
+        notes: dict[str, tuple[int, bytes]] = {}
         now = self._core.state.sources
         for source, offset in self._said.sources.items():
-            connects = _began(self._refill, source) <= offset
+            connects = self._refill.sources.get(source, 0) <= offset
             out[source] = max(offset, now.get(source, 0)) if connects else offset
             if out[source] == offset:
-                notes[source] = Resume(offset, read_note(self._fresh, source))
+                notes[source] = offset, read_note(self._fresh, source)
         return out, notes
 
 
-def _began(refill: Refill, source: str) -> int:
-    """Where a source stood when the refill began."""
-    return refill.sources.get(source, 0)
+def _repeated(live: TableNode, node: TableNode, keys: Sequence[bytes], writer: Writer, writes: Writes) -> None:
+    carry_repeats(live, node, writer, keys, writes)
 
 
 def _chunks(rows: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:

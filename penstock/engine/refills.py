@@ -9,12 +9,22 @@ from typing import Any
 
 from penstock.cache import PenstockError, open_lmdb
 from penstock.engine.agreeing import agrees
+from penstock.engine.catalog import Catalog
 from penstock.engine.migrating import Migrating
 from penstock.engine.refilling import Progressed, Refilled, Refilling, begin
 
-__all__ = ["Refills"]
+__all__ = ["REST", "Refills", "must_define"]
 
-_REST = 0.01  # seconds that writers have for themselves between two steps
+REST = 0.01  # seconds that writers have for themselves between two steps
+
+
+def must_define(catalog: Catalog, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> None:
+    """PenstockError is raised if the store does not have these definitions, or a table of it has another one."""
+    if not agrees(catalog, wanted) or any(catalog.entries[name].definition != wanted[name] for name in tables):
+        raise PenstockError(
+            "the store has other definitions than this app; run `penstock migrate`, then this again, or start the "
+            "process that holds the store with this app"
+        )
 
 
 class Refills(Migrating):
@@ -30,12 +40,7 @@ class Refills(Migrating):
             self._writable(name)
         self.flush()
         self._settle()
-        entries = self._core.catalog.entries
-        if not agrees(self._core.catalog, wanted) or any(entries[name].definition != wanted[name] for name in tables):
-            raise PenstockError(
-                "the store has other definitions than this app; run `penstock migrate`, then this again, or start the "
-                "process that holds the store with this app"
-            )
+        must_define(self._core.catalog, tables, wanted)
         with self._lock.next():
             seed = self._core.between(lambda: begin(self._core, tables))
         self._sweep_on()
@@ -61,7 +66,7 @@ class Refills(Migrating):
                     for done in self._steps(run):
                         if progress is not None:
                             progress(*done)
-                        rest.wait(_REST)
+                        rest.wait(REST)
                 except BaseException:
                     with self._lock.next():
                         self._core.between(run.give_up)

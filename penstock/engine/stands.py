@@ -5,7 +5,7 @@ Invariant: where a batch failed at some of them nothing is remembered, and they 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.engine.catalog import Resume
 from penstock.engine.fencing import check_fence
@@ -16,10 +16,15 @@ __all__ = ["Stands"]
 
 
 class Stands:
-    """By partition the offsets of sources, and the notes of their spouts."""
+    """By partition the offsets of sources, and the notes of their spouts.
 
-    def __init__(self, seats: Sequence[Seat], sources: list[dict[str, int]]) -> None:
+    `finish` finishes a switch that only some partitions made. It is called before they are asked: the switch of a
+    refill moves sources.
+    """
+
+    def __init__(self, seats: Sequence[Seat], sources: list[dict[str, int]], finish: Callable[[], None]) -> None:
         self._seats = seats
+        self._finish = finish
         self._sources = sources
         self._notes: dict[str, bytes] = {}
         self.sure = True
@@ -72,6 +77,7 @@ class Stands:
 
     def _known(self) -> list[dict[str, int]]:
         if not self.sure:
+            self._finish()
             self._sources = [dict(seat.standing().sources) for seat in self._seats]
             self._notes.clear()
             self.sure = True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cache import Digest, LmdbWriter, Store, Writer, decode_key, decode_keys, open_lmdb, reindex
 from penstock.engine.catalog import forget_reindexed, note_reindexed
+from penstock.engine.refill_steps import refill_step
 from penstock.engine.relearning import relearn, relearn_untold
 from penstock.engine.releasing import Releasing
 from penstock.engine.remembering import forget, gone_of, remembered
@@ -140,6 +141,11 @@ class Steps:
         found = releasing.found
         return [settled.data(), len(found), [] if asked.ids is None else sorted(found)]
 
+    def refill(self, do: str, *what: Any) -> Any:
+        """Take a step of a refill."""
+        with self._lock:
+            return refill_step(self._core, do, *what)
+
     def complete(self, digests: dict[str, Digest]) -> None:
         """Correct the digests of databases by what a check has counted."""
         with self._lock:
@@ -198,6 +204,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "release": Steps.release,
     "complete": Steps.complete,
     "count": Steps.count,
+    "refill": Steps.refill,
     "reindex": Steps.reindex,
     "retold": Steps.retold,
     "read_anew": Steps.read_anew,

@@ -21,11 +21,11 @@ from penstock.cache import Writer, decode_key
 from penstock.engine.catalog import (
     Built,
     State,
-    added,
     write_built,
     write_catalog,
     write_state,
 )
+from penstock.engine.hidden_transaction import write_hidden
 from penstock.engine.schema import built_of, told_by_rows
 from penstock.engine.swept import AT_ONCE
 from penstock.engine.switch import switched
@@ -125,16 +125,8 @@ class Sweep:
                 child.building.until, child.building.ahead = until, 0
 
     def _write(self, writer: Writer, writes: Writes, built: Built) -> State:
-        self._core.settle(writer, writes)
-        writes.write(writer)
         write_built(writer, built)
-        before = self._core.state
-        state = self._core.owing(writer, writes, before)
-        if any(writes.held_groups.values()):
-            state = msgspec.structs.replace(state, held_groups=added(state.held_groups, writes.held_groups))
-        if state != before:
-            write_state(writer, state)
-        return state
+        return write_hidden(self._core, writer, writes)
 
     def _committed(self, writes: Writes, built: Built, state: State, told: int) -> None:
         writes.committed()

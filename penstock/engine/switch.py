@@ -6,6 +6,9 @@ and an opening of the store completes that before anything else. Invariants:
 - a partition that switched keeps the former generation whole until all partitions have switched;
 - readers of the whole store see the former generation until then, as of the position before the switch;
 - no partition commits content between the first switch and the last one.
+
+The switch of a refill is one too. It replaces tables and their views, and it sets sources and quarantine. All that it
+needs is stored before the first partition switches, so that an opening can complete it.
 """
 
 from __future__ import annotations
@@ -15,25 +18,44 @@ from functools import lru_cache
 
 import msgspec
 
-from penstock.cache import Store, Writer
+from penstock.cache import META, Store, Writer, index_db, log_db, mark_key
 from penstock.engine.catalog import (
     Catalog,
     Entry,
     Former,
+    Next,
+    Refill,
+    Resume,
     State,
     Unfinished,
+    added,
     catalog_of,
     read_catalog,
     read_state,
     row_of_catalog,
     write_built,
     write_catalog,
+    write_notes,
     write_state,
 )
 from penstock.engine.schema import Schema
-from penstock.mapreduce import Building, rows_db, view_dbs
+from penstock.gateway import moved_db, repeated_db
+from penstock.mapreduce import Building, Writes, rows_db, view_dbs
+from penstock.recovery import quarantine, rejects_db, rejects_from, without_tails
 
-__all__ = ["complete_switches", "finished", "former_catalog", "former_schema", "former_state", "switched"]
+__all__ = [
+    "complete_switches",
+    "databases_of",
+    "decides",
+    "finished",
+    "former_catalog",
+    "former_schema",
+    "former_state",
+    "is_ready",
+    "switch_refill",
+    "switched",
+    "without_filling",
+]
 
 _FED = 64  # bytes that a change of the switch counts in the feed, which has them nowhere
 
@@ -83,22 +105,92 @@ def switched(writer: Writer, catalog: Catalog, state: State, feed: bool, partiti
     )
 
 
-def finished(catalog: Catalog) -> Catalog:
-    """The catalog of a partition once all partitions have switched."""
+def switch_refill(writer: Writer, catalog: Catalog, state: State, feed: bool, partitioned: bool) -> None:
+    """Make what a refill has filled the current tables and views; nothing but the switch is left of it."""
+    refill = catalog.refill
+    assert refill is not None, "it was begun"
+    ready, filling = refill.ready, refill.filling
+    assert ready is not None, "all is filled"
+    writes, fresh = Writes(), rejects_db(refill.first)
+    without_tails(writer, ready.untimed, writes)
+    rejects = [reject for _, reject in rejects_from(writer, db=fresh)]
+    quarantine(rejects, state.quarantined, dict.fromkeys(refill.since, 0), writes)
+    writes.write(writer)
+    entries = dict(catalog.entries)
+    for name in filling.keys() - refill.since.keys():
+        entries[name] = msgspec.structs.replace(entries[name], next=Next(filling[name], entries[name].definition))
+    changed, after = switched(
+        writer, msgspec.structs.replace(catalog, entries=entries, refill=None), state, feed, partitioned
+    )
+    entries, trash = dict(changed.entries), [*changed.trash, fresh]
+    for name in refill.since:
+        trash += databases_of(catalog, name, entries[name].number)
+        entries[name] = msgspec.structs.replace(entries[name], number=filling[name])
+    unfinished = Unfinished(catalog.entries, state.held_groups, state.position, state) if partitioned else None
+    changed = msgspec.structs.replace(
+        changed, entries=entries, trash=tuple(dict.fromkeys(trash)), unfinished=unfinished, last=catalog.highest()
+    )
+    write_catalog(writer, changed if partitioned else finished(writer, changed, catalog))
+    write_notes(writer, {source: Resume(*note) for source, note in ready.notes.items()})
+    after = msgspec.structs.replace(
+        after,
+        sources={**state.sources, **ready.sources},
+        ts={**state.ts, **(refill.kinds or {})},
+        rejected=added(state.rejected, ready.rejected),
+        quarantined=state.quarantined + writes.numbered,
+        kept=added(state.kept, writes.kept),
+    )
+    write_state(writer, after)
+
+
+def without_filling(catalog: Catalog, refill: Refill | None) -> Catalog:
+    """Return the catalog with this refill; the databases that the former one filled are to be emptied."""
+    filling = {} if catalog.refill is None else catalog.refill.filling
+    left = [db for name, number in filling.items() for db in databases_of(catalog, name, number)]
+    if catalog.refill is not None and filling:
+        left.append(rejects_db(catalog.refill.first))
+    trash = tuple(dict.fromkeys([*catalog.trash, *left]))
+    return msgspec.structs.replace(catalog, refill=refill, trash=trash, last=catalog.highest())
+
+
+def databases_of(catalog: Catalog, name: str, number: int) -> list[str]:
+    """The databases of a table or view that has this number."""
+    table = catalog.entries[name].definition["kind"] == "table"
+    return [log_db(number), index_db(number), moved_db(number), repeated_db(number)] if table else view_dbs(number)
+
+
+def finished(writer: Writer, catalog: Catalog, former: Catalog | None = None) -> Catalog:
+    """The catalog of a partition once all partitions have switched; nobody reads the logs of its former tables."""
+    if former is None:
+        former = former_catalog(catalog)
+    gone = [e.number for name, e in former.entries.items() if e.number and e.definition["kind"] == "table"]
+    kept = {entry.number for entry in catalog.entries.values()}
+    writer.delete_many(META, [mark_key(number) for number in gone if number not in kept])
     return msgspec.structs.replace(catalog, unfinished=None, last=catalog.highest())
 
 
 def complete_switches(stores: Sequence[Store], feed: bool) -> None:
     """Finish a switch that only some of these partitions made; they are open to be written, and nobody else has them.
 
-    A partition has switched if it keeps former entries. Another one waits if it still has a next generation.
+    A partition has switched if it keeps former entries. Another one waits if it still has a next generation, or if its
+    refill is ready. A refill that is ready and was not switched anywhere is discarded.
     """
     catalogs = [_catalog(store) for store in stores]
-    if not any(catalog is not None and catalog.unfinished is not None for catalog in catalogs):
-        return
+    first = next((catalog for catalog in catalogs if catalog is not None and catalog.unfinished is not None), None)
     for store, catalog in zip(stores, catalogs, strict=True):
-        if catalog is not None and catalog.unfinished is None and _waits(catalog):
-            with store.write() as writer:
+        if catalog is None or catalog.unfinished is not None:
+            continue
+        with store.write() as writer:
+            if is_ready(catalog) and (first is None or not decides(first, catalog)):
+                refill = catalog.refill
+                assert refill is not None, "it is ready"
+                catalog = without_filling(catalog, Refill(refill.since, refill.sources))
+                write_catalog(writer, catalog)
+            if first is None:
+                continue
+            if is_ready(catalog):
+                switch_refill(writer, catalog, read_state(writer), feed, partitioned=True)
+            elif _waits(catalog):
                 changed, state = switched(writer, catalog, read_state(writer), feed, partitioned=True)
                 write_catalog(writer, changed)
                 write_built(writer, None)
@@ -107,7 +199,18 @@ def complete_switches(stores: Sequence[Store], feed: bool) -> None:
         catalog = _catalog(store)
         if catalog is not None and catalog.unfinished is not None:
             with store.write() as writer:
-                write_catalog(writer, finished(catalog))
+                write_catalog(writer, finished(writer, catalog))
+
+
+def is_ready(catalog: Catalog) -> bool:
+    """Return True if nothing but the switch is left of a refill."""
+    return catalog.refill is not None and catalog.refill.ready is not None
+
+
+def decides(switched: Catalog, waiting: Catalog) -> bool:
+    """Return True if the catalog of a partition shows that it switched to the refill for which another one waits."""
+    filling = {} if waiting.refill is None else waiting.refill.filling
+    return all(name in switched.entries and switched.entries[name].number == filling[name] for name in filling)
 
 
 def _catalog(store: Store) -> Catalog | None:
@@ -141,6 +244,8 @@ def _schema(row: bytes) -> Schema:
 
 def former_state(state: State, unfinished: Unfinished) -> State:
     """The state that readers had before an unfinished switch."""
+    if unfinished.state is not None:
+        return unfinished.state
     position = unfinished.position
     return msgspec.structs.replace(
         state, position=position, followed=min(state.followed, position), held_groups=unfinished.held_groups

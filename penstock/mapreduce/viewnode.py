@@ -171,14 +171,14 @@ class ViewNode:
                 return
             plus, minus = self.crossing.part(self, plus, minus, writes.leaving)
             if plus.n or minus.n:
-                writes.gathered.setdefault(self.name, Gathered()).add(plus, minus)
+                writes.gathered.setdefault(self.number, Gathered()).add(plus, minus)
             return
         self._hears(plus, minus, writes)
         self.take(reader, self.reduce.folded(reader, self.groups, plus, minus), writes)
 
     def fold_gathered(self, reader: Reader, writes: Writes) -> None:
         """Fold what was gathered, once all that it stands on have folded theirs."""
-        own = writes.gathered.pop(self.name, None)
+        own = writes.gathered.pop(self.number, None)
         if own is None:
             return
         if isinstance(self.reduce, ReduceNode):

@@ -28,9 +28,7 @@ class Writes:
     held_groups: dict[str, int] = field(default_factory=dict)  # by view: how many more groups are held than before
     kept: dict[str, int] = field(default_factory=dict)  # by table: how many more records are in quarantine than before
     numbered: int = 0  # how many of them are not older than this batch
-    gathered: dict[str, Gathered] = field(
-        default_factory=dict
-    )  # by view: what is to be folded, where stores are parted
+    gathered: dict[int, Gathered] = field(default_factory=dict)  # by number of a view: its contributions to fold
     before: list[Part] | None = None  # what was there before what is told early, where that is to be kept
     leaving: dict[int, list[Part]] = field(default_factory=dict)  # by partition: what it is owed
 

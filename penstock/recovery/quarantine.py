@@ -20,7 +20,17 @@ from penstock.cache import Reader, StoreDamaged, pack, seal, unpack, unseal
 from penstock.gateway import Form, Received
 from penstock.mapreduce import Writes
 
-__all__ = ["QUARANTINE", "Reject", "counted", "quarantine", "read_rejects", "rejects_from", "release", "without_tails"]
+__all__ = [
+    "QUARANTINE",
+    "Reject",
+    "counted",
+    "quarantine",
+    "read_rejects",
+    "rejects_db",
+    "rejects_from",
+    "release",
+    "without_tails",
+]
 
 QUARANTINE = "quarantine"
 
@@ -84,9 +94,14 @@ def read_rejects(reader: Reader, numbers: Sequence[int]) -> dict[int, Reject]:
     return {number: _read(_key(number), row) for number, row in found if row is not None}
 
 
-def rejects_from(reader: Reader, first: int = 0) -> Iterator[tuple[int, Reject]]:
-    """All records in quarantine from a number on, in order."""
-    for key, row in reader.scan(QUARANTINE, _key(first)):
+def rejects_db(table: int) -> str:
+    """Name the database of the rejected records that a refill takes over; the number is that of its first table."""
+    return f"rejects:{table}"
+
+
+def rejects_from(reader: Reader, first: int = 0, db: str = QUARANTINE) -> Iterator[tuple[int, Reject]]:
+    """All records in quarantine, or in another database of such rows, from a number on, in order."""
+    for key, row in reader.scan(db, _key(first)):
         yield int.from_bytes(key, "big"), _read(key, row)
 
 

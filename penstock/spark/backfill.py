@@ -38,7 +38,7 @@ from penstock.cache import (
     open_lmdb,
     sweep_folder,
 )
-from penstock.engine import is_store, must_be_whole, open_on, read_catalog, shipped, writer
+from penstock.engine import is_store, open_on, read_catalog, shipped, writer
 from penstock.mapreduce import rows_db
 from penstock.spark.documents import REPORT, Settling
 from penstock.spark.filling import Filling
@@ -49,7 +49,7 @@ from penstock.spark.layout import Layout, Report, TablePlan
 from penstock.spark.session import awake, blob_batches, in_tasks, map_arrow, ran, session
 from penstock.spark.shares import bounds_of
 from penstock.spark.telling import told_of
-from penstock.views import App, Table, View
+from penstock.views import App, Position, Table, View
 
 __all__ = ["Backfilled", "backfill"]
 
@@ -69,7 +69,7 @@ class Backfilled:
     """
 
     path: str
-    position: int = 0
+    position: Position = 0
     records: int = 0
     documents: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
@@ -113,7 +113,8 @@ def backfill(
 
     With `refill` the store is there, and may be written meanwhile, by this process or another. The tables that are
     named, and all views on them, are made anew beside it; what was written to them since the beginning is laid over
-    that; then readers see all of it from one position on, and the feed shows what differs. Other tables stay.
+    that; then readers see all of it from one position on, and the feed shows what differs. Other tables stay. A store
+    of several partitions is refilled too: its partitions switch together.
 
     ps.spark.backfill(app, "state", users=df, orders="orders.jsonl")
     """
@@ -121,7 +122,6 @@ def backfill(
     if not given:
         raise DefinitionError("backfill() got no table; write backfill(app, store, users=df)")
     wanted = {app.table_of(name): source for name, source in given.items()}
-    must_be_whole(path, "a backfill")
     began = time.monotonic()
     spark = session(master) if spark is None else spark
     awake(spark)

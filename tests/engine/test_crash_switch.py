@@ -255,7 +255,7 @@ def _an_opening_does_not_finish_it(m: pytest.MonkeyPatch) -> None:
 
 
 def _only_the_first_is_let_go_of(m: pytest.MonkeyPatch) -> None:
-    m.setattr(switch, "finished", lambda catalog: catalog)
+    m.setattr(switch, "finished", lambda writer, catalog: catalog)
 
 
 def _a_view_that_one_has_begun_is_another_generation(m: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,16 @@ BUGS = [
         "a source skips a gap", "engine.refilling.Refilling._sources", "if connects else offset", "if True else offset"
     ),
     Bug("a source stays behind", "engine.refilling.Refilling._sources", "max(offset, now", "min(offset, now"),
-    Bug("sources are not set", "engine.refilling.Refilling._switched", "{**state.sources, **done}", "state.sources"),
-    Bug("numbers are not noted", "engine.refilling.Refilling._allot", "filling=filling)", "filling={})"),
-    Bug("the old number stays", "engine.refilling.Refilling._switched", "number=filling[name])", "number=old)"),
+    Bug("sources are not set", "engine.switch.switch_refill", "{**state.sources, **ready.sources}", "state.sources"),
+    Bug(
+        "numbers are not noted",
+        "engine.refilling.Refilling.allot",
+        "self._refill.sources, filling)",
+        "self._refill.sources, {})",
+    ),
+    Bug("the old number stays", "engine.switch.switch_refill", "number=filling[name])", "number=entries[name].number)"),
     Bug("leftovers stay at opening", "engine.refilling.without_leftover", "not refill.filling", "refill.filling"),
-    Bug("repeats are not laid over", "engine.refilling.Refilling._switch", "self._repeat()", "pass"),
+    Bug("repeats are not laid over", "engine.refilling.Refilling.steps", "self.repeat()", "pass"),
     Bug(
         "late records are no repeats",
         "gateway.repeats.note_repeats",
@@ -30,7 +35,7 @@ BUGS = [
     ),
     Bug("an absent key is passed over", "gateway.repeats.carry_repeats", "absent_line(key, None)", "b''"),
     Bug("repeats stay for the next refill", "engine.refilling.begin", "writer.clear(", "str("),
-    Bug("held groups are lost", "engine.refilling.Refilling._switched", "added(state.rejected, ", "dict("),
+    Bug("held groups are lost", "engine.switch.switch_refill", "added(state.rejected, ", "dict("),
 ]
 
 

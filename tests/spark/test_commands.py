@@ -110,6 +110,20 @@ def test_what_differs_is_shown_and_fixed(here: Path, typed: Callable[..., Result
     assert typed("verify", "--store", "state", "--against", "users=users.jsonl").exit_code == 0
 
 
+def test_a_store_of_several_partitions_is_refilled(here: Path, typed: Callable[..., Result]) -> None:
+    app = load(os.fspath(here / "app.py"))
+    with ps.open(app, here / "state", partitions=2) as engine:
+        engine.put_many("users", [{"id": 5, "name": "wrong", "ts": 1}, {"id": 5000, "name": "orphan", "ts": 1}])
+        done = typed("backfill", "users=users.jsonl", "--store", "state", "--refill")
+        assert (done.exit_code, done.stdout.splitlines()[0]) == (1, "users: 100 documents"), done.stderr
+        assert "1 records were rejected" in done.stderr
+        assert "in already" in typed("load", "users", "users.jsonl", "--store", "state").stdout
+    assert typed("load", "users", "users.jsonl", "--store", "other").exit_code == 1
+    digests = [ps.open(app, here / name, readonly=True).digest() for name in ("state", "other")]
+    assert digests[0] == digests[1]
+    assert typed("verify", "--store", "state").exit_code == 0
+
+
 def test_sources_that_are_not_read_go_on_where_it_is_said(here: Path, typed: Callable[..., Result]) -> None:
     fill = ["backfill", "users=users.jsonl", "--store", "state", "-v"]
     done = typed(*fill, "--offset", "users=kafka:users/0=5150")

@@ -1,0 +1,203 @@
+"""A refill of a store of several partitions: each takes over its part, and all of them switch together.
+
+    the other store is split by the ranges of this one ─▶ each partition copies its part ─▶ records since are applied ─▶
+    held, with nothing in flight: the rest is applied ─▶ all are ready ─▶ each switches ─▶ the former tables go
+
+Puts take turns with the steps before the partitions are held, and wait from then on. Invariants:
+
+- all partitions give tables and views the same numbers, by which contributions cross to views of the refill;
+- no partition is ready before all of them have applied every record, and nothing is in flight;
+- no partition commits content after all are ready, and before all have switched: the first switch decides.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from penstock.cache import PenstockError, StoreMissing, open_lmdb
+from penstock.engine.catalog import read_catalog
+from penstock.engine.layout import is_store, read_layout
+from penstock.engine.parted_building import PartedBuilding
+from penstock.engine.refilling import Progressed, Refilled, not_meant
+from penstock.engine.refills import REST, must_define
+from penstock.engine.repartition import repartition
+from penstock.engine.seat import Seat
+from penstock.engine.stands import Stands
+
+__all__ = ["PartitionedRefill"]
+
+_STEP_LINES = 1 << 12
+
+_T = TypeVar("_T")
+
+
+class PartitionedRefill(PartedBuilding):
+    """The part of a store of several partitions that refills tables."""
+
+    _stands: Stands
+
+    def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
+        """Some tables, and all views on them, are made anew elsewhere from now on, by an app with these definitions.
+
+        The answer is the seed that the other store must have. What was begun before is given up. Others write
+        meanwhile: what they write from now on to these tables is laid over what is made elsewhere.
+        """
+        for name in tables:
+            self._writable(name)
+        self.flush()
+        self._settle()
+        with self.snapshot() as snap:
+            must_define(snap.schema.catalog, tables, wanted)
+        with self._lock.next():
+            self._open()
+            self._finish_switch_first()
+            self._each("begin", list(tables))
+        self._sweep_on()
+        return self._layout.seed
+
+    def refill(
+        self, folder: str | os.PathLike[str], progress: Callable[[str, int, int], None] | None = None
+    ) -> Refilled:
+        """Take over another store's content of the tables for which a refill was begun, at all partitions at once.
+
+        Records that were put since the beginning are applied to it. The other store becomes one of as many partitions.
+        Sources that were read there go on where the answer says. If `progress` raises, the refill is discarded.
+        """
+        self._writable()
+        self.flush()
+        self._settle()
+        path, rest, first = os.fspath(folder), threading.Event(), 0
+        tell = progress or _nobody
+        folders = self._split(path, tell)
+        try:
+            with self._lock.next():
+                self._open()
+                self._finish_switch_first()
+                first = 1 + max(self._each("highest"))
+                for seat, own in zip(self._seats, folders, strict=True):
+                    seat.repair("refill", "open", own, first)
+            for done in self._filled():
+                tell(*done)
+                rest.wait(REST)
+            with self._lock.next():
+                out = self._switched(first)
+            tell("switching", 1, 1)
+        except BaseException:
+            self._give_up(first)
+            raise
+        finally:
+            for seat in self._seats:
+                with suppress(PenstockError):
+                    seat.repair("refill", "end")
+            self._sweep_on()
+        return out
+
+    def _split(self, path: str, tell: Callable[[str, int, int], None]) -> list[str]:
+        """Make the other store one of as many partitions as this one; their folders."""
+        layout = read_layout(path)
+        if layout is None:
+            if not is_store(path):
+                raise StoreMissing(path)
+            fresh = open_lmdb(path, readonly=True)
+            try:
+                with fresh.read() as reader:
+                    catalog = read_catalog(reader, path)
+            finally:
+                fresh.close()
+            seed = None if catalog is None else catalog.seed
+        else:
+            seed = layout.seed
+        with self.snapshot() as snap:
+            begun = all(part.schema.catalog.refill is not None for part in snap.parts)
+        if not begun or seed != self._layout.seed:
+            raise not_meant(path)
+        repartition(path, len(self._seats), tell)
+        layout = read_layout(path)
+        return [os.path.abspath(own) for own in ([path] if layout is None else layout.folders(path))]
+
+    def _filled(self) -> Iterator[Progressed]:
+        """Copy the other store, and apply most of the records that came since, in steps between batches."""
+        copied, more = [(0, 0)] * len(self._seats), True
+        while more:
+            with self._lock.next():
+                now = self._step_each("copy")
+            copied = [before if own is None else own for before, own in zip(copied, now, strict=True)]
+            more = any(own is not None for own in now)
+            if more:
+                yield "copying", sum(done for done, _ in copied), sum(total for _, total in copied)
+        with self._lock.next():
+            self._step_each("wake")
+        passed = left = 0
+        while (behind := self._behind_by()) > _STEP_LINES:
+            limit = max(_STEP_LINES, 2 * max(0, behind - left))  # more than writers add, so that it comes to an end
+            with self._lock.next():
+                passed += sum(self._step_each("carry", limit))
+                with suppress(PenstockError):  # a partition that can't take contributions fails the switch
+                    self._carry()
+            left = self._behind_by()
+            yield "carrying over", passed, passed + left
+
+    def _behind_by(self) -> int:
+        with self._lock.next():
+            return sum(self._step_each("behind"))
+
+    def _switched(self, first: int) -> Refilled:
+        """Apply the rest while nobody else writes, and switch."""
+        self._open()
+        with self.still():
+            self._step_each("carry", None)
+            self._arrive()
+            self._step_each("repeat")
+            self._arrive()
+            answers = self._step_each("ready", first)
+            self._refilled = first
+            self.switching = True
+            self._stands.sure = False
+            self.finish_switch()
+        position = tuple(self._each("switch", first))
+        self._learn()
+        sources = {name: min(own[name] for own, _ in answers) for name in sorted(answers[0][0])}
+        return Refilled(position, sources, tuple(sorted({name for _, back in answers for name in back})))
+
+    def _arrive(self) -> None:
+        """Wait until nothing is in flight; PenstockError is raised if a partition can't take something."""
+        for why in self.carry():
+            raise PenstockError(f"{why}; run penstock check --fix, then the backfill again")
+
+    def _give_up(self, first: int) -> None:
+        """Discard the refill, unless a partition may have switched: then the next batch completes the switch."""
+        if self.switching:
+            return
+        with self._lock.next():
+            for seat in self._seats:
+                with suppress(PenstockError):  # the next opening discards it there
+                    seat.repair("refill", "give_up", first)
+
+    def _step_each(self, do: str, *what: Any) -> list[Any]:
+        """Take a step at each partition, unless the store was closed meanwhile."""
+        self._open()
+        return self._each(do, *what)
+
+    def _each(self, do: str, *what: Any) -> list[Any]:
+        return self._at_each(lambda seat: seat.repair("refill", do, *what))
+
+    @abstractmethod
+    def _at_each(self, one: Callable[[Seat], _T]) -> list[_T]:
+        """Do something at each partition; the answers in their order."""
+
+    @abstractmethod
+    def carry(self) -> list[str]:
+        """Wait until nothing is in flight, or until a partition can't take something; which one, and why."""
+
+    @abstractmethod
+    def _learn(self) -> None:
+        """Know of what kind the ts of tables are."""
+
+
+def _nobody(what: str, done: int, total: int) -> None:
+    """Tell nobody."""
