@@ -80,7 +80,17 @@ from penstock.cache.reindex import reindex
 from penstock.cache.scrub import Scrub, scrub_pages, uncounted_in
 from penstock.cache.seal import seal, unseal, unseal_many
 from penstock.cache.segment import FEW, Segment, at_base
-from penstock.cache.shown import hidden, said, shown, shown_key, shown_size, shown_whole
+from penstock.cache.shown import (
+    hidden,
+    key_error,
+    repr_by_fields,
+    repr_of,
+    said,
+    shown,
+    shown_key,
+    shown_size,
+    shown_whole,
+)
 from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, mix, mix_one, roomy, roomy_size
 from penstock.cache.spanning import SpannedReader
 from penstock.cache.store import META, Info, Reader, Store, Writer
@@ -193,6 +203,7 @@ __all__ = [
     "int_to_text",
     "is_json",
     "is_long",
+    "key_error",
     "key_hash",
     "key_shown",
     "log_db",
@@ -228,6 +239,8 @@ __all__ = [
     "received_document",
     "record_key",
     "reindex",
+    "repr_by_fields",
+    "repr_of",
     "rest_of",
     "roomy",
     "roomy_size",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.cache.shown import shown
+from penstock.cache.shown import repr_of, shown
 
 __all__ = [
     "BatchRejected",
@@ -41,6 +41,9 @@ _SHOWN = 3
 
 class PenstockError(Exception):
     """The base of all errors of this package."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr_of, self.args))})"
 
 
 class DefinitionError(PenstockError):

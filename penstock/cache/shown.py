@@ -7,8 +7,22 @@ from __future__ import annotations
 
 import re
 import reprlib
+import sys
+from typing import Any
 
-__all__ = ["hidden", "said", "shown", "shown_key", "shown_size", "shown_whole"]
+from penstock.cache.int_text import int_to_text
+
+__all__ = [
+    "hidden",
+    "key_error",
+    "repr_by_fields",
+    "repr_of",
+    "said",
+    "shown",
+    "shown_key",
+    "shown_size",
+    "shown_whole",
+]
 
 _WRITTEN = 10_000  # bits of an int: Python writes out 4,300 digits at most, and takes long for them
 _SAID = 1_000
@@ -64,6 +78,56 @@ def shown_whole(value: object) -> str:
     "{'at': 1j, 'id': 7} (dict)"
     """
     return f"{_long.repr(value)} ({type(value).__name__})".encode(errors="replace").decode()
+
+
+class _Exact(reprlib.Repr):
+    """Any value in full, with all digits of its ints."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, limit in vars(self).items():
+            if isinstance(limit, int):
+                setattr(self, name, sys.maxsize)
+
+    def repr_int(self, x: int, level: int) -> str:
+        return int_to_text(x)
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        return f"{{{', '.join(f'{self.repr(key)}: {self.repr(value)}' for key, value in x.items())}}}"
+
+
+_exact = _Exact()
+
+
+def repr_of(value: object) -> str:
+    """Return the repr of a value, also where it holds ints of more digits than Python writes out.
+
+    >>> repr_of(("a", 1)), len(repr_of({"a": [10**8_999]}))
+    ("('a', 1)", 9009)
+    """
+    try:
+        return repr(value)
+    except ValueError:
+        return _exact.repr(value)
+
+
+def repr_by_fields(self: Any) -> str:
+    """Return the repr that a dataclass has, with `repr_of` for each field."""
+    names = type(self).__match_args__
+    return f"{type(self).__qualname__}({', '.join(f'{name}={repr_of(getattr(self, name))}' for name in names)})"
+
+
+def key_error(key: object) -> KeyError:
+    """Return a KeyError whose text Python can write: with the key, or with its size if it has too many digits.
+
+    >>> key_error(7), key_error(10**8_999)
+    (KeyError(7), KeyError('<int of 29895 bits>'))
+    """
+    try:
+        repr(key)
+    except ValueError:
+        return KeyError(shown_key(key))
+    return KeyError(key)
 
 
 def said(error: BaseException) -> str:

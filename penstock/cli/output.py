@@ -5,6 +5,7 @@ widths of its columns from its first rows, and never holds more than those. Inva
 
 - JSON has a name for each column, in order; in tables and CSV text stays as it is and all else is JSON;
 - a CSV cell that is read as JSON where it is JSON, as null where it is empty, and else as text, is the value again;
+- with --safe a spreadsheet takes no text of CSV for a formula: such a text has a quote before it;
 - nothing that a document holds reaches a terminal as a control character.
 """
 
@@ -15,8 +16,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial, wraps
 from itertools import chain, islice
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar, cast
 
 import click
 
@@ -27,6 +29,9 @@ from penstock.views import Counts
 
 FORMATS = ("table", "json", "jsonl", "csv")
 _F = TypeVar("_F", bound=Callable[..., Any])
+SAFE_CSV = "safe csv"
+"""The format of --format csv --safe, as commands get it."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a formula begins so in some spreadsheet
 _LOOK_AHEAD = 100
 _WIDEST = 60
 _OF_JSON = (*'-0123456789"[{', "")  # what JSON begins with, and nothing at all
@@ -53,10 +58,43 @@ class Column:
         return [value.get(field) for field in self.fields] if isinstance(value, dict) and self.fields else (value,)
 
 
-def format_option(function: _F) -> _F:
-    """The option --format, as the parameter `format`: what `emit` takes."""
-    text = "How rows come out (a table on a terminal, else jsonl: a JSON object a line)."
-    return click.option("--format", "format", type=click.Choice(FORMATS), help=text)(function)
+safe_option = click.option(
+    "--safe", is_flag=True, help="In CSV write a quote before text that a spreadsheet takes for a formula."
+)
+
+
+def must_be_csv(kind: str | None) -> None:
+    """Raise UsageError if --safe comes with another format."""
+    if kind != "csv":
+        raise click.UsageError("--safe is for CSV; add --format csv")
+
+
+def formats(text: str) -> Callable[[_F], _F]:
+    """Add the options --format and --safe to a command, as the parameter `format` of `emit`."""
+
+    def add(function: _F) -> _F:
+        @wraps(function)
+        def call(*args: Any, format: str | None, safe: bool, **kwargs: Any) -> Any:
+            if safe:
+                must_be_csv(format)
+            return function(*args, format=SAFE_CSV if safe else format, **kwargs)
+
+        choice = click.option("--format", "format", type=click.Choice(FORMATS), help=text)
+        return choice(safe_option(cast(_F, call)))
+
+    return add
+
+
+format_option = formats("How rows come out (a table on a terminal, else jsonl: a JSON object a line).")
+
+
+def safe_text(text: str) -> str:
+    """Return a text with a quote before it where a spreadsheet would take it for a formula.
+
+    >>> safe_text("=1+1"), safe_text("Sue")
+    ("'=1+1", 'Sue')
+    """
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def emit(
@@ -103,16 +141,17 @@ def _objects(rows: Iterable[Sequence[Any]], columns: Sequence[Column]) -> Iterat
         yield dumps(dict(zip(names, row, strict=False)))
 
 
-def _csv(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO) -> int:
-    line = _CsvLine()
+def _csv(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO, safe: bool = False) -> int:
+    line, cell = _CsvLine(), _safe_cell if safe else _csv_cell
     writer = csv.writer(line, lineterminator="\n")
 
     def written(cells: Iterable[str]) -> str:
         writer.writerow(cells)
         return line.text
 
-    out.write(written([name for column in columns for name in column.flat]))
-    body = (written(map(_csv_cell, _flat(row, columns))) for row in rows)
+    names = [name for column in columns for name in column.flat]
+    out.write(written(map(safe_text, names) if safe else names))
+    body = (written(map(cell, _flat(row, columns))) for row in rows)
     return _write(body, out)
 
 
@@ -131,6 +170,10 @@ def _csv_cell(value: Any) -> str:
     except ValueError:
         return value if value else dumps(value)
     return dumps(value)
+
+
+def _safe_cell(value: Any) -> str:
+    return _csv_cell(safe_text(value) if type(value) is str else value)
 
 
 class _CsvLine:
@@ -214,4 +257,5 @@ _WRITERS: dict[str, Callable[[Iterable[Sequence[Any]], Sequence[Column], TextIO]
     "json": _json,
     "jsonl": _json_lines,
     "csv": _csv,
+    SAFE_CSV: partial(_csv, safe=True),
 }

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 from penstock.cache import MissingExtra, TooManyDigits
 from penstock.cli.context import WRONG
 from penstock.cli.faults import Fault
+from penstock.cli.output import safe_text
 from penstock.cli.values import dumps, loads
 
 __all__ = ["Columns", "write_csv", "write_parquet"]
@@ -29,7 +30,6 @@ _MOST = 10_000  # columns
 _ROWS = 4096  # that are written together
 _EXACT = 1 << 53  # up to which a float holds every int
 _DIGITS = 38
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula begins with, in some spreadsheet
 _JSON_FIRST = frozenset(' -0123456789"[{tfn')  # what JSON begins with
 Row = dict[str, Any]
 
@@ -91,7 +91,7 @@ def write_csv(
     text = io.TextIOWrapper(out, "utf-8", newline="", write_through=False)
     writer = csv.writer(text, lineterminator="\n")
     names = list(columns.seen)
-    writer.writerow(map(_as_text, names) if safe else names)
+    writer.writerow(map(safe_text, names) if safe else names)
     for part in _parts(rows):
         writer.writerows([[cell(row.get(name)) for name in names] for row in part])
         tell(len(part))
@@ -129,11 +129,7 @@ def _safe_cell(value: Any) -> str:
     >>> _safe_cell("=1+1"), _safe_cell(-1), _safe_cell("Sue"), _safe_cell([-1])
     ("'=1+1", '-1', 'Sue', '[-1]')
     """
-    return _cell(_as_text(value) if type(value) is str else value)
-
-
-def _as_text(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return _cell(safe_text(value) if type(value) is str else value)
 
 
 def write_parquet(out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Callable[[int], None]) -> None:

@@ -25,6 +25,7 @@ from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader, shown_view, table_of
 from penstock.cli.load import take_files
 from penstock.cli.names import all_names, table_names
+from penstock.cli.output import must_be_csv, safe_option
 from penstock.cli.portable import portable_lines, read_portable
 from penstock.cli.progress import progress
 from penstock.cli.tabular import Columns, write_csv, write_parquet
@@ -59,7 +60,7 @@ _TOLD = 1024  # lines after which one tells how far it is
     type=click.Path(),
     help="Where to (else standard output); .gz and .zst are packed.",
 )
-@click.option("--safe", is_flag=True, help="In CSV write a quote before text that a spreadsheet takes for a formula.")
+@safe_option
 def export(ctx: Context, name: str, format: str | None, output: str | None, safe: bool) -> None:
     """Write what NAME has at this moment, a table its documents or a view its rows, to a file or standard output.
 
@@ -71,8 +72,8 @@ def export(ctx: Context, name: str, format: str | None, output: str | None, safe
     a column for each field of it.
     """
     kind, packing = _kind(format, output)
-    if safe and kind != "csv":
-        raise click.UsageError("--safe is for CSV; add --format csv")
+    if safe:
+        must_be_csv(kind)
     app = load_app(ctx)
     with open_reader(ctx, app) as engine, engine.snapshot() as snap:
         if name not in snap.schema.catalog.entries:

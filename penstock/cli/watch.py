@@ -20,7 +20,7 @@ from penstock.cli.context import WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader, shown_view
 from penstock.cli.names import view_names
-from penstock.cli.output import FORMATS, emit, write_array
+from penstock.cli.output import SAFE_CSV, emit, formats, write_array
 from penstock.cli.steps import Steps
 from penstock.cli.stopping import Stop
 from penstock.cli.values import dumps, loads, spelt
@@ -63,12 +63,7 @@ class _Position(click.ParamType[Position]):
 @click.argument("views", nargs=-1, required=True, metavar="VIEW...", shell_complete=view_names)
 @click.option("--since", type=_Position(), metavar="P", help="All changes after this position, not from now on.")
 @click.option("--early", is_flag=True, help="Also show changes of weak and auto views whose batch is not saved yet.")
-@click.option(
-    "--format",
-    "format",
-    type=click.Choice(FORMATS),
-    help="How changes come out (a table that stands in its place on a terminal, else jsonl: a JSON object a line).",
-)
+@formats("How changes come out (a table that stands in its place on a terminal, else jsonl: a JSON object a line).")
 def watch(ctx: Context, views: tuple[str, ...], since: Position | None, early: bool, format: str | None) -> None:
     """The changes of each VIEW as they are committed, until Ctrl-C.
 
@@ -101,7 +96,7 @@ def _now(engine: Engine, early: bool) -> Position:
 
 
 def _in_pipe(ctx: Context, changes: Iterator[Change], format: str | None) -> None:
-    if format == "csv":
+    if format in ("csv", SAFE_CSV):
         emit(ctx, map(_row, changes), ("view", "group", "old", "new", "position"), format)
     elif format == "json":
         write_array((dumps(change.data()) for change in changes), sys.stdout)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.cache import DefinitionChanged, Reader, read_mark, segments_from
+from penstock.cache import DefinitionChanged, Reader, read_mark, repr_of, segments_from
 from penstock.engine.catalog import FORMAT, Built, Catalog, Entry, Identity, Next
 from penstock.mapreduce import view_dbs
 from penstock.views import App, Changed, Kind, View, difference, stored_definition
@@ -222,4 +222,4 @@ class _Beginning:
 
 def _table_difference(old: Described, new: Described) -> str:
     parts = [k for k in dict.fromkeys([*old, *new]) if old.get(k) != new.get(k)]
-    return "; ".join(f"{k} was {old.get(k)!r} and is {new.get(k)!r}" for k in parts)
+    return "; ".join(f"{k} was {repr_of(old.get(k))} and is {repr_of(new.get(k))}" for k in parts)

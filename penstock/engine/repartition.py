@@ -33,6 +33,7 @@ from penstock.cache import (
     naming,
     open_lmdb,
     opened_folder,
+    shown_key,
     sync_folder,
 )
 from penstock.engine.catalog import Catalog, catalog_of, catalog_row
@@ -79,7 +80,9 @@ def repartition(path: str | os.PathLike[str], to: int, tell: Tell | None = None)
     """
     where = os.fspath(path)
     if isinstance(to, bool) or not isinstance(to, int) or not 1 <= to <= MOST_PARTITIONS:
-        raise DefinitionError(f"a store can't have {to!r} partitions; write a number from 1 to {MOST_PARTITIONS}")
+        raise DefinitionError(
+            f"a store can't have {shown_key(to)} partitions; write a number from 1 to {MOST_PARTITIONS}"
+        )
     if not is_store(where):
         raise StoreMissing(where)
     with ExitStack() as stack:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.cache import DefinitionError
+from penstock.cache import DefinitionError, shown
 from penstock.engine.following import LOOK, Follower, Wait, followable, reached, rows_of, saved_rows_of
 from penstock.views import Changes, Position, PositionAhead, PositionExpired
 
@@ -58,7 +58,7 @@ def _vector(name: str, position: Position, parts: int) -> Vector:
     """A position as a tuple; that of a store of one partition has one number."""
     own = tuple(position) if isinstance(position, list | tuple) else (position,)
     if any(isinstance(one, bool) or not isinstance(one, int) for one in own):
-        raise DefinitionError(f"{name}= is {position!r}; write a position, as snapshots and changes have them")
+        raise DefinitionError(f"{name}= is {shown(position)}; write a position, as snapshots and changes have them")
     return own
 
 

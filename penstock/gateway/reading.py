@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from penstock.cache import KeyKind, KeyTooLong, checked, encode_key, normal_key, unpack_document
+from penstock.cache import KeyKind, KeyTooLong, checked, encode_key, key_error, normal_key, unpack_document
 from penstock.gateway.lines import is_wrapped, unwrap
 from penstock.gateway.telling import document_of, key_value
 from penstock.views import Row, Table
@@ -34,7 +34,7 @@ class TableReading(ABC):
     def __getitem__(self, key: Any) -> dict[str, Any]:
         document = self.get(key, _ABSENT)
         if document is _ABSENT:
-            raise KeyError(key)
+            raise key_error(key)
         out: dict[str, Any] = document
         return out
 
@@ -80,7 +80,7 @@ class TableReading(ABC):
         try:
             return Row(normal_key(key), document, encode_key(key) in self._held())
         except (KeyKind, KeyTooLong):
-            raise KeyError(key) from None
+            raise key_error(key) from None
 
     def items(self) -> Iterator[Row]:
         """All documents, in the order in which their lines lie in the store."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cache import order_key
+from penstock.cache import order_key, repr_by_fields
 from penstock.mapreduce.column import Column, Ints, Kind
 from penstock.mapreduce.ordering import CODE_MAX, CODE_MIN, unified, value_codes
 from penstock.mapreduce.treecell import Folded, column_of, node_numbers, nodes_of, partials_of
@@ -87,6 +87,8 @@ class Collected(Folded):
     """The values of the first n sources."""
 
     n: int
+
+    __repr__ = repr_by_fields
 
     def fold(self, leaves: Leaves) -> Column:
         """Those of each node."""

@@ -19,6 +19,7 @@ from penstock.cache import (
     decode_key,
     encode_entry,
     encode_key,
+    shown_key,
     stored_key,
     unseal_many,
 )
@@ -87,8 +88,8 @@ def kept_items(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> lis
     for group, state, items in zip(groups, states, out, strict=True):
         if state is not None and state.n != len(items):
             raise StoreDamaged(
-                f"view {tree.name!r}, group {decode_key(group)!r}: its tree has {len(items)} contributions and its row "
-                f"{state.n}; run penstock check --fix"
+                f"view {tree.name!r}, group {shown_key(decode_key(group))}: its tree has {len(items)} contributions "
+                f"and its row {state.n}; run penstock check --fix"
             )
     return out
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from penstock.cache import DefinitionError, ValueKind, normalise, shown_key
+from penstock.cache import DefinitionError, ValueKind, normalise, repr_by_fields, shown_key
 from penstock.mapreduce.basereducer import BaseReducer, field_of
 from penstock.mapreduce.column import Ints
 from penstock.mapreduce.counting import Bins, Number, Present
@@ -148,6 +148,7 @@ class Histogram(BaseReducer):
 
     name: ClassVar[str] = "histogram"
     edges: tuple[Number, ...]
+    __repr__ = repr_by_fields
 
     @property
     def cells(self) -> tuple[Cell, ...]:

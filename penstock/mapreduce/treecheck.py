@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cache import Reader, StoreDamaged, canonical, decode_key, is_long, said
+from penstock.cache import Reader, StoreDamaged, canonical, decode_key, is_long, repr_of, said
 from penstock.mapreduce import nodes as trees
 from penstock.mapreduce.column import Column
 from penstock.mapreduce.folding import CellFolding, Tally, field_of
@@ -159,7 +159,10 @@ class _Check:
                 own = [next(counts), spill]
                 wanted = yield from self._values(key, state, next(values), found)
             if not _same(own, wanted):
-                yield f"{type(cell).__name__} of its row", f"it says {own!r}, its contributions {wanted!r}"
+                yield (
+                    f"{type(cell).__name__} of its row",
+                    f"it says {repr_of(own)}, its contributions {repr_of(wanted)}",
+                )
         if bool(failing) != (state.held is not None):
             yield "its row", f"it is {'not ' if failing else ''}held, and {failing or 'nothing fails'}"
 
@@ -290,7 +293,7 @@ class _Walk:
             yield where, f"the node above counts {said_count} items, and there are {count}"
         own = [column.take(np.array([k])).values()[0] for column in told.columns[1:]]
         if not _same(own, partials):
-            yield where, f"the node above says {own!r}, its items {partials!r}"
+            yield where, f"the node above says {repr_of(own)}, its items {repr_of(partials)}"
 
 
 def _node(trie: int, prefix: int, depth: int) -> str:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from penstock.cache import DefinitionError, shown_key
+from penstock.cache import DefinitionError, repr_by_fields, shown_key
 from penstock.mapreduce.basereducer import BaseReducer, field_of
 from penstock.mapreduce.choice import Choice, Collected
 from penstock.mapreduce.extremes import Extreme, Ranking
@@ -22,6 +22,7 @@ from penstock.mapreduce.spread import Quantiles as QuantileValues
 from penstock.views import TS, Cell, Path, ReduceFunction, Reducer, State, parse_path
 
 Share = int | float | Decimal | Fraction
+_FINEST = 10**1_000
 
 
 def _spilt(states: Sequence[State], otherwise: Any) -> Any:
@@ -62,6 +63,7 @@ class Top(BaseReducer):
     name: ClassVar[str] = "top"
     greatest: ClassVar[bool] = True
     n: int
+    __repr__ = repr_by_fields
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -77,7 +79,7 @@ class Top(BaseReducer):
         return list(_spilt(states, ()))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Bottom(Top):
     """The n least values."""
 
@@ -91,6 +93,7 @@ class Collect(BaseReducer):
 
     name: ClassVar[str] = "collect"
     n: int
+    __repr__ = repr_by_fields
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -390,6 +393,8 @@ def _share(q: object) -> Fraction:
             share = Fraction(float.__repr__(q)) if isinstance(q, float) else Fraction(q)
         except (ValueError, OverflowError):  # NaN or an infinity
             share = Fraction(-1)
-        if 0 <= share <= 1:
+        if 0 <= share <= 1 and share.denominator < _FINEST:
             return share
-    raise DefinitionError(f"a share of quantiles() is {shown_key(q)}; give numbers from 0 to 1, such as 0.5")
+    raise DefinitionError(
+        f"a share of quantiles() is {shown_key(q)}; give numbers from 0 to 1 of at most 1,000 digits, such as 0.5"
+    )

@@ -13,7 +13,7 @@ from enum import Enum
 from hashlib import blake2b
 from typing import Any
 
-from penstock.cache import PenstockError, shown
+from penstock.cache import PenstockError, repr_by_fields, shown
 
 __all__ = ["Left", "QuarantineKind", "Quarantined", "Settled", "Wanted", "document_id", "group_id", "record_id"]
 
@@ -107,6 +107,8 @@ class Quarantined:
     result: Any = None
     traceback: str = ""
     resting: bool = False
+
+    __repr__ = repr_by_fields
 
 
 @dataclass(frozen=True, slots=True)

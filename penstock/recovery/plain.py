@@ -152,7 +152,7 @@ def _packed_int(value: int) -> bytes:
     for code, form, low, high in _INTS:
         if low <= value < high:
             return bytes([code]) + struct.pack(form, value)
-    return _extension(1, str(value))
+    return _extension(1, str(Decimal(value)))
 
 
 def _extension(kind: int, text: str) -> bytes:

@@ -56,7 +56,7 @@ def check_value(described: Described, value: Any) -> None:
     if value is None or name not in RECIPES or not RECIPES[name].numeric:
         return
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise Refused(f"{name} reads {value!r}, which is no number")
+        raise Refused(f"{name} reads a value of type {type(value).__name__}, which is no number")
 
 
 def recipe_of(described: Described) -> Recipe:
@@ -165,7 +165,7 @@ def shortest(value: Fraction) -> Decimal:
     places, scaled = 0, value
     while scaled.denominator != 1:
         places, scaled = places + 1, scaled * 10
-    return Decimal((int(scaled < 0), tuple(map(int, str(abs(scaled.numerator)))), -places))
+    return Decimal((int(scaled < 0), Decimal(abs(scaled.numerator)).as_tuple().digits, -places))
 
 
 def rounded(value: Fraction, numbers: Sequence[Any]) -> float | Decimal:
@@ -227,7 +227,7 @@ def _stddev(given: list[Given], described: Described) -> Any:
 
 def square_root(value: Fraction) -> Fraction:
     """A fraction that rounds as the root does: over 120 digits of it, and a last one that says whether more follow."""
-    scale = 10 ** (120 + len(str(value.denominator)))
+    scale = 10 ** (120 + len(str(Decimal(value.denominator))))
     whole = value.numerator * scale * scale // value.denominator
     root = math.isqrt(whole)
     if root * root * value.denominator == value.numerator * scale * scale:

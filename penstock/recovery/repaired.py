@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from penstock.cache import repr_by_fields
 from penstock.views import ABSENT
 
 
@@ -53,6 +54,8 @@ class Repaired:
     old: Any
     new: Any
     what: Mended = Mended.RESULT
+
+    __repr__ = repr_by_fields
 
     def data(self) -> dict[str, Any]:
         """As a map; what is absent is left out."""

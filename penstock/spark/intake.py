@@ -17,12 +17,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import key_hash, pack
+from penstock.cache import RecordError, key_hash, pack
 from penstock.engine import Batch, delivered
 from penstock.gateway import Received, TableBatch
 from penstock.mapreduce import Decoder, Plan, Spaces, key_lanes
 from penstock.spark.layout import Bucket, Layout, Note, Piece
-from penstock.spout import begun, open_file
+from penstock.spout import begun, json_key, open_file
 from penstock.views import Table
 
 __all__ = ["SCHEMA", "DocumentRows", "KafkaRows", "PieceRows", "Rows", "Taking", "pieces_read"]
@@ -130,12 +130,12 @@ class KafkaRows:
 
 
 def _key_of(key: bytes | None) -> Any:
-    """The key of a deletion: what its bytes say as JSON, else its text."""
+    """Return the key of a deletion as a spout reads it: JSON, or else text."""
     if key is None:
         return None
     try:
-        return msgspec.json.decode(key)
-    except msgspec.MsgspecError:
+        return json_key(key)
+    except RecordError:  # it is no text, and no key of a document
         return key.decode("utf-8", "surrogateescape")
 
 

@@ -6,6 +6,7 @@ from penstock.spout.files import FileSpout
 from penstock.spout.identity import Standing
 from penstock.spout.kafka import LATEST, KafkaSpout, Range
 from penstock.spout.kafkagroup import KafkaMember, Members, joined
+from penstock.spout.kafkashape import json_key
 from penstock.spout.kafkauri import moment_in, open_kafka
 from penstock.spout.opening import FORMATS, STDIN, begun, file_size, format_of, open_file
 from penstock.spout.parquet import ParquetSpout
@@ -45,6 +46,7 @@ __all__ = [
     "file_size",
     "format_of",
     "joined",
+    "json_key",
     "moment_in",
     "null_texts",
     "open_file",

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.cache import repr_by_fields
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -25,3 +27,5 @@ class Record:
     ts: Any = None
     offset: int | None = None
     repost: bool = False
+
+    __repr__ = repr_by_fields

@@ -15,7 +15,7 @@ from typing import Any, Final, overload
 
 import msgspec
 
-from penstock.cache import PenstockError
+from penstock.cache import PenstockError, repr_by_fields
 
 
 class Absent:
@@ -59,6 +59,8 @@ class Change(msgspec.Struct, frozen=True):
     new: Any
     position: Position
 
+    __repr__ = repr_by_fields
+
     def data(self) -> dict[str, Any]:
         """The change as a map; what is absent is left out."""
         out = {"view": self.view, "group": self.group, "old": self.old, "new": self.new, "position": self.position}
@@ -80,6 +82,8 @@ class Changes(Sequence[Change]):
     old: list[Any] = field(default_factory=list)
     new: list[Any] = field(default_factory=list)
     positions: list[Position] = field(default_factory=list)
+
+    __repr__ = repr_by_fields
 
     @classmethod
     def of(cls, changes: Iterable[Change]) -> Changes:

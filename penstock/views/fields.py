@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from penstock.cache import DefinitionError, ValueKind, normalise, shown, shown_key
+from penstock.cache import DefinitionError, ValueKind, normalise, repr_by_fields, shown, shown_key
 from penstock.views.comparison import COMPARE, Family, Op, family_of
 from penstock.views.paths import parse_path
 from penstock.views.protocols import Path
@@ -136,6 +136,8 @@ class Compare(Where):
     op: Op
     family: Family
     value: bool | int | float | Decimal | str | bytes | None
+
+    __repr__ = repr_by_fields
 
     def evaluate(self, get: Getter) -> bool:
         found = get(self.path)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from penstock.cache import PenstockError
+from penstock.cache import PenstockError, repr_of
 from penstock.views.definitions import View
 from penstock.views.fingerprint import fingerprint
 
@@ -171,7 +171,7 @@ def difference(old: Described, new: Described) -> str:
     versions = old.get(_VERSION), new.get(_VERSION)
     if None not in versions:
         if versions[0] != versions[1]:
-            said.append(f"its version was {versions[0]!r} and is {versions[1]!r}")
+            said.append(f"its version was {repr_of(versions[0])} and is {repr_of(versions[1])}")
     elif not said:
         said = list(_code(old.get(_CODE) or {}, new.get(_CODE) or {}))
     return "; ".join(said)
@@ -183,7 +183,7 @@ def _changed(name: str, old: Any, new: Any) -> str:
         return "it was made by fields, and is by a function" if old == "fields" else "it was a function, and is fields"
     one, two = _written(name, old), _written(name, new)
     if one == two:
-        one, two = repr(old), repr(new)
+        one, two = repr_of(old), repr_of(new)
     return (
         f"its {name} {'were' if name.endswith('s') else 'was'} {one} and {'are' if name.endswith('s') else 'is'} {two}"
     )
@@ -202,7 +202,7 @@ def _written(name: str, part: Any) -> str:
         return repr(".".join(part))
     if name == "reducers":
         return ", ".join(f"{r['reducer']}({'.'.join(r['field'] or ())})" for r in part) or "none"
-    return repr(part)
+    return repr_of(part)
 
 
 def _bare(definition: Described) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from penstock.cache import (
     encode_entry,
     encode_key,
     is_long,
+    key_error,
     key_shown,
     named,
     prefix_bounds,
@@ -100,7 +101,7 @@ class ViewReader:
     def __getitem__(self, group: Any) -> Any:
         value = self.get(group, _ABSENT)
         if value is _ABSENT:
-            raise KeyError(group)
+            raise key_error(group)
         return value
 
     def __contains__(self, group: Any) -> bool:
@@ -152,7 +153,7 @@ class ViewReader:
         """The row of a group, which tells whether it is held; KeyError if there is none."""
         [(encoded, key, row)] = self._found([group])
         if row is None:
-            raise KeyError(group)
+            raise key_error(group)
         return self._row(encoded, key, row, self._held())
 
     @checked

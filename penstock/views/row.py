@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.cache import repr_of
+
 
 class Row(tuple[Any, Any]):
     """A group or key, and its result or document; `held` where the value is the last good one, not today's.
@@ -45,7 +47,7 @@ class Row(tuple[Any, Any]):
 
     def __repr__(self) -> str:
         held = ", held=True" if self.held else ""
-        return f"Row(key={self.key!r}, value={self.value!r}{held})"
+        return f"Row(key={repr_of(self.key)}, value={repr_of(self.value)}{held})"
 
     def __reduce__(self) -> tuple[type[Row], tuple[Any, Any, bool]]:
         return Row, (self[0], self[1], self.held)

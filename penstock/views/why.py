@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.cache import repr_of
+
 _BLOCK = 256
 
 Progress = Callable[[int, int], None]
@@ -77,7 +79,7 @@ class Contribution:
 
     def __repr__(self) -> str:
         held = ", held=True" if self.held else ""
-        return f"Contribution(key={self.key!r}, rank={self.rank}, value={self.value!r}{held})"
+        return f"Contribution(key={repr_of(self.key)}, rank={self.rank}, value={repr_of(self.value)}{held})"
 
 
 Why = Callable[[Sequence[bytes], Progress | None], list[list[Contribution]]]
