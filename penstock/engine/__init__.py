@@ -9,6 +9,7 @@ from penstock.engine.core import Core
 from penstock.engine.documents import Batch, batches_of, delivered
 from penstock.engine.engine import Engine
 from penstock.engine.failover import Failover
+from penstock.engine.following import Follower
 from penstock.engine.group import Ticket
 from penstock.engine.handover import memory_of_holder, writer
 from penstock.engine.identity import ForeignPartition
@@ -48,6 +49,7 @@ __all__ = [
     "Core",
     "Engine",
     "Failover",
+    "Follower",
     "ForeignPartition",
     "HolderLost",
     "HolderSilent",

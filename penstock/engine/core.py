@@ -243,7 +243,7 @@ class Core:
 
     def _write(self, writer: Writer, writes: Writes, state: State) -> State:
         """Write what a transaction leaves, where it changes anything; the state that it ends in."""
-        if state == self.state and not writes.leaving and not writes.during:
+        if state == self.state and not writes.leaving and not writes.derived and not writes.during:
             return state  # trees may change where no row does
         writes.write(writer)
         if writes.fed and self.feed.on:

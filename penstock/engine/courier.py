@@ -22,6 +22,7 @@ from penstock.engine.writing import HolderLost, HolderSilent
 from penstock.recovery import Early
 
 _AGAIN = 0.05  # seconds before somebody who isn't there is asked again
+_SOON = 0.005  # seconds without anything to send after which a receiver hears that its early set is saved
 _IDLE = 0.05  # seconds without anything to send after which what has arrived is deleted
 _log = logging.getLogger("penstock.engine")
 
@@ -71,9 +72,11 @@ class Courier(threading.Thread):
         while not self._ended:
             self._news.clear()
             try:
-                if not self._carried() and not self._news.wait(_IDLE):
+                if self._carried() or self._news.wait(_SOON):
+                    continue
+                self._tell_news()
+                if not self._news.wait(_IDLE):
                     self._member.clear()
-                    self._tell_news()
                     self._news.wait()
             except (Gone, HolderLost, HolderSilent):
                 self._drop()  # it has ended, and begins again: elsewhere, perhaps

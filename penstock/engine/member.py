@@ -155,6 +155,7 @@ class Member:
                 parting.heard.update(dict.fromkeys(told, number))
                 if self.core.state.batch < number:  # it is not stored, and never will be
                     parting.unheard.update(dict.fromkeys(told, self.core.state.batch))
+                if told:
                     parting.wake()
         if strict and counts.rejected:
             raise BatchRejected(0, counts.rejections)

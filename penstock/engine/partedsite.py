@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Protocol
 
 from penstock.cache import MemoryStore, PenstockError, Store, encode_key, is_long, open_lmdb, read_mark, stored_key
@@ -28,7 +29,7 @@ from penstock.engine.site import IN_MEMORY, Compared, scanned
 from penstock.engine.snapshot import Snapshot
 from penstock.engine.steps import STEP
 from penstock.mapreduce import Ranges, ViewNode, is_sets, same_result
-from penstock.recovery import Mended, Mender, Repaired, Replaced, Shadows, consistent, owed_back, parts_of
+from penstock.recovery import Mended, Mender, Repaired, Replaced, Shadows, consistent, delayed, owed_back, parts_of
 from penstock.views import ABSENT, App, Progress, Table, View
 
 __all__ = ["Held", "PartedSite"]
@@ -236,7 +237,8 @@ def _take_off(snap: Snapshot, view: ViewNode, shadows: Shadows) -> None:
     """Take off what is on its way to groups of a view: it will be told of that, the last first."""
     wanted = None if shadows.asked is None else frozenset(shadows.asked)
     for sender, to, _, taken in _numbers(snap.parts):
-        for owed in owed_back(sender.reader(), to, taken):
-            for part in reversed(parts_of(owed)):
+        waiting = [row.parts for row in delayed(sender.reader()) if row.receiver == to]
+        for parts in chain(reversed(waiting), map(parts_of, owed_back(sender.reader(), to, taken))):
+            for part in reversed(parts):
                 if part[0] == view.number and not is_sets(part):  # what sets say they may say again
                     shadows.each[to].take_off(part, wanted)

@@ -18,6 +18,7 @@ import msgspec
 from penstock.cache import PenstockError, Reader, Writer, pack
 from penstock.engine.batch_part import is_records, take_records
 from penstock.engine.catalog import State, added
+from penstock.engine.delay import Delay
 from penstock.engine.visibility import add_span, with_early_set
 from penstock.mapreduce import (
     Crossing,
@@ -82,6 +83,7 @@ class Parting:
         self.noted: list[Fed] | None = None  # what is changed by what is taken, while somebody wants to know
         self.arrived: Sent = {}  # by partition the number up to which it has what it was owed
         self._cleared: Sent = {}  # and up to which that is deleted
+        self._delay = Delay()
         self._order: list[ViewNode] = []
         self.refilling: Refilling | None = None  # the refill that this process takes part in
         self.wake: Callable[[], None] = lambda: None  # told after each commit that others are owed something by
@@ -116,6 +118,7 @@ class Parting:
         self._cleared = {other: oldest.get(other, number) for other, number in state.sent.items()}
         self.arrived = dict(self._cleared)
         self._kept = untold(reader)
+        self._delay.recall(reader)
 
     def arrange(self, views: Sequence[ViewNode]) -> None:
         """Make these the views that fold contributions, each after the view that it reads."""
@@ -169,6 +172,8 @@ class Parting:
         unheard = {other: b for other, b in dict(self.unheard).items() if self.batch or other in state.unheard}
         state = msgspec.structs.replace(state, batch=max(state.batch, self.batch), unheard=unheard)
         leaving = self._unsaid(writes.leaving, state.batch)
+        for other, parts in self._delay.passed(writer, writes, state, self._order).items():
+            leaving[other] = [*leaving.get(other, ()), *parts]
         if not leaving:
             return state
         writes.after.append(self._wake)
@@ -309,8 +314,8 @@ def hear(core: Core, early: Early) -> None:
             parting.keep(writes, early.sender, None)
 
     def then(state: State) -> State:
-        shows = bool(early.parts) and state.position > core.state.position
-        state = with_early_set(state, early.sender, state.position if shows else None)
+        first = core.state.position + 1  # its own position, or that of the next commit if no row changes
+        state = with_early_set(state, early.sender, first if early.parts else None)
         return _guarded(state, early.sender, early.order)
 
     core.amend(change, then)
@@ -326,9 +331,14 @@ def _put_back(core: Core, parting: Parting, sender: int) -> None:
         parting.keep(writes, sender, None)
         if first is not None:
             state, start = core.state, first
-            writes.during.append(lambda writer: add_span(writer, state, (start, state.position + writes.changed)))
+            writes.during.append(lambda writer: _add_span(writer, state, start, state.position + writes.changed))
 
     core.amend(change, lambda state: with_early_set(state, sender, None))
+
+
+def _add_span(writer: Writer, state: State, first: int, last: int) -> None:
+    if first <= last:  # else no row changed
+        add_span(writer, state, (first, last))
 
 
 def guard_of(state: State, sender: int) -> Guard:

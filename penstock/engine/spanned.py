@@ -19,7 +19,7 @@ from penstock.engine.snapshot import Snapshot
 from penstock.engine.told import Stored
 from penstock.gateway import SpannedTable, TableReader, TableReading
 from penstock.mapreduce import Ranges, ViewNode
-from penstock.recovery import untold
+from penstock.recovery import first_delayed, untold
 from penstock.spout import Remembered
 from penstock.views import Contribution, Position, Progress
 
@@ -203,9 +203,11 @@ def together(states: Sequence[State]) -> State:
 
 
 def settled(parts: Sequence[Snapshot]) -> bool:
-    """Tell if nothing is in flight: all that was sent is taken, and each batch that was told early is saved."""
+    """Tell if nothing is in flight: all that was sent is taken, nothing waits, and each early set is saved."""
     for to, part in enumerate(parts):
         early = untold(part.reader())
+        if first_delayed(part.reader()) is not None:
+            return False
         for of, sender in enumerate(parts):
             if of != to and sender.state.sent.get(to, 0) != part.state.taken.get(of, (0, 0))[1]:
                 return False

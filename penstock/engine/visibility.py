@@ -37,11 +37,12 @@ def with_early_set(state: State, sender: int, position: int | None) -> State:
 
 
 def read_spans(reader: Reader, state: State) -> list[Span]:
-    """The spans that the feed still has, the first one first."""
+    """The spans that the feed still has, or that end after an early set that is not known to be saved, in order."""
     if not state.guard:
         return []  # no other partition ever sent an early set
     row = reader.get_many(META, [_KEY])[0]
-    return [] if row is None else [span for span in _decode(unseal(_KEY, row, META)) if span[1] > state.followed]
+    needed = min([state.followed, *(at - 1 for at in state.told_at.values())])
+    return [] if row is None else [span for span in _decode(unseal(_KEY, row, META)) if span[1] > needed]
 
 
 def add_span(writer: Writer, state: State, span: Span) -> None:

@@ -27,7 +27,7 @@ from penstock.mapreduce.groups import local_codes
 from penstock.mapreduce.items import Items, SourceKeys
 from penstock.mapreduce.noderow import Cut, read_leaves
 from penstock.mapreduce.ranges import Ranges
-from penstock.mapreduce.sets import Said, named_by, of_others
+from penstock.mapreduce.sets import Said, named_by, net, of_others
 from penstock.views import TS, Path
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ Side = list[Any]  # codes as u32s into a list of groups, and the contributions a
 Part = list[Any]  # [number of the view, groups, delta or nil, what came, what went], or of sets
 # [number of the view, groups, nil, what is contributed, of whom besides, the number of the batch]
 _SETS = 6  # how many there are of sets
+_DELTA = 2  # where a part has its sums
 
 
 def side_data(side: Contributions, codes: NDArray[np.int64], fields: Sequence[Path | None]) -> Side:
@@ -152,6 +153,24 @@ class Crossing:
         minus = of_others(minus, plus)
         names, came, went = _sides(view, plus, minus)
         return [view.number, names, None, side_data(plus, came, view.crossing_fields), side_data(minus, went, ()), 0]
+
+    @staticmethod
+    def joined(view: ViewNode, parts: Sequence[Part]) -> list[Part]:
+        """Make one step of the parts that several transactions owe groups of a view, in this order."""
+        if len(parts) < 2:
+            return list(parts)
+        sums = [part for part in parts if part[_DELTA] is not None]
+        own = Gathered()
+        for part in parts:
+            if part[_DELTA] is None:
+                Crossing.gather(view, part, own)
+        if not own.plus:
+            return sums
+        if view.keeps:
+            plus, minus = net(list(zip(own.plus, own.minus, strict=True)))
+        else:
+            plus, minus = Contributions.join(own.plus), Contributions.join(own.minus)
+        return [*sums, Crossing._part(view, plus, minus)] if plus.n or minus.n else sums
 
     @staticmethod
     def gather(view: ViewNode, part: Part, into: Gathered) -> None:

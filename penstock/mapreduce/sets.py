@@ -125,6 +125,25 @@ def _listed(items: Items) -> list[tuple[Any, ...]]:
     return [(node, key) for node, (key, _) in zip(items.node.tolist(), items.sources(), strict=True)]
 
 
+def net(steps: Sequence[tuple[Contributions, Contributions]]) -> tuple[Contributions, Contributions]:
+    """Make one step of several: in each some contributions come, and some go, of a view that keeps contributions.
+
+    It leaves out contributions that come and go in between, or that go and come again with the same values.
+    """
+    came: dict[_Name, int] = {}
+    went: dict[_Name, int] = {}
+    first_plus = first_minus = 0
+    for plus, minus in steps:
+        for i, name in enumerate(_names_in(minus), first_minus):
+            if came.pop(name, None) is None:
+                went[name] = i
+        came.update((name, i) for i, name in enumerate(_names_in(plus), first_plus))
+        first_plus, first_minus = first_plus + plus.n, first_minus + minus.n
+    sides = [Contributions.join([step[side] for step in steps]) for side in (0, 1)]
+    plus, minus = (side.take(np.array(list(own.values()), np.int64)) for side, own in zip(sides, (came, went)))
+    return _without_equal(plus, minus)
+
+
 def _without_equal(plus: Contributions, minus: Contributions) -> tuple[Contributions, Contributions]:
     """Both without what is the same on both sides."""
     if not plus.n or not minus.n:

@@ -169,7 +169,8 @@ class ViewNode:
         if self.crossing is not None:
             if writes.planning and (not self.early or self.building is not None):
                 return
-            plus, minus = self.crossing.part(self, plus, minus, writes.leaving)
+            leaving = writes.derived if self.chained else writes.leaving
+            plus, minus = self.crossing.part(self, plus, minus, leaving)
             if plus.n or minus.n:
                 writes.gathered.setdefault(self.number, Gathered()).add(plus, minus)
             return

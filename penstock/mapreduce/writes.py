@@ -31,6 +31,7 @@ class Writes:
     gathered: dict[int, Gathered] = field(default_factory=dict)  # by number of a view: its contributions to fold
     before: list[Part] | None = None  # what was there before what is told early, where that is to be kept
     leaving: dict[int, list[Part]] = field(default_factory=dict)  # by partition: what it is owed
+    derived: dict[int, list[Part]] = field(default_factory=dict)  # the contributions to views on views among it
 
     def put(self, db: str, rows: list[tuple[bytes, bytes]], new: list[bytes] | None) -> None:
         """Put these rows, if there are any; `new` are the keys that have none so far, where that is known."""

@@ -1,6 +1,7 @@
 """Recovery: a view made right again, from what is remembered of the documents."""
 
 from penstock.recovery.checked import Checked
+from penstock.recovery.delay import DELAYED, Delayed, delay, delayed, drop_delayed, first_delayed
 from penstock.recovery.early import (
     BEFORE,
     Early,
@@ -72,10 +73,12 @@ from penstock.recovery.shadow import Dictionaries, Heard, Shadow, Shadows, heari
 
 __all__ = [
     "BEFORE",
+    "DELAYED",
     "OUT",
     "QUARANTINE",
     "RECIPES",
     "Checked",
+    "Delayed",
     "Dictionaries",
     "Early",
     "Given",
@@ -110,9 +113,13 @@ __all__ = [
     "at",
     "consistent",
     "counted",
+    "delay",
+    "delayed",
     "deleted",
     "document_id",
+    "drop_delayed",
     "emission",
+    "first_delayed",
     "group_id",
     "group_of",
     "hearing",

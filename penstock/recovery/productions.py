@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any
 
 from penstock.cache import PenstockError, Reader, Writer, pack, seal, unpack, unseal
+from penstock.recovery.delay import DELAYED
 
 __all__ = [
     "OUT",
@@ -149,8 +150,8 @@ def oldest_owed(reader: Reader, others: Iterable[int]) -> Sent:
 
 
 def pending(reader: Reader) -> int:
-    """How many productions have not arrived, as far as this partition knows."""
-    return reader.count(OUT)
+    """Count the productions that have not arrived, as far as this partition knows, and the contributions that wait."""
+    return reader.count(OUT) + reader.count(DELAYED)
 
 
 def taken(before: Taken, production: Production) -> Sequence[Owed]:

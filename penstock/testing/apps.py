@@ -335,6 +335,26 @@ def _map(doc: Any) -> dict[str, Any]:
     return doc
 
 
+def tokens() -> Trial:
+    """Records with a number of their own, and views on views whose rows list these: `fleetreader` follows them."""
+    app = App("tokens")
+    docs = app.table("docs", key="id", ts="ts")
+    names = docs.view("names", key="name", reduce=collect(100, "token"))
+
+    @names.view("thirds", reduce=collect(100))
+    def thirds(row: Any) -> Iterator[Any]:
+        yield from ((token % 3, token) for token in row.value)
+
+    @thirds.view("fifths", reduce=collect(100))
+    def _(row: Any) -> Iterator[Any]:
+        yield from ((token % 5, token) for token in row.value)
+
+    def doc(choose: Random, now: int) -> dict[str, Any]:
+        return {"name": choose.choice(_NAMES), "token": now}
+
+    return Trial("tokens", app, lambda: Stream({"docs": doc}))
+
+
 def trials() -> tuple[Trial, ...]:
     """All of them; a seed takes the one at its remainder."""
     light = _counts(), _sums(), _patches(), _functions(), _groups(), _asking()

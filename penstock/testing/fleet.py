@@ -19,6 +19,7 @@ from penstock.testing.faults import Crash
 from penstock.testing.fleetchecks import AtRest
 from penstock.testing.fleetoperator import Operator
 from penstock.testing.fleetplan import FleetPlan, FleetStep
+from penstock.testing.fleetreader import SavedReader
 from penstock.testing.fleetstanding import Ended, FleetStanding, Flying
 from penstock.testing.fleetwire import EarlyWire, Packet
 from penstock.testing.plan import How
@@ -41,6 +42,7 @@ class Fleet(FleetStanding):
         self.early = EarlyWire(self, plan.seed)
         self._waits = 0  # of batches for partitions that take them, in this step
         self.operator = Operator(self)
+        self.reader = SavedReader(self, plan.partitions)
         super().__init__(app, plan)
 
     def told_early(self, here: int) -> Callable[[Mapping[int, Early]], Collection[int]]:
@@ -85,6 +87,7 @@ class Fleet(FleetStanding):
     def _survives(self, act: Callable[[], None]) -> None:
         try:
             act()
+            self.reader.look()
         except Ended:
             self.restart()
         except Wrong:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.engine import Core, Engine, Member
 from penstock.mapreduce import rows_db
-from penstock.recovery import BEFORE, OUT
+from penstock.recovery import BEFORE, DELAYED, OUT
 from penstock.testing.checks import Finding, as_published, twin_of
 from penstock.testing.mending import Mender
 from penstock.testing.oracle import Oracle
@@ -37,6 +37,8 @@ class AtRest:
             with member.core.store.read() as reader:
                 if reader.count(OUT):
                     yield Finding("pending", f"partition {i}", "has productions that nobody waits for")
+                if reader.count(DELAYED):
+                    yield Finding("pending", f"partition {i}", "delays productions without an early set")
                 if reader.count(BEFORE):
                     yield Finding("pending", f"partition {i}", "keeps what was there before what is in for long")
             if self.pubs[i].pending:

@@ -113,6 +113,7 @@ class FleetStanding(ABC):
         self._ends = self._over = False
         self._flying: Flying | None = None
         self._given: set[tuple[str, int | None]] = set()  # records of sources that are in
+        self.tokens: set[int] = set()  # of all records that are in, where they have some
         self.saved: list[Saved] = []  # of atomic batches that are in
         self._sources: list[dict[str, int]] = [{} for _ in self.disks]  # what each partition's owner was told is in
         self.members: list[Member] = []
@@ -248,7 +249,13 @@ class FleetStanding(ABC):
             records = [record for record in records if record.offset is None or record.offset >= done]
             self._sources[i][flying.source] = max(done, flying.resume)
             self._given |= {(flying.source, record.offset) for record in records}
+        self._in(records)
+
+    def _in(self, records: Sequence[Record]) -> None:
+        """A partition has committed these records."""
         self.oracle.take(records)
+        docs = [record.doc for record in records if isinstance(record.doc, dict)]
+        self.tokens |= {doc["token"] for doc in docs if "token" in doc}
 
     def _save(self, i: int, flying: Flying) -> None:
         """A partition has its part of an atomic batch: the others are to take theirs."""
@@ -265,7 +272,7 @@ class FleetStanding(ABC):
         for saved in [own for own in self.saved if own.to == i]:
             if taken.get(saved.sender, (0, 0))[1] >= saved.number:
                 self.saved.remove(saved)
-                self.oracle.take(saved.records)
+                self._in(saved.records)
 
     def _landed_if(self, i: int) -> None:
         """It was in when the process was killed, or not."""

@@ -95,6 +95,7 @@ class EarlyWire:
         for _ in range(choose.randrange(1, 6) if lossy else len(fleet.wire)):
             if fleet.wire:
                 self._deliver(fleet.wire.pop(choose.randrange(len(fleet.wire))), lossy)
+            fleet.reader.look()
             if member is not fleet.members[here]:
                 raise Crash(Fault.CRASH, f"{here} is followed")
         if lossy and choose.random() < _CRASH:

@@ -21,11 +21,12 @@ from tests.engine.planting import Bug
 from tests.testing.planted import planted
 
 
-def shop(production: ProductionName = "weak") -> ps.App:
+def shop(production: ProductionName = "weak", chained: bool = True) -> ps.App:
     app = ps.App("shop")
     users = app.table("users", key="id", ts="ts")
     names = users.view("names", key="name", reduce={"n": ps.count(), "most": ps.max("v")}, production=production)
-    names.view("sizes", key="value.n", reduce=ps.count())
+    if chained:
+        names.view("sizes", key="value.n", reduce=ps.count())
     return app
 
 
@@ -80,6 +81,15 @@ def test_what_is_there_already_is_not_saved(production: ProductionName) -> None:
             assert snap.view("names")[docs[0]["name"]] == {"n": n, "most": docs[-1]["v"]}
         engine.settle()
         assert [kept(member) for member in members(engine)] == [{}, {}]
+
+
+def test_a_save_wakes_the_couriers_which_have_news_then() -> None:
+    with ps.open(shop(), None, partitions=2) as engine:
+        docs, _ = crossing(engine, 1)
+        first, heard = members(engine)[0], list[bool]()
+        first._parting.wake = lambda: heard.append(first.core.state.batch > 0 and first.news(1) is not None)
+        engine.put_many("users", docs)
+        assert any(heard), "a receiver hears of the save without a next batch"
 
 
 def test_a_large_batch_is_saved_first() -> None:
@@ -159,7 +169,8 @@ BUGS = [
 
 def told_late() -> None:
     """What was told of a batch comes when the next one is in, and both were saved, since nobody answered."""
-    with ps.open(shop("auto"), None, partitions=2) as engine:
+    app = shop("auto", chained=False)  # contributions to a view on a view would wait for the news
+    with ps.open(app, None, partitions=2) as engine:
         docs, _ = crossing(engine, 1)
         first, second = members(engine)
         tell, late = first._parting.tell, list[Early]()

@@ -7,8 +7,9 @@ batch is saved. A store in memory takes the saved documents alone, and says whic
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,7 +25,9 @@ from penstock.engine.catalog import State
 from penstock.views import ABSENT, Change
 from tests.engine.crash_points import unsynced
 from tests.engine.parted import placed
+from tests.engine.planting import Bug
 from tests.engine.test_early import Cut, crossing, cut_off, members, shop
+from tests.testing.planted import planted
 
 PARTS = 3
 NAMES = tuple("abcdef")
@@ -186,6 +189,88 @@ def test_a_store_that_was_killed_in_that_moment(tmp_path: Path) -> None:
             assert [change.group for change in engine.changes("names", since=since)] == ["zz"]
 
 
+def owned(engine: ps.Engine, partition: int, keys: Iterable[Any]) -> Iterator[Any]:
+    """Find the keys that a partition owns."""
+    assert isinstance(engine, Parted)
+    return (key for key in keys if engine._ranges.of(encode_key(key)) == partition)
+
+
+def pass_on(engine: ps.Engine, sender: int) -> None:
+    """A partition sends its productions to others, and nobody hears of saved batches."""
+    for other in members(engine)[sender].others:
+        owed = members(engine)[sender].owed(other)
+        if owed is not None:
+            members(engine)[sender].arrived(other, members(engine)[other].receive(owed))
+
+
+def test_a_view_on_a_view_in_a_third_place_waits_for_the_batch() -> None:
+    with placed(), ps.open(shop(), None, partitions=2) as engine:
+        n = next(owned(engine, 0, range(20, 60)))
+        docs = crossing(engine, n)[0]
+        assert len(docs) == n
+        engine.put("users", docs[0])
+        engine.settle()
+        since = engine.snapshot().position
+        with cut_off(members(engine)[0]), suppress(Cut):
+            engine.put_many("users", docs[1:])
+        pass_on(engine, 1)
+        assert engine.snapshot().view("names")[docs[0]["name"]]["n"] == n, "the view itself shows the early set"
+        assert list(engine.changes("sizes", since=since)) == [], "they would follow from a batch that is not saved"
+        engine.settle()
+        assert list(engine.changes("sizes", since=since)) == [], "they cross with those that take them back"
+        engine.put_many("users", docs[1:])
+        engine.settle()
+        with engine.snapshot() as snap:
+            assert dict(snap.view("sizes").items()) == {n: 1}
+        assert (n, 1) in {(change.group, change.new) for change in engine.changes("sizes", since=since)}
+
+
+def a_span_with_another_early_set() -> None:
+    """A partition takes early sets of two others, and hears that the first batch is not saved."""
+    with placed(), ps.open(shop(), None, partitions=3) as engine:
+        name = next(owned(engine, 2, map(str, range(100))))
+        first, second = (next(owned(engine, place, range(100))) for place in (0, 1))
+        since = engine.snapshot().position
+        for key in (first, second):
+            with cut_off(members(engine)[key != first]), suppress(Cut):
+                engine.put("users", {"id": key, "name": name, "v": 1, "ts": 1})
+        news = members(engine)[0].news(2)
+        assert news is not None
+        members(engine)[2].hear(news)
+        pass_on(engine, 2)
+        assert list(engine.changes("sizes", since=since)) == []
+        engine.settle()
+        assert list(engine.changes("sizes", since=since)) == []
+
+
+def test_a_view_on_a_view_waits_for_the_end_of_a_span() -> None:
+    a_span_with_another_early_set()
+    bug = Bug("", "engine.delay:Delay.passed", "read_spans(writer, state)", "[]")
+    with planted(bug), pytest.raises(AssertionError):
+        a_span_with_another_early_set()
+
+
+def test_an_early_set_that_changes_no_row_may_show_later() -> None:
+    app = ps.App("most")
+    app.table("docs", key="id").view("most", key=(), value="v", reduce=ps.max(), production="weak")
+    with placed(), ps.open(app, None, partitions=2) as engine:
+        owner = engine._ranges.of(encode_key(()))  # type: ignore[attr-defined]
+        near, far = (next(owned(engine, place, range(100))) for place in (owner, 1 - owner))
+        engine.put("docs", {"id": near, "v": 10})
+        engine.settle()
+        since = engine.snapshot().position
+        with cut_off(members(engine)[1 - owner]), suppress(Cut):
+            engine.put("docs", {"id": far, "v": 5})
+        assert isinstance(engine, Parted)
+        carry, engine._carry = engine._carry, lambda: None
+        members(engine)[owner].engine.put("docs", {"id": near, "v": 1})
+        assert engine.snapshot().view("most")[()] == 5
+        assert list(engine.changes("most", since=since)) == []
+        engine._carry = carry
+        engine.settle()
+        assert [(change.old, change.new) for change in engine.changes("most", since=since)] == [(10, 1)]
+
+
 # -- planted bugs
 
 
@@ -212,6 +297,7 @@ def _only_the_last_early_set_counts(m: pytest.MonkeyPatch) -> None:
 
 def _an_early_set_stays_unsaved(m: pytest.MonkeyPatch) -> None:
     plain = visibility.with_early_set
+    m.setattr(f"{__name__}.shop", partial(shop, chained=False))  # a view on a view would wait for ever
     m.setattr(parting, "with_early_set", lambda s, who, at: s if at is None else plain(s, who, at))
 
 

@@ -161,6 +161,30 @@ BUGS = [
         "state.unheard.get(other, state.batch)",
         "state.batch + 1",
     ),
+    Bug(
+        "contributions to views on views cross before the early set is saved",
+        "engine.delay:Delay.passed",
+        "if not state.told_at and self._first is None:",
+        "if True:",
+    ),
+    Bug(
+        "contributions cross again, since they still wait",
+        "engine.delay:Delay.passed",
+        "drop_delayed(writer, rows)",
+        "pass",
+    ),
+    Bug(
+        "contributions that wait are forgotten at an opening",
+        "engine.delay:Delay.recall",
+        "first_delayed(reader)",
+        "None",
+    ),
+    Bug(
+        "contributions that came and went in between cross",
+        "mapreduce.sets:net",
+        "if came.pop(name, None) is None:",
+        "if True:",
+    ),
 ]
 
 
