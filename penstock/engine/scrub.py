@@ -127,7 +127,10 @@ def walk(take: Callable[[], AbstractContextManager[Reader]], progress: Progress 
     `progress` is told how many pages are passed, of how many. It may wait, and what it raises ends the walk.
     """
     began = time.monotonic()
-    scrub = scrub_pages(take, progress)
+    try:
+        scrub = scrub_pages(take, progress)
+    except StoreDamaged as damage:  # in a meta page, or in the digests
+        return Walked([damage], seconds=time.monotonic() - began)
     if scrub is None:
         return Walked()
     found, catalog = scrub.found, None

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.cache import Closed, ForkedStore, said
+from penstock.cache import Closed, ForkedStore, PenstockError, said
 from penstock.engine.scrub_result import ScrubResult
 from penstock.engine.settings import Scrubbing
 from penstock.views import Progress
@@ -105,6 +105,9 @@ class Scrubber:
                     pause = self._scrubbing.every
             except (ScrubEnded, Closed, ForkedStore):
                 return
+            except PenstockError as error:
+                _log.warning("the store could not be scrubbed, and it is tried again in %d s: %s", _AGAIN, said(error))
+                pause = _AGAIN
             except Exception as error:
                 _log.exception("the store could not be scrubbed: %s; it is tried again in %d s", said(error), _AGAIN)
                 pause = _AGAIN

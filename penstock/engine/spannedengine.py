@@ -23,7 +23,7 @@ from penstock.engine.spanned import SpannedSnapshot, Switching, settled
 from penstock.engine.spannedfeed import follow_all
 from penstock.engine.spannedstatus import status_of_all
 from penstock.mapreduce import Ranges
-from penstock.views import App, Changes
+from penstock.views import App, Changes, Progress
 
 if TYPE_CHECKING:
     from penstock.engine.snapshot import Consistency, Snapshot
@@ -113,6 +113,11 @@ class SpannedEngine(Engine):
         self._open()
         with self._spanned() as snap, snap.naming():
             return status_of_all(self._cores, snap, self._path, self._readonly, self._layout)
+
+    def scrub_once(self, progress: Progress | None = None) -> None:
+        """Refuse: the process of each partition scrubs its own folder."""
+        self._open()
+        raise PenstockError("each partition scrubs itself; open the store with scrub=, or run `penstock check`")
 
     def close(self) -> None:
         """Let go of the store.

@@ -17,7 +17,14 @@ from tests.cache.processes import in_fork
 from tests.waiting import PATIENCE
 
 _DOC = {"id": 1, "name": "Sue"}
-_INTERNAL = {"begin_group", "finish_switch", "looks", "sweep_failed", "switching"}  # of an opening, or without a lock
+_INTERNAL = {  # of an opening, or without a lock
+    "begin_group",
+    "finish_switch",
+    "last_scrub",
+    "looks",
+    "sweep_failed",
+    "switching",
+}
 _Call = Callable[[ps.Engine], object]
 _CALLS: dict[str, _Call] = {
     "put": lambda e: e.put("users", _DOC),
@@ -40,6 +47,8 @@ _CALLS: dict[str, _Call] = {
     "refill": lambda e: e.refill("nowhere"),
     "begin_sweeping": lambda e: e.begin_sweeping(),
     "sweep_once": lambda e: e.sweep_once(1),
+    "begin_scrubbing": lambda e: e.begin_scrubbing(None),
+    "scrub_once": lambda e: e.scrub_once(),
     "migrate": lambda e: e.migrate(),
     "migrate_as": lambda e: e.migrate_as({}),
     "preview": lambda e: e.preview(app()),

@@ -58,6 +58,11 @@ def turn(folder: Path, kind: str) -> None:
         page = list(pages.leaves(db, trees[db], pages.new_marks()))[-1]
     last = len(page.keys) - 1
     at = test_lmdb_page.node(data.read_bytes(), page.number * test_lmdb_page.PAGE, last) + 8 + len(page.keys[last]) - 1
+    flip(data, at)
+
+
+def flip(data: Path, at: int) -> None:
+    """Turn the last bit of a byte in a file that others map."""
     with open(data, "r+b", buffering=0) as file:
         old = os.pread(file.fileno(), 1, at)[0]
         os.pwrite(file.fileno(), bytes([old ^ 1]), at)
@@ -117,6 +122,8 @@ def test_each_partition_scrubs_its_own_folder(tmp_path: Path, processes: bool) -
         turn(folders(tmp_path)[1], "view:")
         until(lambda: len(damaged(engine)) == 1)
         assert LOST in damaged(engine)[0]
+        with pytest.raises(ps.PenstockError, match="each partition scrubs itself"):
+            engine.scrub_once()
     assert [bool(read_result(str(folder)).damaged) for folder in folders(tmp_path)] == [False, True]  # type: ignore[union-attr]
 
 
@@ -141,6 +148,20 @@ def test_damage_that_needs_a_copy_stops_the_work_also_after_a_restart(
     with ps.open(shop(), tmp_path) as engine:
         assert damaged(engine) == []
         engine.put("users", {"id": 100, "name": "Sue"})
+
+
+def test_damage_before_the_first_database_is_damage_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fill(tmp_path)
+    with scrubbed(tmp_path) as engine:
+        flip(tmp_path / "data.mdb", 16)  # within the magic number of the first meta page
+        until(lambda: bool(damaged(engine)))
+        assert "meta page 0 has a wrong header; restore the store from a copy" in damaged(engine)[0]
+        with pytest.raises(StoreDamaged, match="meta page 0"):
+            engine.put("users", {"id": 100, "name": "Sue"})
+        flip(tmp_path / "data.mdb", 16)
+        until(lambda: not damaged(engine))
+        engine.put("users", {"id": 100, "name": "Sue"})
+    assert "Traceback" not in caplog.text
 
 
 def test_the_opening_of_a_partition_is_refused_too(tmp_path: Path) -> None:
