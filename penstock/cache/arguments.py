@@ -74,7 +74,7 @@ def _number(least: int) -> Rule:
         except TypeError:
             raise ArgumentKind(name, value, advice) from None
         if not least <= whole <= _LAST:
-            raise ArgumentKind(name, value, advice if whole < least else f"give an int below {_LAST:,}")
+            raise ArgumentKind(name, value, advice if whole < least else f"give an int of at most {_LAST:,}")
         return whole
 
     return number

@@ -149,11 +149,17 @@ def hidden(text: str) -> str:
     >>> hidden("users=kafka://sue:pass@host:9092/users?sasl.password=pass&from=latest")
     'users=kafka://sue:***@host:9092/users?sasl.password=***&from=latest'
     """
-    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1***", text))
+    for pattern in _SECRETS:
+        text = pattern.sub(r"\1***", text)
+    return text
 
 
-_PASSWORD = re.compile(r"(://[^\s:/@]*:)\S*(?=@)")  # up to the last @: a password may have one that is not escaped
-_SECRET = re.compile(r"([?&][^\s=&]*(?:password|secret|jaas)[^\s=&]*=)[^\s&]+", re.IGNORECASE)
+_SECRETS = (  # each up to the last @, since a password may contain one that is not escaped
+    re.compile(r"(://[^\s:/@]*:)(?!\d+(?:[\s/?,:]|$))[^\n]*(?=@)"),  # with white space, unless it begins like a port
+    re.compile(r"(://[^\s:/@]*:)\S*(?=@)"),
+    re.compile(r"(\bkafka:(?://)?)(?!\S*:\*\*\*@)\S*(?=@)"),  # a name alone may be a token
+    re.compile(r"([?&][^\s=&]*(?:pass|secret|token|credential|jaas|key\.pem)[^\s=&]*=)[^\s&]+", re.IGNORECASE),
+)
 
 
 def shown_size(size: float) -> str:

@@ -36,6 +36,7 @@ _TOGETHER = 0.05  # seconds in which what comes next through a pipe belongs to t
 _LONG = 10_000_000  # bytes for which a second core is worth its start
 _SHOWN = 5  # rejections of a file
 _COLUMNS = 12
+_TOKEN = 40  # characters of a text that stands for null; a longer one is data
 _STANDINGS = {
     Standing.BEGUN: "{file}: going on after {unit} {number:,}",
     Standing.GROWN: "{file} has grown: going on after {unit} {number:,}",
@@ -195,8 +196,11 @@ def _one(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -> No
         run.counts += before
     if isinstance(spout, FileSpout) and not run.keys:
         for name, text in spout.odd_columns()[:_COLUMNS]:
-            hint = f"`--again --null {shlex.quote(text)}` reads that as null"
-            run.ctx.note(f"{path}: column {name!r} has numbers, and else the text {shown_cell(text)!r} alone; {hint}")
+            if text.isprintable() and len(text) <= _TOKEN:
+                hint = f"`--again --null {shlex.quote(text)}` reads that as null"
+                run.ctx.note(
+                    f"{path}: column {shown_cell(name)!r} has numbers, and else the text {text!r} alone; {hint}"
+                )
     if spout.unended and not run.stop.asked:
         run.unended = True
         click.echo(f"{path}: it ends inside line {spout.number + 1:,}, which is left for a later load", err=True)

@@ -13,7 +13,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from penstock.cache import PenstockError, RecordError, ValueKind, normalise, pack_document
+from penstock.cache import ArgumentKind, PenstockError, RecordError, ValueKind, normalise, pack_document
 from penstock.gateway import Deletion, Form, Received, TableBatch
 from penstock.mapreduce import Laid
 from penstock.spout import Record, SpoutBatch
@@ -161,6 +161,8 @@ def batches_of(docs: Any, batch: int | None) -> Iterator[Batch]:
 
 def delivered(batch: SpoutBatch, table: Table | None = None) -> Batch:
     """The records of a spout's batch; deletions get the broker's ts where the `table` wants that."""
+    if not isinstance(batch, SpoutBatch):
+        raise ArgumentKind("batches", batch, "give the batches that a spout returns")
     lines = batch.records.lines
     if batch.raw and lines and (sum(map(len, lines)) > MOST_BYTES or not _are_plain(lines)):
         out = _closer(lines, batch.first, batch.unit, partial(Received.made, Form.JSON))

@@ -220,7 +220,7 @@ class Engine(Loading):
 
         engine.flush()
         """
-        self._check_process()
+        self._open()
         if self._committer is not None:
             self._committer.flush()
 

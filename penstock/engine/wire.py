@@ -54,7 +54,8 @@ class Wire:
         """Say something; Gone where nobody hears it."""
         data = pack(message)
         if len(data) > _MOST:
-            raise PenstockError(f"a batch of {len(data)} bytes is too large to hand over; put it in smaller parts")
+            limit = f"more than the {_MOST:,} that one process hands to another"
+            raise PenstockError(f"a batch has {len(data):,} bytes, {limit}; put it in smaller batches")
         try:
             self._sock.sendall(_LENGTH.pack(len(data)) + data)
         except TimeoutError:

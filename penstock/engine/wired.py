@@ -65,12 +65,15 @@ def ingested(
 ) -> tuple[dict[str, list[Batch]], Counts]:
     """Sort records of a source by table; the counts are those of redeliveries below `done` and of reposts.
 
-    With `only_reposts` other records below `done` go on: each partition drops those that it has.
+    With `only_reposts` other records below `done` go on: each partition drops those that it has. A record below `done`
+    counts as late, also if the app no longer has its table.
     """
+    known = {table.name for table in app.tables()}
     tables: dict[str, list[Batch]] = {}
     late = equal = 0
     for record in records:
-        if record.offset is not None and record.offset < done and (record.repost or not only_reposts):
+        below = record.offset is not None and record.offset < done
+        if below and (record.repost or not only_reposts or record.table not in known):
             late += 1
             continue
         app.table_of(record.table)

@@ -260,6 +260,8 @@ def test_texts_that_are_null_are_named_and_read_as_null(shop: Path, run: Run) ->
             found = snap.table("users")
             assert [found[number]["age"] for number in (2, 3, 12, 30)] == [2, None, None, None]
     (shop / "users.jsonl").write_bytes(lines(users(0, 1)))
+    (shop / "c.csv").write_text("\n".join(row.replace("NA", "\x1b[31m" + "x" * 9) for row in rows) + "\n")
+    assert "has numbers" not in run("load", "users", "c.csv").stderr
     assert "only CSV has such texts" in run("load", "users", "users.jsonl", "--null", "NA", code=2).stderr
 
 

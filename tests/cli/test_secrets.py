@@ -21,6 +21,12 @@ URIS = [
     f"kafka://host:9092/users?sasl.password={SECRET}&from=latest",
     f"kafka://host:9092/users?sasl.jaas.config={SECRET}",
     f"kafak://sue:{SECRET}@host:9092/users",
+    f"kafka://sue:a {SECRET}@host:9092/users",
+    f"kafka:sue:{SECRET}@host:9092/users",
+    f"kafka://{SECRET}@host:9092/users",
+    f"kafka://host:9092/users?token={SECRET}",
+    f"kafka://host:9092/users?sasl.oauthbearer.token={SECRET}",
+    f"kafka://host:9092/users?ssl.key.passphrase={SECRET}",
 ]
 COMMANDS = [
     ("run", "--from", "users={}"),
@@ -62,7 +68,13 @@ def test_a_user_in_a_uri_is_refused_with_the_next_step() -> None:
 
 
 def test_other_text_stays() -> None:
-    for text in ("kafka://host:9092/users?from=latest", "sue@example.org: see http://host/a@b", "a:b@c", "file:a:b"):
+    for text in (
+        "kafka://host:9092/users?from=latest",
+        "sue@example.org: see http://host/a@b",
+        "a:b@c",
+        "file:a:b",
+        "kafka://host:9092/users: ask sue@example.org",
+    ):
         assert hidden(text) == text
 
 

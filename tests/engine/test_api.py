@@ -230,8 +230,20 @@ def test_a_closed_engine(place: Path | None):
     engine.close()
     with pytest.raises(ps.Closed):
         engine.put("users", SUE)
-    with pytest.raises(ps.Closed):
-        engine.snapshot()
+    for call in (engine.snapshot, engine.settle, engine.flush):
+        with pytest.raises(ps.Closed):
+            call()
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_record_below_the_offset_is_late_also_if_its_table_is_unknown(tmp_path: Path, partitions: int):
+    with ps.open(shop(), tmp_path / "state", partitions=partitions, processes=False) as engine:
+        engine.ingest([ps.Record("users", 7, SUE, offset=0)], source="file:a", resume=1)
+        assert engine.ingest([ps.Record("guests", 7, SUE, offset=0)], source="file:a", resume=1).late == 1
+        with pytest.raises(ps.UnknownName, match="guests"):
+            engine.ingest([ps.Record("guests", 7, SUE, offset=1)], source="file:a", resume=2)
+        with pytest.raises(ps.DefinitionError, match=r"^batches= is 5 \(int\); give the batches that a spout returns$"):
+            next(iter(engine.load("users", iter([5]))))  # type: ignore[list-item]
 
 
 def test_puts_from_many_threads(engine: Any):
