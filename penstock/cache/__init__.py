@@ -16,7 +16,7 @@ from penstock.cache.copying import (
 )
 from penstock.cache.data_file import DATA, SCRUB
 from penstock.cache.digests import Digest
-from penstock.cache.doclog import DocLog, Limits, LogMark, index_db, mark_key, read_mark
+from penstock.cache.doclog import DocLog, Limits, LogMark, index_db, mark_of_log, read_mark
 from penstock.cache.errors import (
     BatchRejected,
     Closed,
@@ -211,7 +211,7 @@ __all__ = [
     "make_folder",
     "make_private",
     "mark_folder",
-    "mark_key",
+    "mark_of_log",
     "marked_files",
     "mix",
     "mix_one",

@@ -78,6 +78,12 @@ def mark_key(table: int) -> bytes:
     return b"log:%d" % table
 
 
+def mark_of_log(db: str) -> bytes | None:
+    """The key of the mark of a table whose log is this database; None if it is no log."""
+    kind, _, number = db.partition(":")
+    return mark_key(int(number)) if kind == "log" else None
+
+
 def read_mark(reader: Reader, table: int) -> LogMark:
     """The mark of a table's log."""
     key = mark_key(table)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.cache import Writer, decode_key
+from penstock.cache import META, Writer, decode_key, mark_of_log
 from penstock.engine.catalog import (
     Built,
     State,
@@ -172,7 +172,7 @@ def build_few(core: Core) -> None:
 
 
 def empty_trash(core: Core) -> None:
-    """One step of emptying the databases that nobody reads any more."""
+    """One step of emptying the databases that nobody reads any more; the mark of a table's log goes with the log."""
     db, *others = core.catalog.trash
     with core.store.write() as writer:
         keys = [key for key, _ in islice(writer.scan(db), _EMPTIED)]
@@ -180,6 +180,8 @@ def empty_trash(core: Core) -> None:
             writer.delete_many(db, keys)
             return
         writer.clear(db)
+        mark = mark_of_log(db)
+        writer.delete_many(META, [] if mark is None else [mark])
         catalog = msgspec.structs.replace(core.catalog, trash=tuple(others), last=core.catalog.highest())
         row = write_catalog(writer, catalog)
     core.take_catalog(catalog, row)

@@ -84,7 +84,7 @@ def swept_by(core: Core, limit: int | None, switch: Switch | None = None) -> Swe
 
 
 def _finish(core: Core) -> None:
+    catalog = finished(core.catalog)
     with core.store.write() as writer:
-        catalog = finished(writer, core.catalog)
         row = write_catalog(writer, catalog)
     core.take_catalog(catalog, row)

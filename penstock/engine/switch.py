@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import msgspec
 
-from penstock.cache import META, Store, Writer, index_db, log_db, mark_key
+from penstock.cache import Store, Writer, index_db, log_db
 from penstock.engine.catalog import (
     Catalog,
     Entry,
@@ -130,7 +130,7 @@ def switch_refill(writer: Writer, catalog: Catalog, state: State, feed: bool, pa
     changed = msgspec.structs.replace(
         changed, entries=entries, trash=tuple(dict.fromkeys(trash)), unfinished=unfinished, last=catalog.highest()
     )
-    write_catalog(writer, changed if partitioned else finished(writer, changed, catalog))
+    write_catalog(writer, changed)
     write_notes(writer, {source: Resume(*note) for source, note in ready.notes.items()})
     after = msgspec.structs.replace(
         after,
@@ -159,13 +159,8 @@ def databases_of(catalog: Catalog, name: str, number: int) -> list[str]:
     return [log_db(number), index_db(number), moved_db(number), repeated_db(number)] if table else view_dbs(number)
 
 
-def finished(writer: Writer, catalog: Catalog, former: Catalog | None = None) -> Catalog:
-    """The catalog of a partition once all partitions have switched; nobody reads the logs of its former tables."""
-    if former is None:
-        former = former_catalog(catalog)
-    gone = [e.number for name, e in former.entries.items() if e.number and e.definition["kind"] == "table"]
-    kept = {entry.number for entry in catalog.entries.values()}
-    writer.delete_many(META, [mark_key(number) for number in gone if number not in kept])
+def finished(catalog: Catalog) -> Catalog:
+    """The catalog of a partition once all partitions have switched."""
     return msgspec.structs.replace(catalog, unfinished=None, last=catalog.highest())
 
 
@@ -199,7 +194,7 @@ def complete_switches(stores: Sequence[Store], feed: bool) -> None:
         catalog = _catalog(store)
         if catalog is not None and catalog.unfinished is not None:
             with store.write() as writer:
-                write_catalog(writer, finished(writer, catalog))
+                write_catalog(writer, finished(catalog))
 
 
 def is_ready(catalog: Catalog) -> bool:

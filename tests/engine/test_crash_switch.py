@@ -23,6 +23,7 @@ from penstock.engine.snapshot import Snapshot
 from penstock.mapreduce import small_trees
 from tests.engine.crash_points import AFTER, Counted, unsynced
 from tests.engine.migrating import first, followed, second, shown
+from tests.engine.parted import placed
 from tests.engine.test_parted_generations import documents, put, whole_of
 
 PARTS = 3
@@ -60,7 +61,7 @@ class Switched:
 
 def migrated(folder: Path) -> Switched:
     """Fill a store under the first app and open it with the second; leave an image after each commit of the switch."""
-    with unsynced(), small_trees():
+    with unsynced(), small_trees(), placed():
         return _migrated(folder)
 
 
@@ -255,7 +256,7 @@ def _an_opening_does_not_finish_it(m: pytest.MonkeyPatch) -> None:
 
 
 def _only_the_first_is_let_go_of(m: pytest.MonkeyPatch) -> None:
-    m.setattr(switch, "finished", lambda writer, catalog: catalog)
+    m.setattr(switch, "finished", lambda catalog: catalog)
 
 
 def _a_view_that_one_has_begun_is_another_generation(m: pytest.MonkeyPatch) -> None:

@@ -100,10 +100,10 @@ BUGS: list[tuple[Bug, Callable[[Path], None]]] = [
     ),
     (
         Bug(
-            "the log of a former table goes at the switch",
-            "engine.switch:switch_refill",
-            "write_catalog(writer, changed if partitioned",
-            "finished(writer, changed, catalog); write_catalog(writer, changed if partitioned",
+            "the mark of a former log stays",
+            "engine.sweep:empty_trash",
+            "else [mark]",
+            "else []",
         ),
         images,
     ),
