@@ -8,7 +8,7 @@ from typing import cast
 
 import lmdb
 
-from penstock.cache.digests import DIGESTS, Digest, decode_digests, digest_of
+from penstock.cache.digests import DIGESTS, Digests, digest_of
 from penstock.cache.errors import StoreFormat
 from penstock.cache.lmdb_errors import FORMAT, MAX_DBS
 from penstock.cache.lmdb_page import Extent, ForeignFile, PageDamaged, Pages, TooOld, Tree
@@ -19,9 +19,7 @@ __all__ = ["databases_of", "digests_in"]
 _FIRST = 256  # pages of the smallest databases that an opening walks
 
 
-def databases_of(
-    env: lmdb.Environment, path: str, writing: bool
-) -> tuple[dict[str, lmdb._Database], dict[str, Digest] | None]:
+def databases_of(env: lmdb.Environment, path: str, writing: bool) -> tuple[dict[str, lmdb._Database], Digests | None]:
     """The handles that a writer has from the beginning, and the digests; a reader opens handles before a snapshot."""
     try:
         env.reader_check()
@@ -35,7 +33,7 @@ def databases_of(
         raise StoreFormat(path, f"unknown ({error})", FORMAT) from error
 
 
-def _check_first(env: lmdb.Environment, path: str, writing: bool) -> dict[str, Digest] | None:
+def _check_first(env: lmdb.Environment, path: str, writing: bool) -> Digests | None:
     """Check the pages that are read before any check; a read transaction keeps them from being used again."""
     while True:
         with env.begin() as txn, suppress(TooOld), Pages(path, txn.id()) as pages:
@@ -43,7 +41,7 @@ def _check_first(env: lmdb.Environment, path: str, writing: bool) -> dict[str, D
             return _first_digests(pages, writing)
 
 
-def _first_digests(pages: Pages, writing: bool) -> dict[str, Digest] | None:
+def _first_digests(pages: Pages, writing: bool) -> Digests | None:
     """Walk `meta`, the smallest databases, and for a writer the free list; the digests.
 
     An opening does so, for it reads what the store says of itself before a check can begin.
@@ -64,7 +62,7 @@ def _first_digests(pages: Pages, writing: bool) -> dict[str, Digest] | None:
     return digests
 
 
-def digests_in(pages: Pages, trees: Mapping[str, Tree], seen: bytearray) -> dict[str, Digest] | None:
+def digests_in(pages: Pages, trees: Mapping[str, Tree], seen: bytearray) -> Digests | None:
     """Walk `meta` for the digests, None where there are none; no row may be lost there, nor a database of theirs."""
     keys: list[bytes] = []
     row: bytes | None = None
@@ -75,11 +73,11 @@ def digests_in(pages: Pages, trees: Mapping[str, Tree], seen: bytearray) -> dict
                 row = pages.value(value) if isinstance(value, Extent) else cast(bytes, value)
     if row is None:
         return None
-    digests = decode_digests(row)
-    for name, digest in digests.items():
+    digests = Digests.of_row(row)
+    for name, digest in digests.by_db.items():
         if digest.keys and name not in trees:
             raise PageDamaged(name, f"the database is lost, and it had {digest.keys} rows")
-    if not digests[META].like(digest_of(keys)):
+    if not digests.by_db[META].like(digest_of(keys)):
         raise PageDamaged(META, "it has other rows than were written")
     return digests
 

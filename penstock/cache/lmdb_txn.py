@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Self
 
 import lmdb
 
 from penstock.cache.address_space import LARGEST
-from penstock.cache.digests import DIGESTS, Digest, Digests, Tally, digest_of
+from penstock.cache.digests import DIGESTS, Digest, Tally, digest_of
 from penstock.cache.errors import Closed, PenstockError, StoreDamaged
 from penstock.cache.lmdb_env import Handles, Opening
 from penstock.cache.lmdb_errors import translated
@@ -90,14 +90,14 @@ class LmdbWriter(Rows):
         """Whether no database has rows."""
         return not any(self.count(db) for db in (*self._handles, *self._made))
 
-    def complete(self, digests: Digests) -> None:
+    def complete(self, digests: Mapping[str, Digest]) -> None:
         """Correct the digests of databases by what a check has counted."""
         self._live()
         self._do(partial(self._complete, digests))
 
-    def complete_uncounted(self, digests: Digests) -> None:
+    def complete_uncounted(self, digests: Mapping[str, Digest]) -> None:
         """Complete databases that are not whole yet; one that was emptied since the walk is whole."""
-        before = self._env.digests or {}
+        before = {} if self._env.digests is None else self._env.digests.by_db
         self.complete({db: own for db, own in digests.items() if db not in before or not before[db].whole})
 
     def _put(self, db: str, items: Sequence[Row], append: bool, new: Sequence[bytes] | None) -> None:
@@ -106,7 +106,7 @@ class LmdbWriter(Rows):
         if cursor is None:
             self._made[db] = self._env.env.open_db(db.encode(), txn=txn)
             cursor = self._cursors[db] = txn.cursor(self._made[db])
-        if not self._tally.knows(db):
+        if db not in self._tally.known:
             self._know(txn, db)
         rows: int | None = None
         fresh: Collection[bytes]
@@ -121,14 +121,17 @@ class LmdbWriter(Rows):
             raise PenstockError(f"rows appended to {db} out of order; sort them, or put them without append=True")
         if rows is not None and rows != txn.stat(self._handle(db))["entries"]:
             raise StoreDamaged(f"{db}, rows that were there are lost")
-        self._tally.add(db, fresh)
+        if fresh:
+            self._tally.add(db, fresh)
 
     def _delete(self, db: str, keys: Sequence[bytes]) -> None:
         txn = self._live()
-        if not self._tally.knows(db):
+        if db not in self._tally.known:
             self._know(txn, db)
         delete, handle = txn.delete, self._handle(db)
-        self._tally.remove(db, [key for key in keys if delete(key, b"", handle)])
+        gone = [key for key in keys if delete(key, b"", handle)]
+        if gone:
+            self._tally.remove(db, gone)
 
     def _empty(self, db: str) -> None:
         handle = self._handle(db)
@@ -136,7 +139,7 @@ class LmdbWriter(Rows):
             self._live().drop(handle, delete=False)
             self._tally.clear(db)
 
-    def _complete(self, digests: Digests) -> None:
+    def _complete(self, digests: Mapping[str, Digest]) -> None:
         for db, digest in digests.items():
             self._tally.complete(db, digest)
 
@@ -229,13 +232,14 @@ class LmdbWriter(Rows):
 
     def _commit_now(self) -> None:
         txn = self._live()
-        after = self._tally.after()
-        if after is not None:
-            txn.put(DIGESTS, after[1], db=self._handle(META))
+        row = self._tally.row()
+        cursor = None if row is None else self._cursor(txn, META)  # it stands near: other rows of `meta` were put
+        if row is not None and cursor is not None:
+            cursor.put(DIGESTS, row)
         self._cursors.clear()
         self._env.commit(txn, self._made)
-        if after is not None:
-            self._env.digests = after[0]
+        if row is not None:
+            self._env.digests = self._tally.committed()
 
     def close(self) -> None:
         """Undo it, if it has not been committed. Closing twice is nothing, and so is closing in a forked child."""
@@ -268,8 +272,9 @@ def _new_keys(cursor: lmdb.Cursor[memoryview], items: Sequence[Row]) -> Collecti
     if len(items) == 1:
         key = items[0][0]
         return () if cursor.set_key(key) else (key,)
+    if len(items) <= _FEW:
+        fresh = [key for key, _ in items if not cursor.set_key(key)]
+        return set(fresh) if fresh else fresh
     keys = {key for key, _ in items}
-    if len(keys) <= _FEW:
-        return [key for key in keys if not cursor.set_key(key)]
     found = cursor.getmulti([key for key, _ in items])
     return keys if not found else keys.difference([bytes(key) for key, _ in found])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from penstock.cache.digests import DIGESTS, Digest, decode_digests, digest_of
+from penstock.cache.digests import DIGESTS, Digest, Digests, digest_of
 from penstock.cache.lmdb_databases import digests_in
 from penstock.cache.lmdb_page import FREE, Page, PageDamaged, Pages, TooOld, Tree
 from penstock.cache.lmdb_snapshot import LmdbReader
@@ -49,7 +49,7 @@ def uncounted_in(reader: Reader) -> int:
     if not isinstance(reader, LmdbReader):
         return 0
     row = reader.get_many(META, [DIGESTS])[0]
-    digests = {} if row is None else decode_digests(row)
+    digests = {} if row is None else Digests.of_row(row).by_db
     return sum(name != META and not digests.get(name, Digest(whole=False)).whole for name in reader.names())
 
 
@@ -75,7 +75,7 @@ class Scrub:
     def run(self) -> Iterator[int]:
         """Walk all of it; gives, as it goes, how many pages it has passed."""
         trees: dict[str, Tree] = {}
-        digests: dict[str, Digest] | None = None
+        digests: Digests | None = None
         try:
             trees = self._pages.databases(self._seen)
             digests = digests_in(self._pages, trees, self._seen)
@@ -86,7 +86,7 @@ class Scrub:
                 continue
             counted, sound = [Digest()], len(self.found)
             yield from self._passed(self._pages.leaves(name, tree, self._seen), counted)
-            written = None if digests is None else digests.get(name, Digest(whole=not tree.entries))
+            written = None if digests is None else digests.by_db.get(name, Digest(whole=not tree.entries))
             if written is not None and len(self.found) == sound and not (written.whole and written.like(counted[0])):
                 (self.lost if written.whole else self.uncounted)[name] = counted[0].minus(written)
         yield from self._passed(self._pages.free(self._seen), [Digest()])

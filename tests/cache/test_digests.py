@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import lmdb
+import msgspec
 import pytest
 
 from penstock.cache import META, MemoryStore, StoreDamaged, open_lmdb, scrub_pages
@@ -14,6 +15,7 @@ from penstock.cache.digests import DIGESTS, Digest, digest_of
 from penstock.cache.lmdb_store import LmdbStore
 from penstock.cache.lmdb_txn import LmdbWriter
 from penstock.cache.scrub import Scrub
+from penstock.cache.seal import seal, unseal
 
 ROW = b"row"
 
@@ -142,6 +144,46 @@ def test_a_store_gets_them_with_a_write_of_no_new_key(tmp_path: Path) -> None:
     with store.write() as txn:
         assert txn.counted
     assert set(scrubbed(store).uncounted) == {"a"}
+    store.close()
+
+
+def test_the_map_of_an_earlier_version_is_read_and_replaced(tmp_path: Path) -> None:
+    filled(tmp_path)
+    former = {META: digest_of([DIGESTS, b"state"]), "a": digest_of([b"%d" % n for n in range(20)])}
+    behind(tmp_path, META, {DIGESTS: seal(DIGESTS, msgspec.msgpack.encode(former))})
+    behind(tmp_path, "a", {}, delete=b"7")
+    store = open_lmdb(tmp_path)
+    lost = {"a": Digest().minus(digest_of([b"7"]))}
+    assert scrubbed(store).lost == lost
+    with store.write() as txn:
+        txn.put_many("a", [(b"new", ROW)])
+    for _ in range(2):
+        assert scrubbed(store).lost == lost
+        with store.read() as snap:
+            [row] = snap.get_many(META, [DIGESTS])
+        assert row is not None
+        assert msgspec.msgpack.decode(unseal(DIGESTS, row, META))[0] == [META, "a"]
+        store.close()
+        store = open_lmdb(tmp_path)
+    store.close()
+
+
+def test_a_transaction_changes_the_bytes_of_its_own_digests_alone(tmp_path: Path) -> None:
+    filled(tmp_path)
+    store = open_lmdb(tmp_path)
+    rows: list[bytes] = []
+    for db, key in (("b", b"1"), ("b", b"2"), ("a", b"new"), ("a", b"new"), (META, b"state")):
+        with store.write() as txn:
+            txn.put_many(db, [(key, ROW)])
+        with store.read() as snap:
+            [row] = snap.get_many(META, [DIGESTS])
+        assert row is not None
+        rows.append(unseal(DIGESTS, row, META))
+    first, second, third, fourth, fifth = rows
+    assert first[:-17] == second[:-17] != first
+    assert second[-17:] == third[-17:]
+    assert second[:-34] == third[:-34]
+    assert third == fourth == fifth
     store.close()
 
 
