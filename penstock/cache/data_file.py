@@ -16,8 +16,9 @@ import struct
 import time
 from contextlib import suppress
 
-from penstock.cache.errors import StoreDamaged, StoreMissing, StoreReplaced
+from penstock.cache.errors import PenstockError, StoreDamaged, StoreMissing, StoreReplaced
 from penstock.cache.gate import gate
+from penstock.cache.lmdb_errors import translated
 from penstock.cache.permissions import file_mode, make_private, must_be_own, must_be_plain
 
 __all__ = ["DATA", "SCRUB", "DataFile", "check_beginning", "empty_file", "make_file"]
@@ -83,7 +84,7 @@ def _truncated(folder: str, size: int, needed: int) -> StoreDamaged:
 def _place_of(name: str) -> tuple[int, int] | None:
     try:
         about = os.stat(name)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return about.st_dev, about.st_ino
 
@@ -116,8 +117,21 @@ class DataFile:
 
     def check_name(self) -> None:
         """That the name still leads to this file, and not to another one or to none."""
-        if _place_of(self._name) != self._place:
+        try:
+            place = _place_of(self._name)
+        except OSError as error:
+            raise translated(self._folder, error) from error
+        if place != self._place:
             raise StoreReplaced(self._folder)
+
+    def check_commit(self) -> None:
+        """Refuse to acknowledge a commit unless the name leads to its file."""
+        try:
+            self.check_name()
+        except StoreReplaced:
+            raise
+        except PenstockError as error:
+            raise PenstockError(f"{error}; the last put may be in the store, so put that again") from error
 
     def is_replaced(self) -> bool:
         """Whether the names of both files lead to other files or to none.

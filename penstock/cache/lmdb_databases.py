@@ -1,8 +1,13 @@
-"""The databases of a data file as an opening finds them, once the pages that lead to them are checked."""
+"""The databases of a data file: checked and opened with its environment, and known since then.
+
+An interrupt can come between a commit and the notes about it in memory. Another process can write while an environment
+stays open here. So handles and digests belong to the transaction that has them, and one that follows another
+transaction reads them again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import cast
 
@@ -14,17 +19,75 @@ from penstock.cache.lmdb_errors import FORMAT, MAX_DBS
 from penstock.cache.lmdb_page import Extent, ForeignFile, PageDamaged, Pages, TooOld, Tree
 from penstock.cache.store import META
 
-__all__ = ["databases_of", "digests_in"]
+__all__ = ["After", "Databases", "Handles", "databases_of", "digests_in"]
+
+Handles = dict[str, "lmdb._Database"]
+After = Callable[[], Digests | None]
+"""Gives the digests after a transaction."""
 
 _FIRST = 256  # pages of the smallest databases that an opening walks
 
 
-def databases_of(env: lmdb.Environment, path: str, writing: bool) -> tuple[dict[str, lmdb._Database], Digests | None]:
-    """The handles that a writer has from the beginning, and the digests; a reader opens handles before a snapshot."""
+class Databases:
+    """The databases of an environment, as of a transaction; `handles` has all names that it has, and no others."""
+
+    def __init__(self, handles: Handles) -> None:
+        self.handles = handles
+        self.digests: Digests | None = None
+        self._opened = {name.encode(): handle for name, handle in handles.items()}
+        self._names: list[bytes] = []
+        self._handles_of = self._digests_of = -1  # numbers of transactions
+
+    def missing(self, txn: lmdb.Transaction[memoryview], number: int) -> list[bytes]:
+        """The names that have to be opened before a transaction; without any, it has `handles` as of this number."""
+        if number == self._handles_of:
+            return []
+        names = [bytes(name) for name in txn.cursor().iternext(values=False)]
+        missing = [name for name in names if name not in self._opened]
+        if not missing:
+            if names != self._names:
+                self._names = names
+                self.handles = {name.decode(): self._opened[name] for name in names}
+            self._handles_of = number
+        return missing
+
+    def open(self, env: lmdb.Environment, names: list[bytes]) -> None:
+        """Open handles, while no transaction of this process writes."""
+        for name in names:
+            try:
+                self._opened[name] = env.open_db(name, create=False)
+            except lmdb.NotFoundError:
+                continue  # gone since it was listed: the next listing does not have it
+
+    def current(self, number: int) -> bool:
+        """True where handles and digests are those after the transaction of this number."""
+        return number == self._handles_of == self._digests_of
+
+    def read_digests(self, txn: lmdb.Transaction[memoryview], number: int) -> None:
+        """Have the digests as of this number."""
+        meta = self.handles.get(META)
+        row = None if meta is None else txn.get(DIGESTS, db=meta)
+        self.digests = None if row is None else Digests.of_row(bytes(row))
+        self._digests_of = number
+
+    def made(self, made: Handles) -> None:
+        """Know the databases that a commit made."""
+        if made:
+            self._opened.update((name.encode(), handle) for name, handle in made.items())
+            self.handles = {**self.handles, **made}
+
+    def changed(self, number: int, digests: After) -> None:
+        """The transaction of this number has changed them."""
+        self.digests = digests()
+        self._handles_of = self._digests_of = number
+
+
+def databases_of(env: lmdb.Environment, path: str, writing: bool) -> Databases:
+    """With the handles that a writer has from the beginning; a reader opens them before a snapshot."""
     try:
         env.reader_check()
-        digests = _check_first(env, path, writing)
-        return _open_all(env) if writing else {}, digests
+        _check_first(env, path, writing)
+        return Databases(_open_all(env) if writing else {})
     except PageDamaged as damage:
         if isinstance(damage, ForeignFile):
             raise StoreFormat(path, f"unknown ({damage.reason})", FORMAT) from damage
@@ -33,22 +96,22 @@ def databases_of(env: lmdb.Environment, path: str, writing: bool) -> tuple[dict[
         raise StoreFormat(path, f"unknown ({error})", FORMAT) from error
 
 
-def _check_first(env: lmdb.Environment, path: str, writing: bool) -> Digests | None:
+def _check_first(env: lmdb.Environment, path: str, writing: bool) -> None:
     """Check the pages that are read before any check; a read transaction keeps them from being used again."""
     while True:
         with env.begin() as txn, suppress(TooOld), Pages(path, txn.id()) as pages:
             pages.check_length()
-            return _first_digests(pages, writing)
+            return _check_pages(pages, writing)
 
 
-def _first_digests(pages: Pages, writing: bool) -> Digests | None:
-    """Walk `meta`, the smallest databases, and for a writer the free list; the digests.
+def _check_pages(pages: Pages, writing: bool) -> None:
+    """Walk `meta` with its digests, the smallest databases, and for a writer the free list.
 
     An opening does so, for it reads what the store says of itself before a check can begin.
     """
     seen, left = pages.new_marks(), _FIRST
     trees = pages.databases(seen)
-    digests = digests_in(pages, trees, seen)
+    digests_in(pages, trees, seen)
     for name, tree in sorted(trees.items(), key=lambda one: one[1].pages):
         left -= tree.pages
         if left < 0:
@@ -59,7 +122,6 @@ def _first_digests(pages: Pages, writing: bool) -> Digests | None:
     if writing:
         for _ in pages.free(seen):
             pass
-    return digests
 
 
 def digests_in(pages: Pages, trees: Mapping[str, Tree], seen: bytearray) -> Digests | None:
@@ -82,7 +144,7 @@ def digests_in(pages: Pages, trees: Mapping[str, Tree], seen: bytearray) -> Dige
     return digests
 
 
-def _open_all(env: lmdb.Environment) -> dict[str, lmdb._Database]:
+def _open_all(env: lmdb.Environment) -> Handles:
     """Open all handles; where half of the names there can be are taken, empty databases lose theirs."""
     with env.begin(write=True) as txn:
         names = [bytes(name) for name in txn.cursor().iternext(values=False)]

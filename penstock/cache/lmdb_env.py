@@ -4,13 +4,12 @@ Invariants:
 
 - an environment belongs to the process that opened it: a forked child never touches it, not even to close it while
   something is open in it, for that would free the parent's snapshot;
-- handles of databases are opened where nothing else runs: at opening, in the transaction that makes the database, or,
-  in a process that only reads, before the snapshot that first sees it. `handles` never has a name that the latest
-  snapshot does not know, and names leave an environment only at its opening;
+- handles of databases are opened at opening, in the transaction that makes the database, or before the transaction
+  that first sees it (`lmdb_databases`). Nothing else writes here then. Names leave an environment only at its opening;
 - the map changes only while no transaction of this process is open: new snapshots wait, open ones are waited for;
 - the environment closes after the last transaction in it: a read in another thread ends before its pages go.
 
-Only the holder of `owner.Owner` opens an environment to write. That makes `handles` of a writing process complete.
+Only the holder of `owner.Owner` opens an environment to write. It may stay open after that, for readers here.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Protocol
 from weakref import WeakSet
 
@@ -29,12 +28,11 @@ from penstock.cache.address_space import LARGEST, fitting, room
 from penstock.cache.data_file import LOCK, DataFile, check_beginning
 from penstock.cache.errors import Closed, ForkedStore, PenstockError, StoreFull
 from penstock.cache.gate import gate
-from penstock.cache.lmdb_databases import databases_of
+from penstock.cache.lmdb_databases import After, Handles, databases_of
 from penstock.cache.lmdb_errors import MAX_DBS, MAX_READERS, translated
 
-__all__ = ["Environment", "Handles", "Opening", "ReadTransaction", "acquire", "is_open"]
+__all__ = ["Environment", "Opening", "ReadTransaction", "acquire", "is_open"]
 
-Handles = dict[str, "lmdb._Database"]
 _CHECK_EVERY = 1000
 _log = logging.getLogger("penstock.cache")
 
@@ -49,7 +47,6 @@ class Environment:
         self.pid = os.getpid()
         self.readonly = readonly
         self.map_size = fitting(map_size, len(_registry)) if map_size == LARGEST else map_size
-        self.handles: Handles = {}
         self.users = 0
         self._write_lock = threading.Lock()
         self.writing = 0
@@ -64,9 +61,6 @@ class Environment:
 
     def _start(self) -> lmdb.Environment:
         """The environment opened, its dead readers cleared, its databases known."""
-        self._opened: dict[bytes, lmdb._Database] = {}
-        self._names: list[bytes] = []
-        self._seen = -1
         try:
             with gate(self.path):
                 check_beginning(self.path)
@@ -87,7 +81,7 @@ class Environment:
         except (lmdb.Error, OSError) as error:
             raise translated(self.path, error) from error
         try:
-            self.handles, self.digests = databases_of(env, self.path, not self.readonly)
+            self.databases = databases_of(env, self.path, not self.readonly)
         except BaseException:
             env.close()
             self._file.close()
@@ -102,53 +96,43 @@ class Environment:
     def begin_read(self, opening: Opening, reader: Ends) -> tuple[ReadTransaction, Handles]:
         """A read transaction, and the handles of all databases it has; the opening ends its reader with itself."""
         me = threading.get_ident()
-        with self._turn:
-            while self.held and me not in self._open.values():
-                self._turn.wait()
-            opening.check()
-            self._file.check()
-            opening.readers.add(reader)
-            txn = self._snapshot()
-            self._open[id(txn)] = me
-            return ReadTransaction(self, txn), self.handles
+        while True:
+            with self._turn:
+                while self.held and me not in self._open.values():
+                    self._turn.wait()
+                opening.check()
+                self._file.check()
+                opening.readers.add(reader)
+                txn = self._begin()
+                missing = self.databases.missing(txn, txn.id())
+                if not missing:
+                    read = ReadTransaction(self, txn)
+                    self._open[id(txn)] = me
+                    return read, self.databases.handles
+                txn.abort()
+            self._open_handles(opening, missing)
 
     def end_read(self, txn: lmdb.Transaction[memoryview]) -> None:
         """End a read transaction."""
         txn.abort()
         with self._turn:
-            del self._open[id(txn)]
+            self._open.pop(id(txn), None)
             self._turn.notify_all()
         self._close_if_unused()
 
-    def _snapshot(self) -> lmdb.Transaction[memoryview]:
+    def _begin(self, write: bool = False) -> lmdb.Transaction[memoryview]:
         while True:
             try:
-                txn = self.env.begin(buffers=True)
+                return self.env.begin(write=write, buffers=True)
             except lmdb.MapResizedError:
                 self._follow()
-                continue
-            if not self.readonly or txn.id() == self._seen:
-                return txn
-            names = [bytes(name) for name in txn.cursor().iternext(values=False)]
-            missing = [name for name in names if name not in self._opened]
-            if not missing:
-                self._now_known(txn.id(), names)
-                return txn
-            txn.abort()
-            self._open_handles(missing)
 
-    def _open_handles(self, names: list[bytes]) -> None:
-        for name in names:
-            try:
-                self._opened[name] = self.env.open_db(name, create=False)
-            except lmdb.NotFoundError:
-                continue  # gone since it was listed: the next listing does not have it
-
-    def _now_known(self, txn_id: int, names: list[bytes]) -> None:
-        if names != self._names:
-            self._names = names
-            self.handles = {name.decode(): self._opened[name] for name in names}
-        self._seen = txn_id
+    def _open_handles(self, opening: Opening, names: list[bytes]) -> None:
+        """Open them once no other thread writes; its transaction may have just committed them."""
+        mine = self.writing == threading.get_ident()
+        with nullcontext() if mine else self._write_lock, self._turn:
+            opening.check()
+            self.databases.open(self.env, names)
 
     def enter_write(self, opening: Opening) -> None:
         """From here to `leave_write` the calling thread writes and the environment stays open."""
@@ -169,22 +153,41 @@ class Environment:
         self._close_if_unused()
 
     def begin_write(self) -> lmdb.Transaction[memoryview]:
-        """A transaction, after `enter_write`."""
+        """A transaction, after `enter_write`; handles and digests are those before it."""
         self._file.check()
         self._writes += 1
         if self._writes % _CHECK_EVERY == 0:
             self.env.reader_check()
-        return self.env.begin(write=True, buffers=True)
-
-    def commit(self, txn: lmdb.Transaction[memoryview], made: Handles) -> None:
-        """Commit; the databases made in it are known to the first snapshot that has them."""
-        if not made:
-            txn.commit()
-        else:
+        while True:
+            txn = self._begin(write=True)
+            before = txn.id() - 1
+            if self.databases.current(before):
+                return txn
+            try:
+                with self._turn:
+                    missing = self.databases.missing(txn, before)
+                if not missing:
+                    self.databases.read_digests(txn, before)
+                    return txn
+            except BaseException:
+                txn.abort()
+                raise
+            txn.abort()
             with self._turn:
-                txn.commit()
-                self.handles = {**self.handles, **made}
-        self._file.check_name()
+                self.databases.open(self.env, missing)
+
+    def commit(self, txn: lmdb.Transaction[memoryview], made: Handles, digests: After | None) -> None:
+        """Commit; the first snapshot that has them knows the databases made in it.
+
+        A transaction without digests of its own may have changed nothing, and then the next one has its number.
+        """
+        number = txn.id()
+        with self._turn if made else nullcontext():
+            txn.commit()
+            self.databases.made(made)
+            if digests is not None:
+                self.databases.changed(number, digests)
+        self._file.check_commit()
 
     def grow(self) -> None:
         """Double the map, between transactions."""

@@ -18,7 +18,8 @@ import lmdb
 import numpy as np
 
 from penstock.cache.errors import Closed
-from penstock.cache.lmdb_env import Handles, Opening, ReadTransaction
+from penstock.cache.lmdb_databases import Handles
+from penstock.cache.lmdb_env import Opening, ReadTransaction
 from penstock.cache.lmdb_errors import translated
 from penstock.cache.lmdb_page import Pages
 
@@ -121,10 +122,10 @@ class LmdbReader(Rows):
     """A snapshot."""
 
     _what = "the snapshot"
+    _read: ReadTransaction | None = None  # an interrupt may end `__init__` anywhere, and `__del__` closes
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
-        self._read: ReadTransaction | None = None
         try:
             self._read, self._handles = self._env.begin_read(opening, self)
         except lmdb.Error as error:

@@ -20,7 +20,8 @@ import lmdb
 from penstock.cache.address_space import LARGEST
 from penstock.cache.digests import DIGESTS, Digest, Tally, digest_of
 from penstock.cache.errors import Closed, PenstockError, StoreDamaged
-from penstock.cache.lmdb_env import Handles, Opening
+from penstock.cache.lmdb_databases import Handles
+from penstock.cache.lmdb_env import Opening
 from penstock.cache.lmdb_errors import translated
 from penstock.cache.lmdb_snapshot import Row, Rows, down, up
 from penstock.cache.store import META
@@ -35,16 +36,16 @@ class LmdbWriter(Rows):
     """A transaction."""
 
     _what = "the transaction"
+    _txn: lmdb.Transaction[memoryview] | None = None  # an interrupt may end `__init__` anywhere, and `__del__` closes
+    _owns = False
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
-        self._txn: lmdb.Transaction[memoryview] | None = None
         self._thread = threading.get_ident()
         self._made: Handles = {}
         self._changes = 0
         self._failed = False
         self._journal: list[Callable[[], None]] | None = None if self._env.map_size >= LARGEST else []
-        self._owns = False
         if self._env.writing == self._thread:
             raise PenstockError(f"a transaction on {self._env.path} is open in this thread; end it before the next one")
         try:
@@ -59,8 +60,8 @@ class LmdbWriter(Rows):
         except lmdb.Error as error:
             self.close()
             raise translated(self._env.path, error) from error
-        self._handles = self._env.handles
-        self._tally = Tally(self._env.digests)
+        self._handles = self._env.databases.handles
+        self._tally = Tally(self._env.databases.digests)
 
     def put_many(self, db: str, items: Sequence[Row], append: bool = False, new: Sequence[bytes] | None = None) -> None:
         """Put rows over those with the same keys; fastest in key order."""
@@ -83,7 +84,7 @@ class LmdbWriter(Rows):
     @property
     def counted(self) -> bool:
         """Whether there were digests before it."""
-        return self._env.digests is not None
+        return self._env.databases.digests is not None
 
     @property
     def empty(self) -> bool:
@@ -97,7 +98,8 @@ class LmdbWriter(Rows):
 
     def complete_uncounted(self, digests: Mapping[str, Digest]) -> None:
         """Complete databases that are not whole yet; one that was emptied since the walk is whole."""
-        before = {} if self._env.digests is None else self._env.digests.by_db
+        known = self._env.databases.digests
+        before = {} if known is None else known.by_db
         self.complete({db: own for db, own in digests.items() if db not in before or not before[db].whole})
 
     def _put(self, db: str, items: Sequence[Row], append: bool, new: Sequence[bytes] | None) -> None:
@@ -237,14 +239,12 @@ class LmdbWriter(Rows):
         if row is not None and cursor is not None:
             cursor.put(DIGESTS, row)
         self._cursors.clear()
-        self._env.commit(txn, self._made)
-        if row is not None:
-            self._env.digests = self._tally.committed()
+        self._env.commit(txn, self._made, None if row is None else self._tally.committed)
 
     def close(self) -> None:
         """Undo it, if it has not been committed. Closing twice is nothing, and so is closing in a forked child."""
         txn, self._txn = self._txn, None
-        if self._env.pid != os.getpid() or not self._owns:
+        if not self._owns or self._env.pid != os.getpid():
             return
         self._owns = False
         self._cursors.clear()

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
+
 import penstock as ps
 from tests.engine.beside import WORLD, Beside, user
 from tests.engine.worlds import TINY
@@ -67,6 +69,29 @@ AFTER = [
 ]
 
 
+def interrupted_after(n: int, call: Callable[[], Any]) -> bool:
+    """Interrupt the call as its n-th commit returns: a signal waits while the disk takes the commit."""
+    left = n
+
+    def look(_frame: FrameType, event: str, function: Any) -> None:
+        nonlocal left
+        if event == "c_return" and function.__name__ == "commit":
+            left -= 1
+            if not left:
+                sys.setprofile(None)
+                raise Interrupted
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        call()
+    except Interrupted:
+        return True
+    finally:
+        sys.setprofile(before)
+    return False
+
+
 def put(engine: Any, batches: list[tuple[str, list[Any]]]) -> None:
     """Put into the engine, or into its model."""
     for table, docs in batches:
@@ -99,6 +124,27 @@ def test_interrupted_at_any_moment(tmp_path: Path):
         went_in += is_in
     assert moments > 20
     assert 0 < went_in < moments, "some came before the commit, and some after it"
+
+
+@pytest.mark.parametrize("n", range(len(BEFORE)))
+def test_interrupted_as_a_commit_returns(tmp_path: Path, n: int):
+    """Databases that it made and those that it changed are known to the next snapshot and the next batch."""
+    with ps.open(WORLD.app(), tmp_path / "store", limits=TINY) as engine:
+        both = Beside(engine, WORLD)
+        put(engine, BEFORE[:n])
+        assert interrupted_after(1, lambda: put(engine, BEFORE[n : n + 1]))
+        table, docs = BEFORE[n]
+        with engine.snapshot() as snap:
+            is_in = snap.table(table).get(docs[-1]["id"]) == docs[-1]  # the commit may be of work between batches
+        put(both.model, BEFORE[: n + is_in])
+        both.check()
+        for target in (engine, both.model):
+            put(target, AFTER)
+        both.check()
+        assert engine.check().damaged == ()
+    with ps.open(WORLD.app(), tmp_path / "store", limits=TINY) as engine:
+        both.engine = engine
+        both.check()
 
 
 def test_a_function_that_writes_to_its_engine_is_told(place: Path | None):
