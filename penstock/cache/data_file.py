@@ -99,7 +99,7 @@ class DataFile:
         self._file = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
         about = os.fstat(self._file)
         if not had_lock:
-            os.chmod(os.path.join(folder, LOCK), file_mode(about.st_mode))
+            os.chmod(self._lock_name, file_mode(about.st_mode))
         self._place = about.st_dev, about.st_ino
         self._lock_place = _place_of(self._lock_name)
         self._size = about.st_size

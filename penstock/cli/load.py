@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
 import click
@@ -155,6 +156,21 @@ def take_files(
         if migrate and writer.holder is None and not stop.asked:
             bring_up(ctx, writer, app)
     return _ended(run, files, follow)
+
+
+def take_lines(
+    ctx: Context,
+    app: App,
+    table: Table,
+    files: Sequence[str],
+    format: str | None,
+    read: Read,
+    again: bool = False,
+    keys: bool = False,
+) -> int:
+    """Load files whose batches mean what `read` makes of them; the exit code. With `keys` a line is a key."""
+    opened = partial(open_file, table=table.name, format=format, again=again, keys=keys)
+    return take_files(ctx, app, table, files, opened, read=read, again=again, keys=keys)
 
 
 def _path(text: str) -> str:

@@ -10,14 +10,14 @@ from penstock.cache import RecordError
 from penstock.cli.context import DONE, WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_writer, table_of
-from penstock.cli.load import take_files
+from penstock.cli.load import take_lines
 from penstock.cli.names import table_names
 from penstock.cli.output import format_option, tell
 from penstock.cli.portable import read_keys
 from penstock.cli.repair import show
 from penstock.cli.values import group_of, loads, object_of
 from penstock.engine import parted
-from penstock.spout import Record, open_file, opened
+from penstock.spout import Record, opened
 from penstock.views import App
 
 
@@ -88,15 +88,7 @@ def delete(
     when = None if ts is None else _ts_of(ts)
     if not files:
         return _write(ctx, app, [Record(table, group_of(key), None, when) for key in keys])
-    return take_files(
-        ctx,
-        app,
-        target,
-        files,
-        lambda path: open_file(path, table, format_in, keys=True),
-        read=lambda batch: read_keys(batch, target, when),
-        keys=True,
-    )
+    return take_lines(ctx, app, target, files, format_in, lambda batch: read_keys(batch, target, when), keys=True)
 
 
 @command(

@@ -23,7 +23,7 @@ from penstock.cache import MissingExtra
 from penstock.cli.context import WRONG, Context
 from penstock.cli.faults import Fault
 from penstock.cli.frame import command, load_app, open_reader, shown_view, table_of
-from penstock.cli.load import take_files
+from penstock.cli.load import take_lines
 from penstock.cli.names import all_names, table_names
 from penstock.cli.output import must_be_csv, safe_option
 from penstock.cli.portable import portable_lines, read_portable
@@ -32,7 +32,6 @@ from penstock.cli.tabular import Columns, write_csv, write_parquet
 from penstock.cli.values import dumps
 from penstock.engine import Snapshot
 from penstock.gateway import document_of, unwrap
-from penstock.spout import open_file
 from penstock.views import Table, View
 
 _FORMATS = ("jsonl", "csv", "parquet")
@@ -107,15 +106,7 @@ def import_(ctx: Context, table: str, files: tuple[str, ...], again: bool, forma
     """
     app = load_app(ctx)
     target = table_of(app, table)
-    return take_files(
-        ctx,
-        app,
-        target,
-        files,
-        lambda path: open_file(path, table, format_in, again=again),
-        read=read_portable,
-        again=again,
-    )
+    return take_lines(ctx, app, target, files, format_in, read_portable, again)
 
 
 class _Source(Protocol):

@@ -75,12 +75,8 @@ def _slots(node: TableNode, reader: Reader, holds: Holds) -> tuple[list[bytes], 
     keys = list(holds)
     (k0, k1), refused = key_lanes([decode_key(whole) for whole, _ in holds.values()], node.seed)
     assert not refused, "they are keys of documents"
-    if not node.log.keys.room(len(keys)):
-        node.forget(len(keys))
-    slots, cold = node.log.resolve(reader, k0, k1)
-    node.memory.fit(node.log.keys.map.used)
-    if cold.size:
-        node.loader.load(reader, cold)
+    node.make_room(len(keys))
+    slots = node.slots_of(reader, k0, k1)
     here = node.log.keys.state[slots] & PRESENT != 0
     return [key for key, there in zip(keys, here.tolist(), strict=True) if there], slots[here]
 

@@ -58,10 +58,7 @@ def _moment(node: TableNode, ts: Any) -> Any:
 
 
 def _merged(node: TableNode, reader: Reader, k0: Lane, k1: Lane | None, found: list[Unwrapped], writes: Writes) -> None:
-    slots, cold = node.log.resolve(reader, k0, k1)
-    node.memory.fit(node.log.keys.map.used)
-    if cold.size:
-        node.loader.load(reader, cold)
+    slots = node.slots_of(reader, k0, k1)
     steps: list[Step] = []
     whose: list[int] = []
     for i, (slot, one) in enumerate(zip(slots.tolist(), found, strict=True)):

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import PRESENT, DocLog, Reader, encode_key
+from penstock.cache import PRESENT, DocLog, Lane, Reader, Slots, encode_key
 from penstock.gateway.loading import Loader
 from penstock.gateway.memory import TableMemory
 from penstock.gateway.stamps import plain_ts
@@ -60,6 +60,10 @@ class Few(Protocol):
 
     def tell(self, reader: Reader, new: Next, writes: Writes) -> list[int]:
         """Tell the views of versions as columns, and leave the segment; which of them some view holds."""
+        ...
+
+    def slots_of(self, reader: Reader, k0: Lane, k1: Lane | None) -> Slots:
+        """Return the slots of keys by their lanes, with all that is remembered of them in memory."""
         ...
 
     @property

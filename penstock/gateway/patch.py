@@ -13,10 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import GONE, PRESENT, DocLog, Reader, Slots, canonical, unpack_document
+from penstock.cache import GONE, PRESENT, DocLog, Lane, Reader, Slots, canonical, unpack_document
 from penstock.gateway.intake import Records, Report, TableBatch
 from penstock.gateway.lines import Patched, absent_line, patched_line, unwrap
-from penstock.gateway.loading import Loader
 from penstock.gateway.memory import TableMemory
 from penstock.gateway.telling import Next, key_value
 from penstock.gateway.versions import Outcome
@@ -29,9 +28,12 @@ class Patching(Protocol):
 
     table: Table
     log: DocLog
-    loader: Loader
     memory: TableMemory
     decoder: Decoder
+
+    def slots_of(self, reader: Reader, k0: Lane, k1: Lane | None) -> Slots:
+        """Return the slots of keys by their lanes, with all that is remembered of them in memory."""
+        ...
 
 
 def merge_patch(current: Patched, fields: dict[str, Any], ts: Any) -> Outcome:
@@ -128,10 +130,7 @@ class Patcher:
     ) -> None:
         """Merge a batch and tell the views."""
         node = self._node
-        slots, cold = node.log.resolve(reader, records.k0, records.k1)
-        node.memory.fit(node.log.keys.map.used)
-        if cold.size:
-            node.loader.load(reader, cold)
+        slots = node.slots_of(reader, records.k0, records.k1)
         outcome, merged = self.merge(reader, self._steps(batch, records, slots))
         for at, how in zip(records.at.tolist(), outcome, strict=True):
             report.outcome[at] = how

@@ -73,12 +73,8 @@ def carry_repeats(live: TableNode, node: TableNode, writer: Writer, keys: Sequen
     (k0, k1), refused = key_lanes(values, node.seed)
     assert not refused, "they are keys of documents"
     for own in (live, node):
-        if not own.log.keys.room(len(keys)):
-            own.forget(len(keys))
-    slots, cold = live.log.resolve(writer, k0, k1)
-    live.memory.fit(live.log.keys.map.used)
-    if cold.size:
-        live.loader.load(writer, cold)
+        own.make_room(len(keys))
+    slots = live.slots_of(writer, k0, k1)
     stored = live.log.keys.state[slots] & (PRESENT | GONE if live.table.has_ts else PRESENT) != 0
     found = iter(live.log.lines(writer, slots[stored]))
     lines = [next(found) if own else absent_line(key, None) for own, key in zip(stored.tolist(), values, strict=True)]

@@ -42,10 +42,7 @@ def superseded(node: TableNode, reader: Reader, batch: TableBatch, tails: Sequen
     keys = _keys(node, batch)
     places = list(keys)
     (k0, k1), refused = key_lanes(list(keys.values()), node.seed)
-    slots, cold = node.log.resolve(reader, k0, k1)
-    node.memory.fit(node.log.keys.map.used)
-    if cold.size:
-        node.loader.load(reader, cold)
+    slots = node.slots_of(reader, k0, k1)
     # Memory may name a deletion that is compacted away already; nothing else of a key is left then.
     known = (node.log.keys.state[slots] & RECORD != 0) & (node.log.records(slots) >= node.log.head)
     since = np.array([tails[place] for place in places], np.int64)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import GONE, PRESENT, DocLog, KeyCache, LogMark, Reader, Segment, Slots, Writer, same_document
+from penstock.cache import GONE, PRESENT, DocLog, KeyCache, Lane, LogMark, Reader, Segment, Slots, Writer, same_document
 from penstock.gateway.few import FewForm
 from penstock.gateway.intake import REJECTED, Records, Report, TableBatch, take_in
 from penstock.gateway.lines import absent_line, stamped_line, unwrap
@@ -106,10 +106,7 @@ class TableNode:
 
     def look_up(self, reader: Reader, records: Records) -> tuple[Slots, Stored]:
         """The slots of the records' keys, all that is remembered of them loaded, and what is stored there."""
-        slots, cold = self.log.resolve(reader, records.k0, records.k1)
-        self.memory.fit(self.log.keys.map.used)
-        if cold.size:
-            self.loader.load(reader, cold)
+        slots = self.slots_of(reader, records.k0, records.k1)
         state = self.log.keys.state[slots]
         has_ts = self.table.has_ts
         return slots, Stored(
@@ -117,6 +114,19 @@ class TableNode:
             (state & GONE != 0) if has_ts else np.zeros(slots.size, bool),
             self.memory.stamps(slots) if has_ts else None,
         )
+
+    def slots_of(self, reader: Reader, k0: Lane, k1: Lane | None) -> Slots:
+        """Return the slots of keys by their lanes, with all that is remembered of them in memory."""
+        slots, cold = self.log.resolve(reader, k0, k1)
+        self.memory.fit(self.log.keys.map.used)
+        if cold.size:
+            self.loader.load(reader, cold)
+        return slots
+
+    def make_room(self, keys: int) -> None:
+        """Drop what memory holds if there is no room for so many keys more."""
+        if not self.log.keys.room(keys):
+            self.forget(keys)
 
     def _decide(self, reader: Reader, records: Records, slots: Slots, stored: Stored) -> Decision:
         docs, lines = records.doc, records.lines
