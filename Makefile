@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-busy lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments lock clean
+.PHONY: help demo test test-busy lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ damage: $(READY) ## damage a store in many ways, and look for a wrong answer or 
 
 odd-arguments: $(READY) ## call the public API with odd arguments; make odd-arguments ARGS="--calls 20000 --seed 3"
 	$(BIN)/python -m tests.engine.odd_arguments $(ARGS)
+
+puts: $(READY) ## 200 programs put into one store that nobody holds; make puts ARGS="--at-once 30 --budget 600"
+	$(BIN)/python -m tests.cli.puts --spawn --processes 200 --at-once 8 --budget 1800 $(ARGS)
 
 campaign: $(READY) ## crash more: seeds after all those before; make campaign ARGS="--budget 30m"
 	$(BIN)/python -m penstock.testing.campaign --totals tests/testing/campaign.json $(ARGS)

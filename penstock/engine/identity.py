@@ -1,17 +1,22 @@
 """Which partition of which store a file is: its catalog says so, and each opening compares that with the layout.
 
-Invariant: no partition is opened, copied or moved from the file of another store, or of another partition. A catalog of
-an earlier version has no identity. Its seed and its state are compared, and the next writer adds the identity.
+Invariants:
+
+- no partition is opened, copied or moved from the file of another store, or of another partition. A catalog of an
+  earlier version has no identity. Its seed and its state are compared, and the next writer adds the identity;
+- no partition is opened from an older copy of its file if that copy contradicts the productions of other partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
-from penstock.cache import PenstockError, Reader, StoreMissing, naming, open_lmdb
+from penstock.cache import PenstockError, Reader, Store, StoreMissing, naming, open_lmdb
 from penstock.engine.catalog import Catalog, Identity, read_catalog, read_state
 from penstock.engine.naming import places_of
 from penstock.mapreduce import Ranges
+from penstock.recovery import Sent, oldest_owed
 
 __all__ = ["ForeignPartition", "catalogs_of", "identity_of", "must_be_alone", "must_be_partition"]
 
@@ -69,21 +74,66 @@ def must_be_alone(catalog: Catalog, path: str) -> None:
 
 
 def catalogs_of(folders: Sequence[str], ranges: Ranges) -> list[Catalog | None]:
-    """Return the catalog of each partition; ForeignPartition is raised if one is missing and another has data."""
-    catalogs: list[Catalog | None] = []
-    written = False
-    for number, folder in enumerate(folders):
-        try:
-            store = open_lmdb(folder, readonly=True)
-        except StoreMissing:
-            catalogs.append(None)
-            continue
-        try:
-            with store.read() as reader, naming(lambda: places_of(None)):
+    """Return the catalog of each partition.
+
+    ForeignPartition is raised if one is missing and another has data, and if one is older than the others.
+    """
+    with ExitStack() as stack, naming(lambda: places_of(None)):
+        stores = [_opened(folder, stack) for folder in folders]
+        catalogs: list[Catalog | None] = []
+        written = False
+        for number, (folder, store) in enumerate(zip(folders, stores, strict=True)):
+            if store is None:
+                catalogs.append(None)
+                continue
+            with store.read() as reader:
                 catalogs.append(must_be_partition(reader, folder, ranges, number))
                 written = written or read_state(reader).position > 0
-        finally:
-            store.close()
-    if written and None in catalogs:
-        raise ForeignPartition(folders[catalogs.index(None)], "its data.mdb is missing or empty")
+        if written and None in catalogs:
+            raise ForeignPartition(folders[catalogs.index(None)], "its data.mdb is missing or empty")
+        if written:
+            _must_fit(folders, [store for store in stores if store is not None])
     return catalogs
+
+
+def _opened(folder: str, stack: ExitStack) -> Store | None:
+    try:
+        store = open_lmdb(folder, readonly=True)
+    except StoreMissing:
+        return None
+    stack.callback(store.close)
+    return store
+
+
+def _must_fit(folders: Sequence[str], stores: Sequence[Store]) -> None:
+    """Raise ForeignPartition if the productions of two partitions contradict each other: one file is an older copy.
+
+    For each direction, acknowledged ≤ applied ≤ saved. Each number only grows, and the smaller ones are read first, so
+    that this holds for partitions that are written meanwhile too.
+    """
+    acknowledged, applied, saved = map(list[Sent], ([], [], []))
+    for number, store in enumerate(stores):
+        with store.read() as reader:
+            oldest = oldest_owed(reader, [other for other in range(len(stores)) if other != number])
+            acknowledged.append({**read_state(reader).sent, **oldest})
+    for store in stores:
+        with store.read() as reader:
+            applied.append({of: number for of, (_, number) in read_state(reader).taken.items()})
+    for store in stores:
+        with store.read() as reader:
+            saved.append(read_state(reader).sent)
+    for of, known in enumerate(acknowledged):
+        for to, number in known.items():
+            there, given = applied[to].get(of, 0), saved[of].get(to, 0)
+            if there < number:
+                raise ForeignPartition(
+                    folders[to],
+                    f"its data.mdb is an older copy: it has applied {there} productions of partition {of}, which knows "
+                    f"that {number} were applied",
+                )
+            if there > given:
+                raise ForeignPartition(
+                    folders[of],
+                    f"its data.mdb is an older copy: it has saved {given} productions for partition {to}, which has "
+                    f"applied {there}",
+                )

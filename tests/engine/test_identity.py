@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import penstock as ps
-from penstock.cache import PenstockError, open_lmdb
+from penstock.cache import PenstockError, encode_key, open_lmdb
 from penstock.engine import ForeignPartition, copy_any, opening_parted, repartition, restore_any
 from penstock.engine.catalog import Identity, read_catalog, write_catalog
 from penstock.engine.identity import catalogs_of
@@ -182,3 +182,54 @@ def test_a_store_that_was_killed_while_it_was_made_opens(mine: Path) -> None:
     with ps.open(shop(), fresh, processes=False) as engine:
         engine.put_many("users", DOCS)
     assert None not in identities(fresh)
+
+
+def crossing(engine: Any, begin: int) -> None:
+    """Put documents whose groups other partitions own, in both directions."""
+    engine.put_many("users", [{"id": i, "g": f"g{i}", "v": 1} for i in range(begin, begin + 40)])
+    engine.settle()
+
+
+OPEN: list[Callable[[Path], Any]] = [
+    lambda path: ps.open(shop(), path, processes=False).close(),
+    lambda path: ps.open(shop(), path).close(),
+    lambda path: copy_any(str(path), str(path.parent / "copy")),
+    lambda path: repartition(path, 1),
+]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("way", OPEN, ids=["open", "processes", "copy", "repartition"])
+def test_an_older_copy_of_one_partition_is_refused(way: Callable[[Path], Any], number: int, mine: Path) -> None:
+    folder = mine / f"0-{number}"
+    shutil.copytree(folder, mine.parent / "older")
+    with ps.open(shop(), mine, processes=False) as engine:
+        crossing(engine, 1_000)
+    shutil.copytree(folder, mine.parent / "newer")
+    shutil.rmtree(folder)
+    shutil.copytree(mine.parent / "older", folder)
+    with pytest.raises(ForeignPartition, match=rf"0-{number}: its data\.mdb is an older copy: it has .* productions"):
+        way(mine)
+    shutil.rmtree(folder)
+    shutil.copytree(mine.parent / "newer", folder)
+    with ps.open(shop(), mine, processes=False) as engine, engine.snapshot() as snap:
+        assert snap.view("total")["g1039"] == 1
+
+
+def test_an_older_copy_of_a_receiver_alone_is_refused(mine: Path) -> None:
+    """Documents of partition 0 have groups of partition 1 only: partition 1 saved nothing."""
+    with ps.open(shop(), mine, processes=False) as engine:
+        layout = read_layout(str(mine))
+        assert layout is not None
+        ranges = layout.ranges()
+        keys = [i for i in range(2_000, 4_000) if ranges.of(encode_key(i)) == 0][:40]
+        groups = [f"h{i}" for i in range(400) if ranges.of(encode_key(f"h{i}")) == 1][:40]
+        shutil.copytree(mine / "0-1", mine.parent / "older")
+        for _ in range(2):  # the second batch deletes the productions of the first one
+            engine.put_many("users", [{"id": i, "g": g, "v": 1} for i, g in zip(keys, groups, strict=True)])
+            engine.settle()
+            groups = groups[::-1]
+    shutil.rmtree(mine / "0-1")
+    shutil.copytree(mine.parent / "older", mine / "0-1")
+    with pytest.raises(ForeignPartition, match=r"0-1: its data\.mdb is an older copy: it has applied \d+ productions"):
+        ps.open(shop(), mine, processes=False)
