@@ -80,15 +80,19 @@ def _number(least: int) -> Rule:
     return number
 
 
-def _progress(name: str, value: Any) -> Any:
-    """A function of two numbers."""
-    try:
-        assert callable(value)
-        assert not isinstance(value, type)
-        inspect.signature(value).bind(0, 1)
-    except (AssertionError, TypeError, ValueError):
-        raise ArgumentKind(name, value, "give a function (done, total), or leave it out") from None
-    return value
+def _told(arguments: str) -> Rule:
+    """A function of these arguments."""
+
+    def told(name: str, value: Any) -> Any:
+        try:
+            assert callable(value)
+            assert not isinstance(value, type)
+            inspect.signature(value).bind(*arguments.split(", "))
+        except (AssertionError, TypeError, ValueError):
+            raise ArgumentKind(name, value, f"give a function ({arguments}), or leave it out") from None
+        return value
+
+    return told
 
 
 def _position(name: str, value: Any) -> Any:
@@ -126,7 +130,19 @@ def _optional(rule: Rule) -> Rule:
     return lambda name, value: None if value is None else rule(name, value)
 
 
-_FLAGS = ("strict", "fix", "follow", "initial", "early", "reverse", "resting", "readonly", "listen", "processes")
+_FLAGS = (
+    "strict",
+    "fix",
+    "follow",
+    "initial",
+    "early",
+    "reverse",
+    "resting",
+    "readonly",
+    "listen",
+    "processes",
+    "force",
+)
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(("name", "table", "source", "view", "views"), text),
     **dict.fromkeys(_FLAGS, _flag),
@@ -135,9 +151,9 @@ _RULES: dict[str, Rule] = {
     "partitions": _number(_FIRST),  # the store knows how many there may be
     **dict.fromkeys(("since", "until"), _position),
     **dict.fromkeys(("records", "groups", "keys"), _iterable),
-    "progress": _progress,
-    "folder": _path,
-    "path": _optional(_path),
+    "progress": _told("done, total"),
+    "tell": _told("what, done, total"),
+    **dict.fromkeys(("folder", "path", "target", "copy"), _path),
     "ids": _ids,
 }
 
@@ -179,6 +195,6 @@ def checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
 def _rule_of(parameter: inspect.Parameter) -> Rule | None:
     """The rule of a parameter; a parameter that may be None takes None."""
     rule = _RULES.get(parameter.name)
-    if rule is not None and parameter.default is None:
+    if rule is not None and (parameter.default is None or str(parameter.annotation).endswith("| None")):
         return _optional(rule)
     return rule

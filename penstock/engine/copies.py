@@ -18,6 +18,7 @@ from penstock.cache import (
     Reader,
     StoreMissing,
     Tell,
+    checked,
     copy_snapshot,
     marked_files,
     must_have_room,
@@ -97,6 +98,7 @@ def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None)
             store.close()
 
 
+@checked
 def shrink(path: str, tell: Tell | None = None) -> int | None:
     """Write the files of a store anew without the space that is free in them; their bytes.
 

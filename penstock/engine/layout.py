@@ -21,6 +21,7 @@ from penstock.cache import (
     StoreDamaged,
     StoreFormat,
     beside,
+    checked,
     file_mode,
     make_private,
     sync_folder,
@@ -100,12 +101,14 @@ def write_layout(path: str, layout: Layout, mode: int = PRIVATE) -> None:
         sync_folder(folder)
 
 
+@checked
 def partitions_of(path: str) -> int:
     """How many partitions the store at a path has; one that is not there yet will have one."""
     layout = read_layout(path)
     return 1 if layout is None else len(layout.parts)
 
 
+@checked
 def is_store(path: str) -> bool:
     """Whether there is a store at a path, in one piece or parted."""
     for name in (DATA, NAME):

@@ -22,6 +22,7 @@ from penstock.cache import (
     StoreMissing,
     Tell,
     built_beside,
+    checked,
     clear_folder,
     copy_snapshot,
     must_have_no_other,
@@ -48,6 +49,7 @@ _TRIES = 5_000
 _AGAIN = 0.001
 
 
+@checked
 def copy_any(path: str, target: str, tell: Tell | None = None) -> Copied:
     """Copy the store at a path into a new folder, checked; others may write it meanwhile."""
     layout = read_layout(path)
@@ -94,6 +96,7 @@ def _between_switches(readers: Sequence[Reader], catalogs: Sequence[Catalog | No
     )
 
 
+@checked
 def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = None) -> Copied:
     """Make the store at a path what a copy is, each of any number of partitions; `force` is for a path with content.
 

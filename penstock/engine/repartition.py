@@ -28,6 +28,7 @@ from penstock.cache import (
     StoreMissing,
     Tell,
     check_file,
+    checked,
     must_have_no_other,
     must_have_room,
     naming,
@@ -72,6 +73,7 @@ class Repartitioned:
         return asdict(self)
 
 
+@checked
 def repartition(path: str | os.PathLike[str], to: int, tell: Tell | None = None) -> Repartitioned:
     """Make the store at a path one of `to` partitions, each of which owns as many hashes as any other.
 

@@ -21,6 +21,7 @@ import re
 import stat
 from collections.abc import Callable, Sequence
 
+from penstock.cache import shown_key
 from penstock.sink.errors import SinkBusy, SinkTaken
 from penstock.sink.protocols import Claiming, nobody
 from penstock.sink.standing import width_of
@@ -41,7 +42,10 @@ def open_file(path: str, view: str, envelope: str, dumps: Callable[[object], str
     """The sink of a file, or of standard output for "-"; `dumps` makes one line of JSON of a value."""
     if path == STDOUT:
         return FileSink(os.dup(1), "standard output", view, envelope, dumps)
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except ValueError:  # a character that the system's names can't have
+        raise SinkTaken(shown_key(path), "no file can have this name", "name another file") from None
     return FileSink(file, path, view, envelope, dumps)
 
 

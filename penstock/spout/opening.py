@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Sequence
 
+from penstock.cache import shown_key
 from penstock.spout.errors import SourceMissing, SourceUnreadable, UriError
 from penstock.spout.files import FileSpout, Format
 from penstock.spout.identity import BLOCK, Block, Note, Whole
@@ -109,6 +110,12 @@ def file_size(path: str) -> int | None:
         found = os.stat(path)
     except FileNotFoundError:
         raise SourceMissing(path, "there is no such file", _hint(path)) from None
+    except PermissionError:
+        raise SourceUnreadable(path, "this user may not look into its folder", "see the permissions of it") from None
+    except OSError as error:
+        raise SourceMissing(path, os.strerror(error.errno or 0).lower(), "check the path") from None
+    except ValueError:  # a character that the system's names can't have
+        raise SourceMissing(shown_key(path), "no file can have this name", "check the path") from None
     if stat.S_ISDIR(found.st_mode):
         raise SourceMissing(path, "it is a folder", f"name the files in it, as in {os.path.join(path, '*.jsonl')}")
     if not os.access(path, os.R_OK):

@@ -10,104 +10,24 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 import os
 import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
-from decimal import Decimal
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
-
 import penstock as ps
-
-Odd = Callable[[], Any]
-
-
-class Strange:
-    """An object that fails when it is shown, compared or asked for its length."""
-
-    def __repr__(self) -> str:
-        return "<strange>"
-
-    def __len__(self) -> int:
-        raise ValueError("no length")
-
-    def __bool__(self) -> bool:
-        raise ValueError("no truth value")
-
-
-def _itself() -> list[Any]:
-    out: list[Any] = []
-    out.append(out)
-    return out
-
-
-def _deep() -> Any:
-    out: Any = 1
-    for _ in range(3_000):
-        out = [out]
-    return out
-
-
-def _constants(*values: Any) -> list[Odd]:
-    """Each of these values, given anew at each call."""
-    return [partial(_same, value) for value in values]
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-ODD: tuple[Odd, ...] = (
-    *_constants(None, True, False, 0, 1, -1, 7, 2**63, 2**80, -(2**80), 10**5_000),
-    *_constants(0.0, -0.0, 1.5, 1e308, math.nan, math.inf, Decimal("NaN"), Decimal(3)),
-    *_constants("", "x", "t", "v", "id", "a.b", ".", "..", "/", "\0", "\ud800", "é" * 300),
-    *_constants(b"", b"t", b"{}", b"{", b"\xff\xfe", bytearray(b"x"), memoryview(b"x")),
-    *_constants((), ("t",), (1, 2), range(3), Ellipsis, NotImplemented, int, len, ps),
-    list,
-    dict,
-    set,
-    object,
-    Strange,
-    _itself,
-    _deep,
-    lambda: [None],
-    lambda: ["t", 7],
-    lambda: [{"id": 1}],
-    lambda: [{}, 7, b"{}", "{", None],
-    lambda: {"id": 1},
-    lambda: {"id": None},
-    lambda: {"t": 1, 2: 3},
-    lambda: {"t": [{}]},
-    lambda: {"\ud800": "\ud800"},
-    lambda: {"id": {1, 2}},
-    lambda: "y" * 70_000,
-    lambda: "y" * 5_000,
-    lambda: iter([1, 2]),
-    lambda: (1 / 0 for _ in range(1)),
-    lambda: lambda *args: None,
-    lambda: lambda: None,
-    lambda: Path("x") / "y",
-    lambda: Path("\0"),
-    lambda: datetime(2020, 1, 1),
-    lambda: np.arange(3),
-    lambda: np.float64(1.5),
-    lambda: np.int64(7),
-    lambda: ValueError("x"),
-    lambda: ps.Record("t", 1, {"id": 1}),
-    lambda: [ps.Record("t", 1, {"id": 1}, None, 0)],
-    lambda: ps.field("g"),
-    lambda: ps.ABSENT,
-)
+from penstock.engine import copy_any, is_store, partitions_of, repartition, restore_any, shrink
+from penstock.sink import open_file as file_sink
+from penstock.spout import SPOUTS, Uri, file_size, format_of, open_file
+from tests.engine import odd_values
+from tests.engine.odd_values import ODD, TEXTS, Odd, constants, same
 
 
 def app_of() -> ps.App:
@@ -138,6 +58,22 @@ class Call:
     star: tuple[Odd, ...] = ()
     missing: tuple[type[BaseException], ...] = ()  # documented beside PenstockError
     avoid: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # legal values that wait or cost much
+    odd: tuple[Odd, ...] = ()  # odd values for it alone
+    only: tuple[str, ...] = ()  # the arguments that are exchanged, if not any
+
+
+HOW: dict[str, dict[str, Any]] = {
+    "store": {},
+    "readonly": {},
+    "group": {"durability": "group"},
+    "partitions": {"partitions": 2},
+    "here": {"partitions": 2, "processes": False},
+    "processes": {"partitions": 2, "processes": True},
+    "closed": {},
+    "closed partitions": {"partitions": 2, "processes": False},
+    "closed snapshot": {},
+}
+"""By the kind of a world how its store is opened; that of "partitions" is in memory."""
 
 
 class World:
@@ -146,8 +82,7 @@ class World:
     def __init__(self, kind: str, folder: Path) -> None:
         self.folder, self.kind = folder, kind
         app = app_of()
-        how: dict[str, Any] = {"partitions": 2} if kind == "partitions" else {}
-        self.writer = ps.open(app, None if kind == "partitions" else folder / "store", **how)
+        self.writer = ps.open(app, None if kind == "partitions" else folder / "store", **HOW[kind])
         self.writer.put_many("t", _docs())
         self.engine = ps.open(app, folder / "store", readonly=True) if kind == "readonly" else self.writer
         self.snap = self.engine.snapshot()
@@ -158,7 +93,13 @@ class World:
             *self._table(),
             *_definitions(),
             *self._open(),
+            *self._functions(),
+            *_sources(folder),
         ]
+        if kind.startswith("closed"):
+            self.snap.close()
+        if kind in ("closed", "closed partitions"):
+            self.engine.close()
 
     def close(self) -> None:
         self.snap.close()
@@ -169,6 +110,12 @@ class World:
         e, table, view, no = self.engine, lambda: "t", lambda: "v", lambda: None
         yield Call("put", e.put, {"table": table, "doc": _doc, "ts": no})
         yield Call("delete", e.delete, {"table": table, "key": lambda: 9, "ts": no})
+        if self.kind == "group":
+            ticket: Any = e.put("t", _doc())
+            yield Call("ticket.result", ticket.result, {"timeout": no}, missing=(TimeoutError,))
+            waited = lambda **given: e.put("t", _doc()).result(**given)  # noqa: E731
+            yield Call("put().result", waited, {"timeout": no}, missing=(TimeoutError,))
+            yield Call("flush", lambda given: e.flush(), {"nothing": no})
         many = {"table": table, "docs": _docs, "strict": lambda: False, "batch": no}
         yield Call("put_many", e.put_many, many)
         record = lambda: [ps.Record("t", 1, _doc(), None, 0)]  # noqa: E731
@@ -237,8 +184,47 @@ class World:
         valid |= {"memory": lambda: 1 << 28, "durability": lambda: "sync", "limits": no, "listen": lambda: False}
         valid |= {"changes": lambda: 10, "migrate": lambda: "auto", "partitions": no, "processes": lambda: False}
         valid |= {"mode": lambda: 0o700}
-        big = {"partitions": (7, 1), "path": ("/", "..", ".")}
+        big = {"partitions": (7, 1), "path": ("/", "..", "."), "processes": (True, 1)}
         yield Call("open", lambda **given: ps.open(**given).close(), valid, avoid=big)
+
+    def _functions(self) -> Iterator[Call]:
+        store, fresh, to = (lambda: str(self.folder / "store")), (lambda: str(self.folder)), lambda: 2
+        away = {"path": ("/", "..", "."), "target": ("/", "..", ".")}
+        yield Call("copy_any", copy_any, {"path": store, "target": fresh, "tell": lambda: None}, avoid=away)
+        yield Call("restore_any", restore_any, {"copy": fresh, "path": fresh, "force": lambda: False}, avoid=away)
+        yield Call("repartition", repartition, {"path": fresh, "to": to, "tell": lambda: None}, avoid=away)
+        for name, function in (("shrink", shrink), ("is_store", is_store), ("partitions_of", partitions_of)):
+            yield Call(name, function, {"path": fresh}, avoid=away)
+
+
+def _sources(folder: Path) -> Iterator[Call]:
+    """Sources and sinks by the URIs of `run`, and the functions that open files; a URI is a text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = folder / "docs.jsonl"
+    lines.write_text('{"id": 1}\n')
+    no, path, table = (lambda: None), (lambda: str(lines)), lambda: "t"
+    for name, function in (("file_size", file_size), ("Uri.parse", Uri.parse)):
+        yield Call(name, function, {"path" if name == "file_size" else "text": path}, odd=TEXTS)
+    opened = lambda **given: open_file(**given).close()  # noqa: E731
+    valid = {"path": path, "table": table, "format": no, "delimiter": no, "follow": lambda: False}
+    yield Call("open_file", opened, valid, odd=TEXTS, avoid={"path": ("-",)})
+    yield Call("format_of", format_of, {"path": path, "format": no}, odd=TEXTS)
+    source = lambda uri, name: SPOUTS.open(uri, name).close()  # noqa: E731
+    for uri in (str(lines), f"file:{lines}?follow=1", f"file:{lines}?format=csv&delimiter=;"):
+        yield Call("SPOUTS.open", source, {"uri": partial(same, uri), "name": table}, odd=_uris(uri))
+    kafka = "kafka://127.0.0.1:1/users?keys=json"
+    yield Call("Uri.parse", lambda text: Uri.parse(text), {"text": partial(same, kafka)}, odd=_uris(kafka))
+    sink = lambda path, view, envelope, dumps: file_sink(path, view, envelope, dumps).close()  # noqa: E731
+    valid = {"path": lambda: str(folder / "out"), "view": lambda: "v", "envelope": lambda: "value"}
+    yield Call("file sink", sink, valid | {"dumps": lambda: str}, odd=TEXTS, only=("path", "view"), missing=(OSError,))
+
+
+def _uris(uri: str) -> tuple[Odd, ...]:
+    """URIs near this one: cut off, with an odd option, with an odd character."""
+    pieces = ("\0", "?", "&", "=", "%", "%zz", "#", ":", "//", "\ud800", "é" * 300, "?null=", "?format=", "&follow=7")
+    near = [uri[:i] for i in range(0, len(uri), 7)] + [uri + piece for piece in pieces]
+    near += [uri[: len(uri) // 2] + piece + uri[len(uri) // 2 :] for piece in pieces]
+    return (*constants(*near), *TEXTS)
 
 
 def _definitions() -> Iterator[Call]:
@@ -308,10 +294,10 @@ def _fault(call: Call, choose: Random) -> tuple[str, str] | None:
     """The error of another kind that a call with odd arguments raised."""
     given = {name: make() for name, make in call.valid.items()}
     star = [make() for make in call.star]
-    places = [*given, *range(len(star))]
+    places = list(call.only) or [*given, *range(len(star))]
     asked = choose.sample(places, min(len(places), choose.choice([1, 1, 2])))
     for place in asked:
-        value = choose.choice(ODD)()
+        value = choose.choice(call.odd or ODD)()
         if isinstance(place, int):
             star[place] = value
         elif not any(type(value) in (type(bad), bool, str) and value == bad for bad in call.avoid.get(place, ())):
@@ -328,7 +314,7 @@ def _fault(call: Call, choose: Random) -> tuple[str, str] | None:
         return None
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        if last.filename == __file__:
+        if last.filename in (__file__, odd_values.__file__):
             return None  # a user's own iterable or function raised it
         odd = {place: given[place] if isinstance(place, str) else star[place] for place in asked}
         try:
@@ -348,7 +334,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="where it begins (0)")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found, shown = hunt(["store", "readonly", "partitions"], asked.calls, asked.seed, Path(folder))
+        found, shown = hunt(list(HOW), asked.calls, asked.seed, Path(folder))
     print("\n\n".join(shown))
     for where, n in found.most_common():
         print(f"{n:6} {where}")

@@ -25,7 +25,7 @@ class Edit:
     def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Exchange the function's code."""
         found = resolve_name(f"penstock.{self.where}")
-        function = getattr(found, "__func__", found)
+        function = inspect.unwrap(getattr(found, "__func__", found))
         source = textwrap.dedent(inspect.getsource(function))
         assert source.count(self.old) == 1, f"{self.where} has no {self.old!r}: plant this bug anew"
         module = compile(source.replace(self.old, self.new), inspect.getfile(function), "exec")

@@ -10,14 +10,18 @@ import pytest
 
 import penstock as ps
 from penstock.engine import Engine
+from penstock.sink import SinkTaken, open_file
+from penstock.spout import SourceMissing, file_size
 from penstock.views import ViewReader
-from tests.engine.odd_arguments import hunt
+from tests.engine import odd_arguments
+from tests.engine.odd_arguments import HOW, hunt
 
 CALLS, SEED = 3_000, 7
 
 
 def test_every_odd_call_ends_as_documented(tmp_path: Path) -> None:
-    found, shown = hunt(["store", "readonly", "partitions"], CALLS, SEED, tmp_path)
+    kinds = [kind for kind in HOW if kind != "processes"]
+    found, shown = hunt(kinds, CALLS, SEED, tmp_path)
     assert not found, "\n\n".join(shown)
 
 
@@ -29,6 +33,23 @@ def test_a_call_that_checks_nothing_is_found(
     monkeypatch.setattr(owner, name, unchecked)
     found, _ = hunt(["store"], CALLS, SEED, tmp_path)
     assert any(name in where for where in found), found
+
+
+def test_a_function_that_checks_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unchecked: Any = odd_arguments.restore_any
+    monkeypatch.setattr(odd_arguments, "restore_any", unchecked.__wrapped__)
+    found, _ = hunt(["store"], CALLS, SEED, tmp_path)
+    assert any("restore_any" in where for where in found), found
+
+
+def test_a_name_that_no_file_can_have_is_named(tmp_path: Path) -> None:
+    for path in ("a\0b", "\ud800"):
+        with pytest.raises(SourceMissing, match="no file can have this name"):
+            file_size(path)
+        with pytest.raises(SinkTaken, match="no file can have this name"):
+            open_file(path, "v", "value", str)
+    with pytest.raises(SourceMissing, match="file name too long"):
+        file_size("x" * 5_000)
 
 
 @pytest.fixture(params=[None, 2])
