@@ -49,8 +49,8 @@ def folders(path: Path) -> list[Path]:
     return sorted(path.glob("*-*")) or [path]
 
 
-def turn(folder: Path, kind: str) -> None:
-    """Turn the last bit of the last key, which is even, in a database of a kind, below LMDB."""
+def turn(folder: Path, kind: str) -> tuple[int, int]:
+    """Turn a bit of the last key in a database of a kind, below LMDB, so that it stays the last; its byte and bit."""
     data = folder / "data.mdb"
     with Pages(str(folder)) as pages:
         trees = pages.databases(pages.new_marks())
@@ -58,14 +58,17 @@ def turn(folder: Path, kind: str) -> None:
         page = list(pages.leaves(db, trees[db], pages.new_marks()))[-1]
     last = len(page.keys) - 1
     at = test_lmdb_page.node(data.read_bytes(), page.number * test_lmdb_page.PAGE, last) + 8 + len(page.keys[last]) - 1
-    flip(data, at)
+    byte = page.keys[last][-1]
+    bit = (byte + 1) & ~byte  # the lowest one that is not set
+    flip(data, at, bit)
+    return at, bit
 
 
-def flip(data: Path, at: int) -> None:
-    """Turn the last bit of a byte in a file that others map."""
+def flip(data: Path, at: int, bit: int = 1) -> None:
+    """Turn a bit of a byte in a file that others map."""
     with open(data, "r+b", buffering=0) as file:
         old = os.pread(file.fileno(), 1, at)[0]
-        os.pwrite(file.fileno(), bytes([old ^ 1]), at)
+        os.pwrite(file.fileno(), bytes([old ^ bit]), at)
 
 
 def until(found: Callable[[], bool]) -> None:
@@ -133,7 +136,7 @@ def test_damage_that_needs_a_copy_stops_the_work_also_after_a_restart(
     fill(tmp_path)
     said = f"damaged row: table 'users', {LOST}; {COPY}"
     with scrubbed(tmp_path) as engine:
-        turn(tmp_path, "log:")
+        at, bit = turn(tmp_path, "log:")
         until(lambda: damaged(engine) == [said])
         with pytest.raises(StoreDamaged, match=LOST):
             engine.put("users", {"id": 100, "name": "Sue"})
@@ -144,7 +147,7 @@ def test_damage_that_needs_a_copy_stops_the_work_also_after_a_restart(
         ps.open(shop(), tmp_path)
     with ps.open(shop(), tmp_path, readonly=True) as engine:
         assert damaged(engine) == [said]
-    turn(tmp_path, "log:")  # as the copy has it
+    flip(tmp_path / "data.mdb", at, bit)  # as the copy has it
     with ps.open(shop(), tmp_path) as engine:
         assert damaged(engine) == []
         engine.put("users", {"id": 100, "name": "Sue"})
