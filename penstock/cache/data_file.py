@@ -19,6 +19,7 @@ from contextlib import suppress
 from penstock.cache.errors import PenstockError, StoreDamaged, StoreMissing, StoreReplaced
 from penstock.cache.gate import gate
 from penstock.cache.lmdb_errors import translated
+from penstock.cache.lmdb_meta import check_last
 from penstock.cache.permissions import file_mode, make_private, must_be_own, must_be_plain
 
 __all__ = ["DATA", "SCRUB", "DataFile", "check_beginning", "empty_file", "make_file"]
@@ -29,6 +30,7 @@ SCRUB = "scrub"
 _HEAD = struct.Struct("=QHHLLLQQ")  # page number, padding, flags, bounds; magic, version, address, size of the map
 _DATABASE = struct.Struct("=LHHQQQQQ")  # padding, flags, depth, branches, leaves, overflow pages, entries, root
 _LAST = struct.Struct("=QQ")  # the last page, the transaction
+_META_SIZE = _HEAD.size + 2 * _DATABASE.size + _LAST.size
 _META_PAGE, _MAGIC, _VERSION, _INT_KEYS, _NO_ROOT = 0x08, 0xBEEFC0DE, 1, 0x08, (1 << 64) - 1
 _LOOK = 1.0  # seconds between two looks at the file's name by readers
 
@@ -66,15 +68,19 @@ def check_beginning(folder: str) -> None:
         must_be_own(os.path.join(folder, LOCK), struct.pack("=L", _MAGIC))
     try:
         with open(os.path.join(folder, DATA), "rb", buffering=0) as file:
-            head, size = file.read(_HEAD.size + _DATABASE.size), os.fstat(file.fileno()).st_size
+            head, size = file.read(_META_SIZE), os.fstat(file.fileno()).st_size
+            page: int = _DATABASE.unpack_from(head, _HEAD.size)[0] if len(head) == _META_SIZE else 0
+            metas = [head, os.pread(file.fileno(), _META_SIZE, page)]
     except FileNotFoundError:
         raise StoreMissing(folder) from None
     if not size:
         raise _truncated(folder, 0, len(empty_file()))
-    if len(head) == _HEAD.size + _DATABASE.size and _HEAD.unpack_from(head)[4] == _MAGIC:
-        page: int = _DATABASE.unpack_from(head, _HEAD.size)[0]
+    if len(head) == _META_SIZE and _HEAD.unpack_from(head)[4] == _MAGIC:
         if size < 2 * page:
             raise _truncated(folder, size, 2 * page)
+        for number, meta in enumerate(metas):
+            if len(meta) == _META_SIZE:
+                check_last(folder, number, _LAST.unpack_from(meta, _META_SIZE - _LAST.size)[0], page)
 
 
 def _truncated(folder: str, size: int, needed: int) -> StoreDamaged:

@@ -86,7 +86,7 @@ def databases_of(env: lmdb.Environment, path: str, writing: bool) -> Databases:
     """With the handles that a writer has from the beginning; a reader opens them before a snapshot."""
     try:
         env.reader_check()
-        _check_first(env, path, writing)
+        _check_first(env, path)
         return Databases(_open_all(env) if writing else {})
     except PageDamaged as damage:
         if isinstance(damage, ForeignFile):
@@ -96,16 +96,17 @@ def databases_of(env: lmdb.Environment, path: str, writing: bool) -> Databases:
         raise StoreFormat(path, f"unknown ({error})", FORMAT) from error
 
 
-def _check_first(env: lmdb.Environment, path: str, writing: bool) -> None:
+def _check_first(env: lmdb.Environment, path: str) -> None:
     """Check the pages that are read before any check; a read transaction keeps them from being used again."""
     while True:
         with env.begin() as txn, suppress(TooOld), Pages(path, txn.id()) as pages:
             pages.check_length()
-            return _check_pages(pages, writing)
+            pages.check_newest()
+            return _check_pages(pages)
 
 
-def _check_pages(pages: Pages, writing: bool) -> None:
-    """Walk `meta` with its digests, the smallest databases, and for a writer the free list.
+def _check_pages(pages: Pages) -> None:
+    """Walk `meta` with its digests, the smallest databases and the free list.
 
     An opening does so, for it reads what the store says of itself before a check can begin.
     """
@@ -119,9 +120,9 @@ def _check_pages(pages: Pages, writing: bool) -> None:
         if name != META:
             for _ in pages.leaves(name, tree, seen):
                 pass
-    if writing:
-        for _ in pages.free(seen):
-            pass
+    for _ in pages.free(seen):
+        pass
+    pages.check_count(trees.values())
 
 
 def digests_in(pages: Pages, trees: Mapping[str, Tree], seen: bytearray) -> Digests | None:

@@ -14,87 +14,35 @@ A file is of one machine: numbers have its byte order. Only 64-bit LMDB 0.9 is r
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.cache.data_file import DATA
-from penstock.cache.errors import StoreDamaged
+from penstock.cache.lmdb_meta import NO_PAGE, Meta, PageDamaged, TooOld, Tree, chosen_meta, read_metas
 
 __all__ = ["DATA", "FREE", "MAIN", "Extent", "ForeignFile", "Meta", "Page", "PageDamaged", "Pages", "TooOld", "Tree"]
 
 MAIN, FREE = "the list of databases", "the free list"
-_STEP = "restore the store from a copy, or load its documents into a new path"
 _HEADER = Struct("=QHHHH")  # page number, pad, flags, lower, upper
 _EXTENT = Struct("=QHHI")  # page number, pad, flags, pages: of an overflow page
 _NODE = Struct("=HHHH")  # low and high half of the size, or of the page number, flags, size of the key
 _TREE = Struct("=IHHQQQQQ")  # pad, flags, depth, branch, leaf and overflow pages, entries, root
-_META = Struct("=IIQQ")  # magic, version, address, map size
 _NUMBER = Struct("=Q")
-_MAGIC, _VERSION = 0xBEEFC0DE, 1
-_BRANCH, _LEAF, _OVERFLOW, _IS_META = 1, 2, 4, 8
+_BRANCH, _LEAF, _OVERFLOW = 1, 2, 4
 _BIG, _TREE_NODE = 1, 2
 _METAS = 2
-_NO_PAGE = (1 << 64) - 1
-_INTEGER_KEYS = 8
 _MOST_DEPTH = 32
 _MAX_KEY = 511
 
 
-class PageDamaged(StoreDamaged):
-    """A page that LMDB must not follow; `where` names the database and the page.
-
-    >>> print(PageDamaged("view:3", "page 17 is cut off"))
-    damaged row: view:3, page 17 is cut off; restore the store from a copy, or load its documents into a new path
-    """
-
-    def __init__(self, db: str, reason: str) -> None:
-        super().__init__(f"{db}, {reason}", None, _STEP)
-        self.args = (db, reason)
-        self.db, self.reason = db, reason
-
-    def of(self, place: str) -> PageDamaged:
-        """The same damage, its database called so."""
-        return PageDamaged(place, self.reason)
-
-
-class TooOld(Exception):
-    """Two transactions were committed since the snapshot began, so the file has no meta page of it: take another."""
-
-
 class ForeignFile(PageDamaged):
     """A file with rows outside of named databases, or databases of another kind: LMDB's, and no store."""
-
-
-class Tree(NamedTuple):
-    """The record of a database: its tree, and the counts of it."""
-
-    pad: int
-    flags: int
-    depth: int
-    branches: int
-    leaves: int
-    overflow: int
-    entries: int
-    root: int
-
-    @property
-    def pages(self) -> int:
-        """The pages that it takes."""
-        return self.branches + self.leaves + self.overflow
-
-
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """A meta page: the state of the file after one transaction."""
-
-    transaction: int
-    last: int
-    page_size: int
-    free: Tree
-    main: Tree
 
 
 class Page(NamedTuple):
@@ -124,9 +72,11 @@ class Pages:
     def __init__(self, folder: str, transaction: int | None = None) -> None:
         self.folder = folder
         self.passed = 0  # pages that were walked
+        self._freed = 0  # those of them that the free list names
         self._file = os.open(os.path.join(folder, DATA), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self.meta = self._meta(transaction)
+            self._both = read_metas(self._file, folder)
+            self.meta = chosen_meta(self._both, transaction)
         except BaseException:
             os.close(self._file)
             raise
@@ -138,40 +88,44 @@ class Pages:
     def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
-    def _meta(self, transaction: int | None) -> Meta:
-        first = self._read_meta(0, 0)
-        both = [first, self._read_meta(1, first.page_size)]
-        if both[0].page_size != both[1].page_size:
-            raise PageDamaged(self.folder, "its meta pages have different page sizes")
-        newest = max(both, key=lambda meta: meta.transaction)
-        if transaction is None:
-            return newest
-        for meta in both:
-            if meta.transaction == transaction:
-                return meta
-        raise TooOld(transaction)
+    def check_newest(self) -> None:
+        """Check that no bit of a meta page makes an earlier commit the newest one.
 
-    def _read_meta(self, number: int, at: int) -> Meta:
-        raw = os.pread(self._file, _HEADER.size + _META.size + 2 * _TREE.size + 2 * _NUMBER.size, at)
-        name = f"meta page {number}"
+        Each commit from the second one on ends its free list with a record under its own number.
+        """
+        chosen, number = self.meta, self._both.index(self.meta)
+        other = self._both[1 - number]
+        last = self._last_record(chosen)
+        if last != chosen.transaction and (last or chosen.transaction > 1):
+            reason = f"its meta page {number} is not of transaction {chosen.transaction}"
+        elif other.transaction > chosen.transaction:
+            return
+        else:
+            try:
+                newer = self._last_record(other) == chosen.transaction + 1 or chosen.is_empty > other.is_empty
+            except PageDamaged:
+                return  # later commits may use the pages of the other one again
+            if not newer:
+                return
+            reason = f"its meta page {1 - number} is of a later transaction than it says"
+        if read_metas(self._file, self.folder) != self._both:
+            raise TooOld(chosen.transaction)  # a commit came in between
+        raise PageDamaged(self.folder, reason)
+
+    def _last_record(self, meta: Meta) -> int:
+        """The transaction that the free list of a meta page ends with, 0 of an empty one."""
+        chosen, self.meta = self.meta, meta
         try:
-            own, _, flags, _, _ = _HEADER.unpack_from(raw, 0)
-            magic, version, _, _ = _META.unpack_from(raw, _HEADER.size)
-            trees = [Tree(*_TREE.unpack_from(raw, _HEADER.size + _META.size + i * _TREE.size)) for i in range(2)]
-            end = _HEADER.size + _META.size + 2 * _TREE.size
-            last, transaction = _NUMBER.unpack_from(raw, end)[0], _NUMBER.unpack_from(raw, end + _NUMBER.size)[0]
-        except Exception as error:  # struct.error has no better name
-            raise PageDamaged(self.folder, f"{name} is cut off") from error
-        size = trees[0].pad
-        if (own, flags, magic, version) != (number, _IS_META, _MAGIC, _VERSION):
-            raise PageDamaged(self.folder, f"{name} has a wrong header")
-        if size & (size - 1) or not 512 <= size <= 1 << 15:
-            raise PageDamaged(self.folder, f"{name} has the page size {size}")
-        if transaction and transaction & 1 != number:
-            raise PageDamaged(self.folder, f"{name} is of transaction {transaction}, which the other one holds")
-        if trees[0].flags != _INTEGER_KEYS or trees[1].flags or trees[1].pad:
-            raise PageDamaged(self.folder, f"{name} has flags of no store")
-        return Meta(transaction, last, size, *trees)
+            number = meta.free.root
+            for _ in range(min(meta.free.depth, _MOST_DEPTH)):
+                page = self.page(FREE, number)
+                if page.leaf:
+                    return int.from_bytes(page.keys[-1], sys.byteorder)
+                child = page.values[-1]
+                number = child if isinstance(child, int) else 0
+            return 0
+        finally:
+            self.meta = chosen
 
     def page(self, db: str, number: int) -> Page:
         """A branch or leaf page, each node of which lies within it."""
@@ -235,7 +189,7 @@ class Pages:
 
         `ordered=False` is for the free list, whose keys are numbers.
         """
-        if tree.root == _NO_PAGE:
+        if tree.root == NO_PAGE:
             if tree.pages or tree.entries or tree.depth:
                 raise PageDamaged(db, "it has no pages, and counts some")
             return
@@ -309,7 +263,7 @@ class Pages:
 
     def free(self, seen: bytearray) -> Iterator[Page]:
         """The leaves of the free list; the pages that it names are marked in `seen` as well."""
-        db, before = FREE, 0
+        db, before, self._freed = FREE, 0, 0
         for page in self.leaves(db, self.meta.free, seen, ordered=False):
             for key, value in zip(page.keys, page.values, strict=True):
                 number = _NUMBER.unpack(key)[0] if len(key) == _NUMBER.size else 0
@@ -317,13 +271,23 @@ class Pages:
                     raise PageDamaged(db, f"page {page.number} has a record of transaction {number}")
                 before = number
                 listed = _numbers(self.value(value) if isinstance(value, Extent) else value)
-                if listed is None or any(a <= b for a, b in pairwise(listed)):
+                if listed is None or (listed[:-1] <= listed[1:]).any():
                     raise PageDamaged(db, f"page {page.number} has a record that is no list of pages")
-                for one in listed:
-                    if not _METAS <= one <= self.meta.last:
-                        raise PageDamaged(db, f"page {one} is named, which the file does not have")
-                    self._mark(db, one, 1, seen)
+                if listed.size and not _METAS <= listed[-1] <= listed[0] <= self.meta.last:
+                    raise PageDamaged(db, f"page {listed[0]} is named, which the file does not have")
+                marks = np.frombuffer(seen, np.uint8)
+                if (twice := listed[marks[listed] != 0]).size:
+                    raise PageDamaged(db, f"page {twice[0]} is used twice")
+                marks[listed] = 1
+                self.passed += listed.size
+                self._freed += listed.size
             yield page
+
+    def check_count(self, trees: Iterable[Tree]) -> None:
+        """Check that these trees, and the free list that was walked, have all pages: LMDB adds after the last one."""
+        used = _METAS + sum(tree.pages for tree in (self.meta.main, self.meta.free, *trees)) + self._freed
+        if used != self.meta.last + 1:
+            raise PageDamaged(FREE, f"it and the databases have {used} pages of {self.meta.last + 1}")
 
     def new_marks(self) -> bytearray:
         """Marks for the pages of the file, none of them set but those of the meta pages."""
@@ -341,15 +305,12 @@ def _tree(db: str, number: int, kind: int, value: bytes) -> Tree:
     raise (ForeignFile if db == MAIN else PageDamaged)(db, f"page {number} has a node of no known kind")
 
 
-def _numbers(value: object) -> Sequence[int] | None:
+def _numbers(value: object) -> NDArray[np.uint64] | None:
     """The page numbers of a record of the free list: their count, then the numbers."""
-    if not isinstance(value, bytes):
+    if not isinstance(value, bytes) or not value or len(value) % _NUMBER.size:
         return None
-    n, odd = divmod(len(value), _NUMBER.size)
-    if odd or not n:
-        return None
-    count, *listed = Struct(f"={n}Q").unpack(value)
-    return listed if count == len(listed) else None
+    numbers = np.frombuffer(value, np.uint64)
+    return numbers[1:] if numbers[0] == numbers.size - 1 else None
 
 
 def _check_keys(

@@ -6,7 +6,7 @@ LMDB checks nothing of a page that it follows, so this comes before LMDB reads o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 from penstock.cache.digests import DIGESTS, Digest, Digests, digest_of
 from penstock.cache.lmdb_databases import digests_in
@@ -26,14 +26,10 @@ def scrub_pages(
     waits for all snapshots.
     """
     while True:
-        with take() as reader:
+        with suppress(TooOld), take() as reader:
             if not isinstance(reader, LmdbReader):
                 return None
-            try:
-                pages = reader.pages()
-            except TooOld:
-                continue
-            with pages:
+            with reader.pages() as pages:
                 scrub = Scrub(pages)
                 for passed in scrub.run():
                     if progress is not None:
@@ -77,6 +73,7 @@ class Scrub:
         trees: dict[str, Tree] = {}
         digests: Digests | None = None
         try:
+            self._pages.check_newest()
             trees = self._pages.databases(self._seen)
             digests = digests_in(self._pages, trees, self._seen)
         except PageDamaged as damage:
