@@ -21,12 +21,14 @@ def room(size: int) -> bool:
 
 
 def fitting(size: int, maps: int) -> int:
-    """This size, or a smaller one beside many maps of this process, so that 1,000 fit into the 128 TiB that there are.
+    """This size of a map; beside many maps the largest is smaller, and 1,000 fit into the 128 TiB that there are.
 
-    Where the host refuses that too, a smaller one that leaves as much again for all else.
+    Where the host refuses that too, it is smaller still and leaves as much again for all else.
     """
+    if size != LARGEST:
+        return size
     if maps >= _FEW:
-        size = min(size, _SMALLER)
+        size = _SMALLER
     if room(size):
         return size
     while size > _SMALLEST and not room(2 * size):

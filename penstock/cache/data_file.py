@@ -16,13 +16,15 @@ import struct
 import time
 from contextlib import suppress
 
-from penstock.cache.errors import PenstockError, StoreDamaged, StoreMissing, StoreReplaced
+import lmdb
+
+from penstock.cache.errors import Closed, PenstockError, StoreDamaged, StoreMissing, StoreReplaced
 from penstock.cache.gate import gate
-from penstock.cache.lmdb_errors import translated
+from penstock.cache.lmdb_errors import MAX_DBS, MAX_READERS, translated
 from penstock.cache.lmdb_meta import check_last
 from penstock.cache.permissions import file_mode, make_private, must_be_own, must_be_plain
 
-__all__ = ["DATA", "SCRUB", "DataFile", "check_beginning", "empty_file", "make_file"]
+__all__ = ["DATA", "SCRUB", "DataFile", "check_beginning", "empty_file", "make_file", "open_file"]
 
 DATA, LOCK = "data.mdb", "lock.mdb"
 SCRUB = "scrub"
@@ -103,16 +105,22 @@ class DataFile:
         self._name = os.path.join(folder, DATA)
         self._lock_name = os.path.join(folder, LOCK)
         self._file = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
-        about = os.fstat(self._file)
-        if not had_lock:
-            os.chmod(self._lock_name, file_mode(about.st_mode))
+        try:
+            about = os.fstat(self._file)
+            if not had_lock:
+                os.chmod(self._lock_name, file_mode(about.st_mode))
+            self._lock_place = _place_of(self._lock_name)
+        except BaseException:
+            self.close()
+            raise
         self._place = about.st_dev, about.st_ino
-        self._lock_place = _place_of(self._lock_name)
         self._size = about.st_size
         self._next = 0.0
 
     def check(self) -> None:
         """That it is as long as it was, and now and then that it has its name."""
+        if self._file < 0:
+            raise Closed(f"the store at {self._folder}")
         size = os.lseek(self._file, 0, os.SEEK_END)
         if size < self._size:
             raise _truncated(self._folder, size, self._size)
@@ -151,3 +159,32 @@ class DataFile:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def open_file(
+    folder: str, map_size: int, readonly: bool, metasync: bool, sync: bool
+) -> tuple[lmdb.Environment, DataFile]:
+    """The environment of LMDB and the file that it maps, both open or none."""
+    try:
+        with gate(folder):
+            check_beginning(folder)
+            had_lock = os.path.exists(os.path.join(folder, LOCK))
+            env = lmdb.open(
+                folder,
+                map_size=map_size,
+                readonly=readonly,
+                metasync=metasync,
+                sync=sync,
+                readahead=False,
+                create=False,
+                max_dbs=MAX_DBS,
+                max_readers=MAX_READERS,
+                lib_version=0,
+            )
+            try:
+                return env, DataFile(folder, had_lock)
+            except BaseException:
+                env.close()
+                raise
+    except (lmdb.Error, OSError) as error:
+        raise translated(folder, error) from error

@@ -25,11 +25,10 @@ from weakref import WeakSet
 import lmdb
 
 from penstock.cache.address_space import LARGEST, fitting, room
-from penstock.cache.data_file import LOCK, DataFile, check_beginning
+from penstock.cache.data_file import open_file
 from penstock.cache.errors import Closed, ForkedStore, PenstockError, StoreFull
-from penstock.cache.gate import gate
 from penstock.cache.lmdb_databases import After, Handles, databases_of
-from penstock.cache.lmdb_errors import MAX_DBS, MAX_READERS, translated
+from penstock.cache.lmdb_errors import translated
 
 __all__ = ["Environment", "Opening", "ReadTransaction", "acquire", "is_open"]
 
@@ -46,7 +45,7 @@ class Environment:
         self.path = path
         self.pid = os.getpid()
         self.readonly = readonly
-        self.map_size = fitting(map_size, len(_registry)) if map_size == LARGEST else map_size
+        self.map_size = fitting(map_size, len(_registry))
         self.users = 0
         self._write_lock = threading.Lock()
         self.writing = 0
@@ -61,25 +60,7 @@ class Environment:
 
     def _start(self) -> lmdb.Environment:
         """The environment opened, its dead readers cleared, its databases known."""
-        try:
-            with gate(self.path):
-                check_beginning(self.path)
-                had_lock = os.path.exists(os.path.join(self.path, LOCK))
-                env = lmdb.open(
-                    self.path,
-                    map_size=self.map_size,
-                    readonly=self.readonly,
-                    metasync=self._metasync,
-                    sync=self._sync,
-                    readahead=False,
-                    create=False,
-                    max_dbs=MAX_DBS,
-                    max_readers=MAX_READERS,
-                    lib_version=0,
-                )
-                self._file = DataFile(self.path, had_lock)
-        except (lmdb.Error, OSError) as error:
-            raise translated(self.path, error) from error
+        env, self._file = open_file(self.path, self.map_size, self.readonly, self._metasync, self._sync)
         try:
             self.databases = databases_of(env, self.path, not self.readonly)
         except BaseException:
@@ -216,16 +197,21 @@ class Environment:
 
     def to_write(self, map_size: int, metasync: bool) -> None:
         """Open it again to write, where it was open to read."""
-        self.map_size = max(self.map_size, map_size)
+        former = self.map_size
         self._metasync = metasync
         with self._alone(lambda reason: PenstockError(f"the store at {self.path} is being read here: {reason}")):
             self.shut()
-            self.readonly = False
             try:
+                self.readonly = False
+                self.map_size = max(former, fitting(map_size, len(_registry)))
                 self.env = self._start()
-            except PenstockError:
-                self.readonly = True
-                self.env = self._start()
+            except BaseException:
+                self.readonly, self.map_size = True, former
+                try:
+                    self.env = self._start()
+                except BaseException:
+                    del _registry[self.path]  # it stays closed, and the next opening has another one
+                    raise
                 raise
 
     @contextmanager

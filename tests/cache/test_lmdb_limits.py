@@ -9,10 +9,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.cache.errors import StoreFull
+from penstock.cache import lmdb_env
+from penstock.cache.errors import Closed, PenstockError, StoreFull
 from penstock.cache.lmdb_store import LmdbStore, open_lmdb
 from penstock.cache.store import Store
 
@@ -41,7 +43,8 @@ def small(path: Path, patience: float = 30.0) -> Iterator[LmdbStore]:
 
 FILL = """
 import resource
-from penstock.cache.errors import StoreFull
+from penstock.cache import lmdb_env
+from penstock.cache.errors import Closed, PenstockError, StoreFull
 from penstock.cache.lmdb_store import open_lmdb
 store, n = open_lmdb(sys.argv[1]), 0
 if sys.argv[2] == "limit":
@@ -190,7 +193,8 @@ with store.read() as snap: say([store.info()["map_size"], dict(snap.scan("rows")
 def test_a_host_that_refuses_growth_is_named(store_path: Path) -> None:
     code = """
 import resource
-from penstock.cache.errors import StoreFull
+from penstock.cache import lmdb_env
+from penstock.cache.errors import Closed, PenstockError, StoreFull
 from penstock.cache.lmdb_store import open_lmdb
 store = open_lmdb(sys.argv[1], map_size=1 << 26)
 used = int(open("/proc/self/statm").read().split()[0]) * 4096
@@ -260,3 +264,52 @@ say("opened")
         assert re.search(r"too many open files for the store at .*; close other stores, or .*\(ulimit -n\)", words), (
             words
         )
+
+
+def test_a_store_that_is_read_is_opened_to_write_in_a_map_that_fits(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside many stores of the process, maps are smaller, and they stay so."""
+    open_lmdb(store_path).close()
+    monkeypatch.setattr("penstock.cache.address_space._FEW", 0)
+    reader = open_lmdb(store_path, readonly=True)
+    writer = open_lmdb(store_path)
+    assert reader.info()["map_size"] == writer.info()["map_size"] == 1 << 36
+    writer.close()
+    reader.close()
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_store_that_does_not_open_to_write(store_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int) -> None:
+    """Its readers go on, or they say that it is closed, and the next opening begins from the start."""
+    first = open_lmdb(store_path)
+    with first.write() as txn:
+        txn.put_many("rows", numbered(0, 3))
+    first.close()
+    reader = open_lmdb(store_path, readonly=True)
+    left, real = [1] * failures, lmdb_env.open_file
+
+    def failing(path: str, *options: Any) -> Any:
+        if left:
+            left.pop()
+            raise PenstockError("no memory")
+        return real(path, *options)
+
+    monkeypatch.setattr(lmdb_env, "open_file", failing)
+    with pytest.raises(PenstockError, match="no memory"):
+        open_lmdb(store_path)
+    if failures == 1:
+        assert len(content(reader)) == 3
+    else:
+        with pytest.raises(Closed, match="the store at"):
+            reader.read()
+        with pytest.raises(Closed, match="the store at"):
+            reader.info()
+    writer = open_lmdb(store_path)
+    assert len(content(writer)) == 3
+    reader.close()
+    with writer.write() as txn:
+        txn.put_many("rows", numbered(3, 1))
+    assert len(content(writer)) == 4
+    writer.close()
+    assert not lmdb_env.is_open(str(store_path))
