@@ -8,7 +8,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bench import bulk, feed, files, held, large, machine, partitions, reads, single, start, storm, sweep, trees
+from bench import (
+    bulk,
+    feed,
+    files,
+    held,
+    large,
+    machine,
+    partitions,
+    reads,
+    rollups,
+    single,
+    start,
+    storm,
+    sweep,
+    trees,
+)
 from bench.plan import Plan
 from bench.report import Figure, Report
 
@@ -28,6 +43,7 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "update": trees.updates,
     "values": trees.values,
     "reads": reads.reads,
+    "rollup": rollups.rollups,
     "opening": large.opening,
     "start": start.start,
     "storm": storm.storm,

@@ -112,6 +112,7 @@ from penstock.cache.values import (
     unpack_document,
     unpack_received,
 )
+from penstock.cache.watch import Moment, Watched, Watches
 
 __all__ = [
     "COPY",
@@ -153,6 +154,7 @@ __all__ = [
     "LogMark",
     "MemoryStore",
     "MissingExtra",
+    "Moment",
     "Owner",
     "PageDamaged",
     "PenstockError",
@@ -176,6 +178,8 @@ __all__ = [
     "TooManyDigits",
     "UnknownName",
     "ValueKind",
+    "Watched",
+    "Watches",
     "Writer",
     "at_base",
     "beside",

@@ -18,6 +18,7 @@ from penstock.cache.errors import StoreFormat
 from penstock.cache.lmdb_errors import FORMAT, MAX_DBS
 from penstock.cache.lmdb_page import Extent, ForeignFile, PageDamaged, Pages, TooOld, Tree
 from penstock.cache.store import META
+from penstock.cache.watch import Watches
 
 __all__ = ["After", "Databases", "Handles", "databases_of", "digests_in"]
 
@@ -34,6 +35,7 @@ class Databases:
     def __init__(self, handles: Handles) -> None:
         self.handles = handles
         self.digests: Digests | None = None
+        self.watches = Watches()
         self._opened = {name.encode(): handle for name, handle in handles.items()}
         self._names: list[bytes] = []
         self._handles_of = self._digests_of = -1  # numbers of transactions

@@ -244,6 +244,7 @@ class Environment:
 
     def end(self, opening: Opening) -> None:
         """One opening less, and no reader of it: a call on the way ends first, and the next one raises Closed."""
+        self.databases.watches.clear()  # another process may write now
         with self._turn:
             opening.closed = True
             readers = list(opening.readers)

@@ -22,6 +22,7 @@ from penstock.cache.lmdb_databases import Handles
 from penstock.cache.lmdb_env import Opening, ReadTransaction
 from penstock.cache.lmdb_errors import translated
 from penstock.cache.lmdb_page import Pages
+from penstock.cache.watch import Moment
 
 __all__ = ["LmdbReader", "Row", "Rows", "down", "up"]
 
@@ -134,6 +135,12 @@ class LmdbReader(Rows):
     def names(self) -> list[str]:
         """The names of all databases that have rows."""
         return [name for name in sorted(self._handles) if self.count(name)]
+
+    def moments(self) -> Sequence[Moment]:
+        """This snapshot."""
+        self._opening.check_process()
+        with self._lock:
+            return (Moment(self, self._live().id(), self._env.databases.watches),)
 
     def pages(self) -> Pages:
         """Its pages, to be walked without LMDB while it is open; TooOld where others committed since it began."""

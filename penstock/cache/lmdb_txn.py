@@ -46,6 +46,7 @@ class LmdbWriter(Rows):
         self._changes = 0
         self._failed = False
         self._journal: list[Callable[[], None]] | None = None if self._env.map_size >= LARGEST else []
+        self._changed: dict[str, list[bytes] | None] = {db: [] for db in self._env.databases.watches.names()}
         if self._env.writing == self._thread:
             raise PenstockError(f"a transaction on {self._env.path} is open in this thread; end it before the next one")
         try:
@@ -67,18 +68,24 @@ class LmdbWriter(Rows):
         """Put rows over those with the same keys; fastest in key order."""
         self._live()
         if items:
+            if db in self._changed:
+                self._note(db, [key for key, _ in items])
             self._do(partial(self._put, db, items, append, new))
 
     def delete_many(self, db: str, keys: Sequence[bytes]) -> None:
         """Delete these rows; keys that have none are passed over."""
         self._live()
         if keys and self._handle(db) is not None:
+            if db in self._changed:
+                self._note(db, keys)
             self._do(partial(self._delete, db, keys))
 
     def clear(self, db: str) -> None:
         """Delete all rows of a database."""
         self._live()
         if self._handle(db) is not None:
+            if db in self._changed:
+                self._changed[db] = None
             self._do(partial(self._empty, db))
 
     @property
@@ -101,6 +108,12 @@ class LmdbWriter(Rows):
         known = self._env.databases.digests
         before = {} if known is None else known.by_db
         self.complete({db: own for db, own in digests.items() if db not in before or not before[db].whole})
+
+    def _note(self, db: str, keys: Sequence[bytes]) -> None:
+        """A watched database has changes of these keys."""
+        noted = self._changed[db]
+        if noted is not None:
+            noted += keys
 
     def _put(self, db: str, items: Sequence[Row], append: bool, new: Sequence[bytes] | None) -> None:
         txn = self._live()
@@ -239,7 +252,10 @@ class LmdbWriter(Rows):
         if row is not None and cursor is not None:
             cursor.put(DIGESTS, row)
         self._cursors.clear()
+        number = txn.id()
         self._env.commit(txn, self._made, None if row is None else self._tally.committed)
+        if self._changed and self._env.env.info()["last_txnid"] == number:  # without a change it takes no number
+            self._env.databases.watches.committed(number, self._changed)
 
     def close(self) -> None:
         """Undo it, if it has not been committed. Closing twice is nothing, and so is closing in a forked child."""

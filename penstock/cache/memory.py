@@ -10,7 +10,6 @@ A database is a dict of rows and the sorted list of its keys. Invariants:
 from __future__ import annotations
 
 import os
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
@@ -19,85 +18,18 @@ from threading import Lock, RLock, get_ident
 from typing import Self
 
 from penstock.cache.errors import Closed, ForkedStore, PenstockError
+from penstock.cache.memory_database import Database
 from penstock.cache.store import MAX_KEY, Info
+from penstock.cache.watch import Moment, Watches
 
 __all__ = ["MemoryReader", "MemoryStore", "MemoryWriter"]
 
 Row = tuple[bytes, bytes]
 _Changes = dict[bytes, bytes | None]
 _Staged = dict[str, _Changes]
-_FEW = 32
 
 
-class _Database:
-    """Rows by key; `made` is the commit that made this copy, `size` the bytes of its rows."""
-
-    __slots__ = ("keys", "made", "rows", "size")
-
-    def __init__(self, made: int, rows: dict[bytes, bytes], keys: list[bytes], size: int) -> None:
-        self.made = made
-        self.rows = rows
-        self.keys = keys
-        self.size = size
-
-    def copy(self, made: int) -> _Database:
-        """The same rows, to be changed."""
-        return _Database(made, self.rows.copy(), self.keys.copy(), self.size)
-
-    def walk(self, start: bytes, stop: bytes | None, reverse: bool) -> Iterator[bytes]:
-        """The keys in a range."""
-        first = bisect_left(self.keys, start)
-        last = len(self.keys) if stop is None else max(first, bisect_left(self.keys, stop))
-        span = range(last - 1, first - 1, -1) if reverse else range(first, last)
-        return map(self.keys.__getitem__, span)
-
-    def floor(self, key: bytes) -> tuple[bytes, memoryview] | None:
-        """The last row at or before a key."""
-        at = bisect_right(self.keys, key) - 1
-        return None if at < 0 else (self.keys[at], memoryview(self.rows[self.keys[at]]))
-
-    def apply(self, staged: dict[bytes, bytes | None]) -> None:
-        """Put the staged rows and delete those staged as None."""
-        rows = self.rows
-        gone = [key for key, value in staged.items() if value is None and key in rows]
-        new = [key for key, value in staged.items() if value is not None and key not in rows]
-        for key in gone:
-            self.size -= len(key) + len(rows.pop(key))
-        for key, value in staged.items():
-            if value is not None:
-                self.size += len(value) - len(rows.get(key, b""))
-                rows[key] = value
-        self.size += sum(map(len, new))
-        self._order(gone, new)
-
-    def apply_again(self, staged: dict[bytes, bytes | None]) -> None:
-        """The same where it was begun and broken off, at whatever point."""
-        self.rows.update((key, value) for key, value in staged.items() if value is not None)
-        for key, value in staged.items():
-            if value is None:
-                self.rows.pop(key, None)
-        self.keys = sorted(self.rows)
-        self.size = sum(len(key) + len(value) for key, value in self.rows.items())
-
-    def _order(self, gone: list[bytes], new: list[bytes]) -> None:
-        keys = self.keys
-        if len(gone) <= _FEW:
-            for key in gone:
-                del keys[bisect_left(keys, key)]
-        else:
-            keys[:] = filter(self.rows.__contains__, keys)
-        new.sort()
-        if new and (not keys or keys[-1] < new[0]):
-            keys += new
-        elif len(new) <= _FEW:
-            for key in new:
-                insort(keys, key)
-        else:
-            keys += new
-            keys.sort()
-
-
-_NONE = _Database(0, {}, [], 0)
+_NONE = Database(0, {}, [], 0)
 
 
 class MemoryStore:
@@ -114,8 +46,9 @@ class MemoryStore:
     def __init__(self) -> None:
         self.closed = False
         self.pid = os.getpid()
-        self.databases: dict[str, _Database] = {}
+        self.databases: dict[str, Database] = {}
         self.commits = 0
+        self.watches = Watches()
         self.turn = RLock()
         self.open: dict[int, int] = {}
         self.write_lock = Lock()
@@ -163,12 +96,12 @@ class MemoryStore:
         with self.turn:
             self.check()
             try:
-                self._publish(cleared, staged, _Database.apply)
+                self._publish(cleared, staged, Database.apply)
             except BaseException:
-                self._publish(cleared, staged, _Database.apply_again)
+                self._publish(cleared, staged, Database.apply_again)
                 raise
 
-    def _publish(self, cleared: set[str], staged: _Staged, apply: Callable[[_Database, _Changes], None]) -> None:
+    def _publish(self, cleared: set[str], staged: _Staged, apply: Callable[[Database, _Changes], None]) -> None:
         self.commits += 1
         newest = max(self.open.values(), default=-1)
         databases = dict(self.databases)
@@ -177,12 +110,13 @@ class MemoryStore:
         for name, changes in staged.items():
             database = databases.get(name)
             if database is None:
-                database = _Database(self.commits, {}, [], 0)
+                database = Database(self.commits, {}, [], 0)
             elif database.made <= newest:
                 database = database.copy(self.commits)
             apply(database, changes)
             databases[name] = database
         self.databases = databases
+        self.watches.committed_rows(self.commits, cleared, staged)
 
 
 class MemoryReader:
@@ -192,7 +126,7 @@ class MemoryReader:
         self._store = store
         self._open = True
         with store.turn:
-            store.open[id(self)] = store.commits
+            self._commit = store.open[id(self)] = store.commits
             self._databases = store.databases
 
     def get_many(self, db: str, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -203,7 +137,7 @@ class MemoryReader:
         """The rows from `start` on and before `stop`, last one first under `reverse`."""
         return self._walk(self._database(db), start, stop, reverse)
 
-    def _walk(self, database: _Database, start: bytes, stop: bytes | None, reverse: bool) -> Iterator[Row]:
+    def _walk(self, database: Database, start: bytes, stop: bytes | None, reverse: bool) -> Iterator[Row]:
         rows, store = database.rows, self._store
         for key in database.walk(start, stop, reverse):
             if store.closed or not self._open:
@@ -218,7 +152,12 @@ class MemoryReader:
         """The number of rows, in constant time."""
         return len(self._database(db).keys)
 
-    def _database(self, db: str) -> _Database:
+    def moments(self) -> Sequence[Moment]:
+        """This snapshot."""
+        self._check()
+        return (Moment(self, self._commit, self._store.watches),)
+
+    def _database(self, db: str) -> Database:
         self._check()
         return self._databases.get(db, _NONE)
 
@@ -299,7 +238,7 @@ class MemoryWriter:
             return
         if db not in self._sorted:
             self._sorted[db] = sorted(staged)
-        over = _Database(0, {}, self._sorted[db], 0)
+        over = Database(0, {}, self._sorted[db], 0)
         keys = merge(under.walk(start, stop, reverse), over.walk(start, stop, reverse), reverse=reverse)
         for key, _ in groupby(keys):
             value = staged[key] if key in staged else under.rows[key]
@@ -363,7 +302,7 @@ class MemoryWriter:
         self._sorted.pop(db, None)
         self._staged.setdefault(db, {}).update(rows)
 
-    def _under(self, db: str) -> _Database:
+    def _under(self, db: str) -> Database:
         """The committed rows that the staged ones lie over."""
         self._check()
         return _NONE if db in self._cleared else self._store.databases.get(db, _NONE)

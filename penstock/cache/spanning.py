@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Self
 
 from penstock.cache.store import Reader
+from penstock.cache.watch import Moment, Watched
 
 __all__ = ["SpannedReader"]
 
@@ -63,6 +64,11 @@ class SpannedReader:
     def count(self, db: str) -> int:
         """The number of rows."""
         return sum(reader.count(db) for reader in self._readers)
+
+    def moments(self) -> Sequence[Moment]:
+        """The snapshots of all stores; none where one of them has no watches."""
+        parts = [reader.moments() if isinstance(reader, Watched) else () for reader in self._readers]
+        return [moment for part in parts for moment in part] if all(parts) else ()
 
     def close(self) -> None:
         """Let go of all of them."""

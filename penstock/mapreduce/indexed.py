@@ -27,6 +27,8 @@ from penstock.views import Path
 class IndexCodec:
     """How rows of an index are read."""
 
+    adds_up = False
+
     def __init__(self) -> None:
         self._rows = RowCodec((), None)
 
@@ -56,6 +58,10 @@ class IndexCodec:
     def results(self, rows: NDArray[np.int64]) -> list[Any]:
         """No row's lanes say all: each has its value."""
         raise AssertionError("an index has no lanes")
+
+    def states(self, rows: Sequence[tuple[bytes, bytes]], where: str) -> Sequence[RowState]:
+        """Nothing adds up."""
+        raise AssertionError("an index adds up nothing")
 
     def merged(self, states: Sequence[RowState]) -> RowState:
         """An index has nothing to fold."""

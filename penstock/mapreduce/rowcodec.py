@@ -26,8 +26,9 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from penstock.cache import PenstockError, StoreDamaged, canonical, said, seal, unpack_hook, unseal
-from penstock.views import Cell, Reducer, State
+from penstock.cache import PenstockError, StoreDamaged, canonical, said, seal, unpack_hook, unseal, unseal_many
+from penstock.mapreduce.exact import LANE_MAX
+from penstock.views import Cell, Coded, Reducer, State, is_value_cell
 
 _SHORT_ARRAY = 15
 _INT64 = 0xD3
@@ -73,7 +74,7 @@ _decode_form_b = msgspec.msgpack.Decoder(_FormB, ext_hook=unpack_hook).decode
 class RowCodec:
     """How rows of one view are written and read."""
 
-    __slots__ = ("_counts", "_dtype", "_fields", "_head", "_one", "_reads", "cells", "lanes", "spans")
+    __slots__ = ("_counts", "_dtype", "_fields", "_head", "_one", "_reads", "adds_up", "cells", "lanes", "spans")
 
     def __init__(self, reducers: Sequence[Reducer], fields: Sequence[str] | None) -> None:
         self.cells: tuple[Cell, ...] = tuple(dict.fromkeys(cell for r in reducers for cell in r.cells))
@@ -84,6 +85,7 @@ class RowCodec:
         places = {cell: i for i, cell in enumerate(self.cells)}
         self._counts = any(not r.cells for r in reducers)  # a result that is read from the number of contributions
         self._reads = tuple((r, tuple(places[cell] for cell in r.cells)) for r in reducers)
+        self.adds_up = not any(isinstance(r, Coded) for r in reducers) and not any(map(is_value_cell, self.cells))
         size = self.lanes + 1
         self._head = bytes([0x90 | size]) if size <= _SHORT_ARRAY else b"\xdc" + size.to_bytes(2, "big")
         self._one = struct.Struct(">" + "Bq" * size)
@@ -156,6 +158,32 @@ class RowCodec:
         if found.n is None or found.lanes is None:
             raise StoreDamaged(f"a row that begins with {payload[:16]!r} and does not say what it counts")
         return RowState(found.n, found.lanes, found.spills, found.held, found.whole, found.items, found.values)
+
+    def states(self, rows: Sequence[tuple[bytes, bytes]], where: str) -> list[RowState]:
+        """Accumulators that together are those of these rows: rows whose lanes say all are added up at once."""
+        payloads = unseal_many([key for key, _ in rows], [row for _, row in rows], where)
+        plain, states = list[bytes](), list[RowState]()
+        for payload in payloads:
+            assert payload is not None, "each is a row"
+            if payload[0] == self._head[0]:
+                plain.append(payload)
+            else:
+                states.append(self.state_of(payload))
+        total = self._total(plain) if len(plain) > _FEW else None
+        return [*map(self.state_of, plain), *states] if total is None else [total, *states]
+
+    def _total(self, payloads: Sequence[bytes]) -> RowState | None:
+        """The accumulators of rows of form A together; None where 64 bits may be too few."""
+        if self._dtype is None:
+            self._dtype = _fixed(len(self._head), self.lanes + 1)
+        records = np.frombuffer(b"".join(payloads), self._dtype)
+        sums: list[int] = []
+        for i in range(self.lanes + 1):
+            lane = records[f"v{i}"]
+            if max(int(lane.max()), -int(lane.min())) * len(lane) > LANE_MAX:
+                return None
+            sums.append(int(lane.sum()))
+        return RowState(sums[0], sums[1:])
 
     def merged(self, states: Sequence[RowState]) -> RowState:
         """The accumulators of several groups together; held without a result where a user's functions raise.

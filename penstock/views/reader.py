@@ -30,18 +30,27 @@ from penstock.cache import (
     stored_key,
 )
 from penstock.views.changes import Position
+from penstock.views.rollup import HEAD, Entry, Rollup
 from penstock.views.row import Row
 from penstock.views.why import Contribution, Progress, Why
 
-_HEAD = 368
 _NEXT = b"\0"  # after an encoding: the least one that is greater
-_ABOVE = b"\xff" * (LONG - _HEAD + 1)
+_ABOVE = b"\xff" * (LONG - HEAD + 1)
 _ABSENT = object()
 _TOGETHER = 1024  # rows that are in memory at once to be merged
 
 
 class Codec(Protocol):
     """How rows of a view are read."""
+
+    @property
+    def adds_up(self) -> bool:
+        """True if accumulators may be merged in any order and grouping: no function of the user's is in them."""
+        ...
+
+    def states(self, rows: Sequence[tuple[bytes, bytes]], where: str) -> Sequence[Any]:
+        """Accumulators that together are those of these rows, which add up."""
+        ...
 
     def decode(self, key: bytes, row: bytes, where: str) -> Any:
         """The accumulators that a row holds."""
@@ -88,6 +97,7 @@ class ViewReader:
     ) -> None:
         self.name = name
         self.as_of = as_of
+        self._where = f"view {name!r}"
         self._reader = reader
         self._db = db
         self._codec = codec
@@ -199,12 +209,16 @@ class ViewReader:
         if level < 0:
             raise KeyKind(level, "level= is a number of parts, 0 or more")
         low, high = _bounds(prefix, start, stop, through, limit)
-        return islice(self._rolled(level, self._ordered(low, high, reverse)), limit)
+        codec = self._codec
+        if not codec.adds_up:
+            return islice(self._rolled(level, self._ordered(low, high, reverse)), limit)
+        merged = Rollup(self._db, level, self._held(), self._ordered_in, self._states, codec.merged, codec.result)
+        return islice(merged.rows(self._reader(), low, high, reverse), limit)
 
-    def _rolled(self, level: int, rows: Iterable[tuple[bytes, bytes, bytes, Any]]) -> Iterator[Row]:
+    def _rolled(self, level: int, rows: Iterable[Entry]) -> Iterator[Row]:
         codec, held = self._codec, self._held()
 
-        def part(entry: tuple[bytes, bytes, bytes, Any]) -> bytes:
+        def part(entry: Entry) -> bytes:
             group = decode_key(entry[0]) if level else ()
             return encode_key(group[:level]) if isinstance(group, tuple) else entry[0]
 
@@ -218,6 +232,14 @@ class ViewReader:
                     failed = parts[-1] if len(states) > 1 and parts[-1].held is not None else None
             together = codec.merged(parts) if failed is None else failed
             yield Row(decode_key(prefix), codec.result(together), stale or together.held is not None)
+
+    def _states(self, entries: Sequence[Entry]) -> Sequence[Any]:
+        """Accumulators that together are those of these rows."""
+        rows = [(key, row) for _, key, row, state in entries if state is None]
+        try:
+            return [*self._codec.states(rows, self._where), *(entry[3] for entry in entries if entry[3] is not None)]
+        except StoreDamaged as damage:
+            raise self._named(damage) from damage
 
     @checked
     def why(self, group: Any, *, progress: Progress | None = None) -> list[Contribution]:
@@ -273,28 +295,33 @@ class ViewReader:
         return pandas.DataFrame({"key": [r.key for r in rows], "value": [r.value for r in rows]})
 
     def _decode(self, key: bytes, row: bytes) -> Any:
-        where = f"view {self.name!r}"
         try:
-            return self._codec.decode(key, row, where)
+            return self._codec.decode(key, row, self._where)
         except StoreDamaged as damage:
-            place = Place(where, key_shown("group"), restating(self.name))
-            raise named(damage, {where: place}) from damage
+            raise self._named(damage) from damage
+
+    def _named(self, damage: StoreDamaged) -> StoreDamaged:
+        """Damage in the words of a user."""
+        return named(damage, {self._where: Place(self._where, key_shown("group"), restating(self.name))})
 
     def _row(self, whole: bytes, key: bytes, row: bytes, held: frozenset[bytes], state: Any = None) -> Row:
         own = state if state is not None else self._decode(key, row)
         return Row(decode_key(whole), self._codec.result(own), own.held is not None or whole in held)
 
-    def _ordered(self, low: bytes, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes, bytes, Any]]:
-        """(whole key, stored key, row, state if it was decoded) in group order."""
-        first = low if len(low) <= _HEAD else low[:_HEAD]
-        last = high if high is None or len(high) <= _HEAD else high[:_HEAD] + _ABOVE
-        scanned = self._reader().scan(self._db, first, last, reverse)
-        for cut, run in groupby(scanned, lambda item: item[0][:_HEAD] if len(item[0]) >= _HEAD else None):
+    def _ordered(self, low: bytes, high: bytes | None, reverse: bool) -> Iterator[Entry]:
+        """The rows of an interval in group order."""
+        return self._ordered_in(self._reader(), low, high, reverse)
+
+    def _ordered_in(self, reader: Reader, low: bytes, high: bytes | None, reverse: bool) -> Iterator[Entry]:
+        first = low if len(low) <= HEAD else low[:HEAD]
+        last = high if high is None or len(high) <= HEAD else high[:HEAD] + _ABOVE
+        scanned = reader.scan(self._db, first, last, reverse)
+        for cut, run in groupby(scanned, lambda item: item[0][:HEAD] if len(item[0]) >= HEAD else None):
             if cut is None:
                 for key, row in run:
                     yield key, key, row, None
                 continue
-            known: list[tuple[bytes, bytes, bytes, Any]] = []
+            known: list[Entry] = []
             for key, row in run:
                 state = self._decode(key, row)
                 known.append((state.whole if is_long(key) else key, key, row, state))

@@ -25,7 +25,8 @@ from hypothesis.stateful import (
 
 from penstock.cache.errors import PenstockError
 from penstock.cache.lmdb_store import open_lmdb
-from penstock.cache.memory import MemoryReader, MemoryStore, MemoryWriter, _Database
+from penstock.cache.memory import MemoryReader, MemoryStore, MemoryWriter
+from penstock.cache.memory_database import Database
 from penstock.cache.store import Reader, Store, Writer
 
 Rows = dict[bytes, bytes]
@@ -265,7 +266,7 @@ TestInMemory = InMemory.TestCase
 
 
 def never_copies(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_Database, "copy", lambda self, made: self)
+    patch.setattr(Database, "copy", lambda self, made: self)
 
 
 def shows_deleted(patch: pytest.MonkeyPatch) -> None:
@@ -279,7 +280,7 @@ def shows_deleted(patch: pytest.MonkeyPatch) -> None:
 def gives_the_stop(patch: pytest.MonkeyPatch) -> None:
     walk = MemoryReader._walk
 
-    def inclusive(self: Any, database: _Database, start: bytes, stop: bytes | None, reverse: bool) -> Any:
+    def inclusive(self: Any, database: Database, start: bytes, stop: bytes | None, reverse: bool) -> Any:
         return walk(self, database, start, stop + b"\0" if stop and reverse else stop, reverse)
 
     patch.setattr(MemoryReader, "_walk", inclusive)
@@ -290,8 +291,8 @@ def scans_stale_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaves_keys(patch: pytest.MonkeyPatch) -> None:
-    order = _Database._order
-    patch.setattr(_Database, "_order", lambda self, gone, new: order(self, gone[1:] if len(gone) > 2 else gone, new))
+    order = Database._order
+    patch.setattr(Database, "_order", lambda self, gone, new: order(self, gone[1:] if len(gone) > 2 else gone, new))
 
 
 def commits_failures(patch: pytest.MonkeyPatch) -> None:
