@@ -127,8 +127,11 @@ def backfill(
     awake(spark)
     out = Backfilled(path)
     out.seconds["start"] = time.monotonic() - began
-    seed = _begun(app, path, wanted) if refill else None
-    with beside(f"{path}.refill", path) if refill else built_beside(path) as folder:
+    if refill and not is_store(path):
+        raise StoreMissing(path)
+    with beside(f"{os.path.realpath(path)}.refill", path) if refill else built_beside(path) as folder:
+        # begun behind the lock of this folder: a second begin would leave out records put before it
+        seed = _begun(app, path, wanted) if refill else None
         with (
             _runs(os.path.dirname(folder) if staging is None else os.fspath(staging), path) as runs,
             blob_batches(spark),
@@ -141,8 +144,6 @@ def backfill(
 
 def _begun(app: App, path: str, wanted: Mapping[Table, Any]) -> int:
     """What is written to these tables counts from now on as written meanwhile; the seed of what is made beside."""
-    if not is_store(path):
-        raise StoreMissing(path)
     with writer(path, app, migrate="refuse") as writing:
         return writing.begin_refill([table.name for table in wanted], app)
 

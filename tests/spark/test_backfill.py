@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.cache import DefinitionError
+from penstock.cache import CopyFailed, DefinitionError
 from penstock.spark import backfill, inputs
 from penstock.spout import Standing, UriError, open_file
 from tests.engine.copied import mark_again
@@ -257,6 +257,7 @@ def test_a_live_store_is_refilled_while_it_is_written_and_a_run_that_is_killed_l
     images: dict[str, Path] = {}
     seen: dict[str, str] = {}
     written: list[dict[str, Any]] = []
+    (tmp_path / "again").symlink_to(live)
     with ps.open(app, live) as engine:
         engine.put_many("users", [{"id": 5, "name": "wrong", "ts": 1}, {"id": 5000, "name": "orphan", "ts": 1}])
         own: Any = engine
@@ -267,6 +268,9 @@ def test_a_live_store_is_refilled_while_it_is_written_and_a_run_that_is_killed_l
             if what != "switching":
                 written.append({"id": 6000 + len(written), "name": "meanwhile", "amount": 1, "ts": 1})
                 own.put("users", written[-1])
+            if not images:  # a second begin would leave out the record that was just put
+                with pytest.raises(CopyFailed, match="another process is copying to it"):
+                    backfill(app, tmp_path / "again", spark=spark, refill=True, users=file)
             images[what] = tmp_path / f"killed-{len(images)}"
             images[what].mkdir()
             shutil.copytree(live, images[what] / "live", ignore=lambda _, names: [n for n in names if n == "socket"])
