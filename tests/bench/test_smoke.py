@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE
 
 def test_every_figure_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", "--smoke", "--dir", str(tmp_path / "run"), "--results", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     figures = [json.loads(line) for line in done.stdout.splitlines()]
     assert {f["figure"] for f in figures} == set(FIGURES)
