@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypeVar
@@ -361,9 +361,17 @@ class Parted(PartitionedRefill):
         return {whole: sum((done[id(own)] for own in parts), Counts()) for whole, parts in shares.items()}
 
     def _of_each(self, routed: Routed, one: Callable[[int], T]) -> list[T]:
-        """Do something at each partition that gets something; the answers in their order."""
+        """Do something at each partition that gets something; the answers in their order.
+
+        If one fails, the others end first. Otherwise a later batch could reach a partition before this one, and this
+        one would count as stored there.
+        """
         owners = sorted(routed)
-        return list(map(one, owners) if self._pool is None or len(owners) == 1 else self._pool.map(one, owners))
+        if self._pool is None or len(owners) == 1:
+            return list(map(one, owners))
+        each = [self._pool.submit(one, owner) for owner in owners]
+        wait(each)
+        return [done.result() for done in each]
 
     def _learn(self) -> None:
         """Know of what kind the ts of tables are."""

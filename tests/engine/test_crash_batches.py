@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from penstock.views import ProductionName
 from tests.engine.parted import placed
 from tests.engine.planting import Bug
 from tests.testing.planted import planted
+from tests.waiting import PATIENCE
 
 KEYS = range(8)
 
@@ -166,6 +168,29 @@ def test_a_batch_that_can_t_be_tried_somewhere_is_in_nowhere() -> None:
         with broken, pytest.raises(ps.PenstockError, match="it is damaged"):
             put(engine, 2)
         assert engine.digest() == before
+
+
+def test_a_put_that_fails_in_one_partition_ends_after_the_others(tmp_path: Path) -> None:
+    ended: list[bool] = []
+    failed = threading.Event()
+    with ps.open(shop(), tmp_path / "store", partitions=2) as engine:
+        assert isinstance(engine, Parted)
+        other, take = engine._seats[1], engine._seats[1].take
+
+        def fail(*_: Any) -> None:
+            failed.set()
+            raise ps.PenstockError("it is damaged")
+
+        def late(*share: Any) -> Any:
+            assert failed.wait(PATIENCE)
+            answer = take(*share)
+            ended.append(True)
+            return answer
+
+        with mock.patch.object(engine._seats[0], "take", fail), mock.patch.object(other, "take", late):
+            with pytest.raises(ps.PenstockError, match="it is damaged"):
+                engine.put_many("users", [{"id": key, "name": "n", "v": 1} for key in KEYS])
+            assert ended == [True]
 
 
 def test_a_batch_that_another_process_posts_is_atomic(tmp_path: Path) -> None:
