@@ -144,6 +144,12 @@ class Tally:
         """Correct a database by what a check has counted; it is whole then."""
         self._set[db] = self._of(db).plus(by)._replace(whole=True)
 
+    def digest(self, db: str) -> Digest:
+        """The digest of a database after the changes so far; it is not whole where none is known."""
+        if db not in self.known:
+            return Digest(whole=False)
+        return self._of(db).plus(digest_of(self._new.get(db, ()))).minus(digest_of(self._gone.get(db, ())))
+
     def _of(self, db: str) -> Digest:
         return self._set.get(db) or self.known.get(db) or Digest()
 

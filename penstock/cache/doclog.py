@@ -9,6 +9,7 @@ Invariants:
   at or above `folded`; opening lays the segments from `folded` on over it, by their key lanes alone;
 - a segment is deleted only by the last step of a fold that began after its living lines were copied, so no row of the
   index names it then; a crash before that leaves lines that nothing names, which compacting passes over later;
+- a line counts as dead only by an index that has the keys of its digest: each pass over the log compares them first;
 - a step is one transaction; memory changes only after a commit.
 """
 
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import index
+from penstock.cache.errors import StoreDamaged
 from penstock.cache.fold import Fold
 from penstock.cache.keycache import GONE, LOADED, PRESENT, RECORD, KeyCache
 from penstock.cache.logread import Records, log_db, read_lines, record_key, runs_from, segments_from
@@ -106,6 +108,8 @@ class DocLog:
         self._owed = 0.0  # steps of folding
         self._checked: set[int] = set()
         self._head = 0  # the first record not yet compacted away
+        self._compared = 0  # the record up to which compaction goes by an index that was compared with its digest
+        self.halted = False  # the index lost rows, so that compaction would take living lines for dead ones
         self._entries = 0
         self._db, self._index = log_db(table), index_db(table)
         self.sides: list[str] = []  # databases with a row for each segment, which go with it
@@ -322,9 +326,9 @@ class DocLog:
         return garbage * _WORTH > held or self._entries > _WORTH + held // self.limits.segment
 
     def compact_due(self) -> bool:
-        living = max(self.mark.present + self.mark.tombstones, self.limits.fold_least)
-        held = self.mark.tail - self._head
-        return held > self.limits.space * living or self._entries > self.limits.entries + held // 256
+        limits, entries, held = self.limits, self._entries, self.mark.tail - self._head
+        living = max(self.mark.present + self.mark.tombstones, limits.fold_least)
+        return not self.halted and (held > limits.space * living or entries > limits.entries + held // 256)
 
     def compact_step(self, writer: Writer, n: int, carry: Carry, asked: bool = False) -> Callable[[], None] | None:
         """Copy the living lines of the oldest segments to the end, passing over about n records; None if not due.
@@ -333,11 +337,11 @@ class DocLog:
         """
         if not (asked or self.compact_due()):
             return None
+        self._compare_index(writer)
         parts: list[tuple[Segment, NDArray[np.int64]]] = []
         lines: list[bytes] = []
         found: list[Slots] = []
-        passed = head = size = 0
-        head = self._head
+        passed, head, size = 0, self._head, 0
         for segment in segments_from(writer, self.table, head):
             size += segment.size
             if passed and (passed + len(segment) > n or size > _MOST_BYTES):
@@ -366,6 +370,13 @@ class DocLog:
             self._entries += bool(lines) - len(parts)
 
         return committed
+
+    def _compare_index(self, writer: Writer) -> None:
+        """Once for each pass over the log, refuse an index that lost rows: it makes living lines look dead."""
+        if self._head >= self._compared or self.halted:
+            self.halted, self._compared = writer.lost_rows(self._index), self.mark.tail
+        if self.halted:
+            raise StoreDamaged(f"{self._index}, rows were lost or added, so that compaction would delete documents")
 
     def newest(self, reader: Reader, k0: Lane, k1: Lane | None, records: Records) -> tuple[Slots, NDArray[np.bool_]]:
         """The slots of these keys, and whether these records are the newest of them."""

@@ -88,6 +88,16 @@ class LmdbWriter(Rows):
                 self._changed[db] = None
             self._do(partial(self._empty, db))
 
+    def lost_rows(self, db: str) -> bool:
+        """Compare all keys of a database with its digest: True where they differ, False without a digest of all."""
+        txn, handle, digest = self._live(), self._handle(db), self._tally.digest(db)
+        if handle is None or not digest.whole:
+            return False
+        try:
+            return not digest.like(digest_of([bytes(key) for key in txn.cursor(handle).iternext(values=False)]))
+        except lmdb.Error as error:
+            raise self._meant(error) from error
+
     @property
     def counted(self) -> bool:
         """Whether there were digests before it."""

@@ -297,6 +297,10 @@ class MemoryWriter:
         self._staged.pop(db, None)
         self._change(db, {})
 
+    def lost_rows(self, db: str) -> bool:
+        """Memory loses no rows."""
+        return False
+
     def _change(self, db: str, rows: dict[bytes, bytes | None] | dict[bytes, bytes]) -> None:
         self._changes += 1
         self._sorted.pop(db, None)

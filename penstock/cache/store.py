@@ -100,6 +100,10 @@ class Writer(Reader, Protocol):
         """Delete all rows of a database."""
         ...
 
+    def lost_rows(self, db: str) -> bool:
+        """Compare all keys of a database with its digest: True where they differ, False without a digest of all."""
+        ...
+
 
 class Store(Protocol):
     """Where rows are kept."""

@@ -33,7 +33,7 @@ from penstock.engine.catalog import (
 from penstock.engine.collecting import no_collector
 from penstock.engine.feeding import Feed
 from penstock.engine.naming import places_of
-from penstock.engine.nodes import Making, drop_largest, filling_nodes, moves_noted
+from penstock.engine.nodes import Making, drop_largest, filling_nodes, halting, moves_noted
 from penstock.engine.parting import Parting
 from penstock.engine.schema import Schema
 from penstock.engine.settings import Settings
@@ -364,8 +364,10 @@ class Core:
         if log.compact_due() and node.sweep is None:  # it gives records other numbers
             room = 2 * n + _COMPACT_LEAST
             self.make_room(node, room)
-            with self.store.write() as writer:
-                then = log.compact_step(writer, room, node.carry(moves_noted(self.catalog, self.state, node.table)))
+            carry = node.carry(moves_noted(self.catalog, self.state, node.table))
+            then = None
+            with halting(log), self.naming(), self.store.write() as writer:
+                then = log.compact_step(writer, room, carry)
             if then is not None:
                 then()
         if steps and not log.folding:

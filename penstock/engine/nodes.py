@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.cache import DocLog, Limits, Reader
+from penstock.cache import DocLog, Limits, Reader, StoreDamaged
 from penstock.engine.catalog import Catalog, State
 from penstock.gateway import TableNode, moved_db
 from penstock.mapreduce import Building, FunctionMapper, Spaces, ViewNode, held_db, resting_db, rows_db, told_db
 from penstock.views import App, FieldMap, Source, Table
 
-__all__ = ["Making", "drop_largest", "filling_nodes", "moves_noted"]
+__all__ = ["Making", "drop_largest", "filling_nodes", "halting", "moves_noted"]
+
+_log = logging.getLogger("penstock.engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +91,14 @@ def moves_noted(catalog: Catalog, state: State, table: Table) -> bool:
     """Whether it is noted when lines were written that are copied: only where somebody will ask."""
     kept = not table.has_ts and bool(state.kept.get(table.name))
     return kept or (catalog.refill is not None and table.name in catalog.refill.since)
+
+
+@contextmanager
+def halting(log: DocLog) -> Iterator[None]:
+    """Do a step of compaction between batches; batches go on where the damaged index of the table halts it."""
+    try:
+        yield
+    except StoreDamaged as damage:
+        if not log.halted:
+            raise
+        _log.error("a table is not compacted until it is repaired, and its log grows: %s", damage)

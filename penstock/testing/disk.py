@@ -193,6 +193,10 @@ class _Transaction:
         """Delete all rows of a database."""
         self._change("clear", db, "", lambda w: w.clear(db))
 
+    def lost_rows(self, db: str) -> bool:
+        """Compare the keys of a database with its digest."""
+        return self._inner.lost_rows(db)
+
     def _parts(self, db: str, items: Sequence[Any], keys: Sequence[bytes]) -> Iterator[tuple[list[Any], str]]:
         """The items, those with a name each for itself."""
         named = self._disk.named

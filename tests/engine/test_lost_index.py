@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import pytest
 
 import penstock as ps
 from penstock.cache import Limits, index_db, open_lmdb
 from penstock.engine import relearning
 from penstock.engine.site import OneSite
+from tests.engine.planting import Edit
 
 FOLDING = Limits(few=8, fold_least=4, fold_most=8, fold_buckets=2, space=1e9, entries=1 << 30)  # and nothing compacted
 DOCS = [{"id": i, "g": i % 3, "h": i % 4, "v": i, "bad": i % 20 == 7} for i in range(80)]
@@ -131,3 +133,64 @@ def test_a_check_that_was_interrupted_goes_on(migrated: Any, monkeypatch: pytest
         assert engine.check(fix=True).ok
         assert shown(engine) == wanted
         assert engine.check().ok
+
+
+COMPACTING = Limits(few=8, fold_least=4, fold_most=8, fold_buckets=2, space=1.5, entries=1 << 30)
+
+
+@pytest.fixture
+def lossy(tmp_path: Path) -> Path:
+    """A store of which rows of an index are lost beneath Penstock, so that their digest still counts them."""
+    path = tmp_path / "lost"
+    filled(path, "g", None)
+    with lmdb.open(str(path), max_dbs=100) as env, env.begin(write=True, db=env.open_db(b"index:1")) as txn:
+        for key, _ in list(txn.cursor())[2:]:
+            txn.delete(key)
+    return path
+
+
+def compacting(path: Path) -> Any:
+    return ps.open(shop("g"), path, processes=False, limits=COMPACTING, listen=False)
+
+
+def kept(engine: Any) -> set[int]:
+    """The documents that a check, which makes the index anew, finds in the log."""
+    engine.check(fix=True)
+    with engine.snapshot() as snap:
+        return {key for key, _ in snap.table("users").items()}
+
+
+KEPT = {*range(80), *range(200, 212)} - {3}
+
+
+def test_an_index_that_lost_rows_is_not_compacted_by(lossy: Path) -> None:
+    with compacting(lossy) as engine:
+        with pytest.raises(ps.StoreDamaged, match=r"table 'users', its index, rows were lost .*check --fix"):
+            engine.compact()
+        assert kept(engine) == KEPT
+        assert engine.compact().records > 0
+        assert kept(engine) == KEPT
+
+
+def test_documents_are_put_where_an_index_that_lost_rows_stops_compaction(
+    lossy: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with compacting(lossy) as engine:
+        for v in range(1_000, 1_060):
+            engine.put("users", DOCS[0] | {"v": v})
+        told = [record.getMessage() for record in caplog.records if "compact" in record.getMessage()]
+        assert len(told) == 1
+        assert "penstock check --fix" in told[0]
+        head = engine._core.tables["users"].log.head
+        assert kept(engine) == KEPT
+        for v in range(1_000, 1_060):
+            engine.put("users", DOCS[0] | {"v": v})
+        assert engine._core.tables["users"].log.head > head, "it goes on after the repair"
+        assert kept(engine) == KEPT
+
+
+def test_a_compaction_that_trusts_the_index_is_found(lossy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Edit("cache.doclog:DocLog._compare_index", "writer.lost_rows(self._index)", "False").plant(monkeypatch)
+    with compacting(lossy) as engine:
+        engine.compact()
+        assert kept(engine) < KEPT
