@@ -97,13 +97,13 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
     brings. The store remembers how far each source was read, and goes on there. While it runs, other commands read the
     store, and those that write hand their work over to it. It ends by itself when all its sources have ended.
 
-    Under file:PATH?envelope=topic each record names its own table, as for `penstock post`, and ts 0 posts an old value;
-    what names none is rejected in the name of TABLE.
+    Under file:PATH?envelope=topic each record names its own table, as for `penstock post`. A ts of 0 posts an old
+    value. A record without a table is rejected in the name of TABLE.
 
-    With --to the rows of a view and then its changes go into a file, to standard output (-), or where an installed
-    package takes them: the latest value of each group, with {"deleted": true} for one that is gone, or under
-    ?envelope=change what it was before as well. Only saved changes are written; with ?early=1 also those of weak and
-    auto views whose batch is not saved yet. A file goes on behind the last position in it. While another process of
+    With --to the rows of a view and then its changes go into a file, to standard output (-), or to the sink of an
+    installed package. Each has the latest value of a group, or {"deleted": true} for a group that is gone. Under
+    ?envelope=change it has the former value as well. Only saved changes are written; with ?early=1 also those of weak
+    and auto views whose batch is not saved yet. A file goes on behind the last position in it. While another process of
     this store writes it, this one waits with that, and takes it over when that one ends.
 
     kafka://HOST:PORT/TOPIC is a topic, in and out; docs/guide/kafka.md lists its options. One process reads it into a

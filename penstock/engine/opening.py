@@ -62,9 +62,9 @@ def open_engine(
     its folder, so that commands of the same user can hand over their writes; with `listen=False` none does. `changes`
     is how many changes of views the feed keeps, in 256 MB at most; with 0 there is none.
 
-    A view that the store has under another definition, or not at all, is built anew while others write, and readers see
-    what it was until it is complete; `engine.migrate()` waits for that. migrate="refuse" raises DefinitionChanged
-    instead. A reader sees what the store has, whatever its own app says.
+    A view that the store has under another definition, or lacks, is built while others write. Readers see the former
+    view until the build is complete. `engine.migrate()` waits for that. migrate="refuse" raises DefinitionChanged
+    instead. A reader sees the views of the store, whatever its own app says.
 
     With `partitions` a new store has so many, each with a process of its own, or with processes=False all of them in
     this one, as a store in memory has them. A store has as many as it was made with, or parted into.

@@ -102,19 +102,22 @@ def backfill(
 ) -> Backfilled:
     """Fill a new store at a path, or refill tables of one that is live.
 
-    Each table is filled from a DataFrame, a file or folder, a topic, or a list of these. Rows of a DataFrame are
-    documents, without order: of equal ts the greater canonical bytes win. One with the columns of Spark's Kafka source
-    is the records of a topic: the value is a document, null deletes the key, and the order is that of the offsets.
-    Files that are named are read as `load` reads them, in order, and `load` goes on from there; a folder has no order.
-    A topic, kafka://host:9092/users, is read to its end or to a moment under `until=`, and its spout goes on there.
-    `offsets` says from where other sources go on, by the names that their spouts have. `spark` is a session, else there
-    is one on `master`. What tasks make lies in `staging` until it is loaded, a folder that all workers and this process
-    share; without it that is beside the store. `progress` is told what is done, how much of it, and of how much.
+    Each table is filled from a DataFrame, a file or folder, a topic, or a list of these.
 
-    With `refill` the store is there, and may be written meanwhile, by this process or another. The tables that are
-    named, and all views on them, are made anew beside it; what was written to them since the beginning is laid over
-    that; then readers see all of it from one position on, and the feed shows what differs. Other tables stay. A store
-    of several partitions is refilled too: its partitions switch together.
+    - Rows of a DataFrame are documents, without order: of equal ts the greater canonical bytes win. A DataFrame with
+      the columns of Spark's Kafka source has the records of a topic: a null value deletes the key, and offsets give the
+      order.
+    - Named files are read in order, as `load` reads them, and `load` continues from there. A folder has no order.
+    - A topic, kafka://host:9092/users, is read to its end, or to a moment under `until=`. Its spout continues there.
+
+    `offsets` says where other sources continue, by the names of their spouts. `spark` is a session, else one is started
+    on `master`. Tasks write their results to the folder `staging` until they are loaded. All workers and this process
+    share it. By default it is beside the store. `progress` is called with the stage, the work done, and the total.
+
+    With `refill` the store exists, and this process or another may write to it meanwhile. The named tables, and all
+    views on them, are built again beside it. Records since the begin are applied to them. Then readers see all of it
+    from one position on, and the feed has the differences. Other tables stay. The partitions of a store switch
+    together.
 
     ps.spark.backfill(app, "state", users=df, orders="orders.jsonl")
     """

@@ -115,8 +115,8 @@ class Source(ABC):
     ) -> View | Callable[[MapFunction], View]:
         """A view on this source: by fields where `key` is given, else a decorator of its map function.
 
-        `key` is the group: a path, a tuple of paths, or () for one group of all. `value` is what reducers read, the
-        document unless it is given; `where` keeps documents, by a field that must be true or by a comparison.
+        `key` is the group: a path, a tuple of paths, or () for one group of all. `value` is the path of the value for
+        reducers, else they get the document. `where` keeps documents, by a field that must be true or by a comparison.
         `reduce` is a reducer, a dict of them by the names of a row's fields, or None for a plain index, whose rows are
         (group, key, rank) and the value. In place of a reducer may stand a function as CouchDB has them, of (values,
         rereduce) or of (keys, values, rereduce). First it gets values of the group with `rereduce` false, nulls among
@@ -124,10 +124,10 @@ class Source(ABC):
         true and None as `keys`. Which values come together, and in which order, follows from the documents' keys by a
         hash: neither values nor results stand in the order of keys. `sources=True` keeps every contribution in a
         tree, so that `why` and repairs of a group cost one path. A changed definition, code of functions included,
-        builds the view anew; `version` stands for that code: with it a change is what has another version.
+        builds the view again. `version` stands for that code: with it only another version is a change.
 
-        What the view owes other partitions is by `production` "strong", saved, then sent; "weak", sent, then saved; or
-        "auto", weak for a second. The last two keep contributions in a tree as well.
+        `production` says how contributions reach other partitions: "strong" saves, then sends them. "weak" sends, then
+        saves them. "auto" is weak for a second. The last two keep contributions in a tree as well.
 
         >>> import penstock as ps
         >>> users = ps.App("shop").table("users", key="id")
