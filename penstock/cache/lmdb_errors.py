@@ -9,6 +9,7 @@ import resource
 import lmdb
 
 from penstock.cache.errors import Closed, PenstockError, StoreDamaged, StoreFormat, StoreFull, StoreMissing
+from penstock.cache.store import MAX_KEY
 
 __all__ = ["FORMAT", "MAX_DBS", "MAX_READERS", "MORE_FILES", "too_many_files", "translated"]
 
@@ -16,6 +17,7 @@ MORE_FILES = "close other stores, or allow more (ulimit -n)"
 MAX_DBS = 1024
 MAX_READERS = 1024
 FORMAT = "LMDB 0.9, all its rows in named databases"
+_NAMED_BY = "run `penstock check`, or engine.check(): it names the damaged pages or rows and the next step"
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_RIGHT = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -62,8 +64,8 @@ def _translated_lmdb(path: str, error: Exception) -> Exception:
         return StoreFormat(path, f"unknown ({error})", FORMAT)
     if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError)):
         return StoreDamaged(f"{path}, {error}")
-    if isinstance(error, lmdb.BadValsizeError):
-        return AssertionError("a key has 1 to 511 bytes")
+    if isinstance(error, lmdb.BadValsizeError):  # encoded keys fit, so this one was read from damaged pages or rows
+        return StoreDamaged(f"{path}, a key of no bytes, or of more than {MAX_KEY}", None, _NAMED_BY)
     if "closed/deleted/dropped" in str(error):
         return Closed(f"the store at {path}")
     if isinstance(error, lmdb.ReadersFullError):

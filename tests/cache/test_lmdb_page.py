@@ -13,6 +13,7 @@ import pytest
 from penstock.cache import StoreDamaged, open_lmdb, scrub_pages
 from penstock.cache.lmdb_page import DATA, PageDamaged, Pages, TooOld
 from penstock.cache.lmdb_store import LmdbStore
+from penstock.cache.lmdb_txn import LmdbWriter
 from penstock.cache.scrub import Scrub
 from tests.waiting import PATIENCE
 
@@ -182,6 +183,30 @@ def test_a_damaged_leaf_is_named(what: str, sound: bytes, tmp_path: Path) -> Non
     (said,) = found_in(tmp_path / "damaged", change(sound, page))
     assert "long, " in said
     assert any(word in said for word in words.split("|")), said
+
+
+def test_a_key_of_no_bytes_in_a_damaged_page_is_named(sound: bytes, tmp_path: Path) -> None:
+    """A bit turned in the size of a key, while the store is open: the key is read, and then deleted or put."""
+    page = live(sound, tmp_path, "wide", leaf=True)
+    nodes = (node(sound, page, place) for place in range(PAGE))
+    inline = next(at for at in nodes if struct.unpack_from("=H", sound, at + 4) == (0,))  # its value is in this page
+    store = open_lmdb(tmp_path)
+    with (tmp_path / DATA).open("r+b") as file:
+        file.seek(inline + 6)
+        assert file.read(2) == struct.pack("=H", 8)
+        file.seek(-2, 1)
+        file.write(struct.pack("=H", 0))
+    with store.read() as snap:
+        keys = [key for key, _ in snap.scan("wide")]
+    assert b"" in keys
+    changes: list[Callable[[LmdbWriter], None]] = [
+        lambda txn: txn.delete_many("wide", keys),
+        lambda txn: txn.put_many("copied", [(key, b"") for key in keys]),
+    ]
+    for change in changes:
+        with pytest.raises(StoreDamaged, match=r"a key of no bytes, or of more than 511; run `p"), store.write() as txn:
+            change(txn)
+    store.close()
 
 
 def test_a_separator_that_leads_elsewhere_is_named(sound: bytes, tmp_path: Path) -> None:
