@@ -28,16 +28,26 @@ class Interrupted(KeyboardInterrupt):
     """What Ctrl-C raises."""
 
 
-def interrupted(n: int, call: Callable[[], Any]) -> bool:
-    """Whether the call was interrupted: it had not ended before the n-th return of a function of the package."""
+def returns(frame: FrameType, event: str, _: Any) -> bool:
+    """A function of the package returns."""
+    generator = frame.f_code.co_flags & inspect.CO_GENERATOR
+    # Nothing can be raised out of __del__, nor out of what it calls.
+    last = any(own is not None and own.f_code.co_name == "__del__" for own in (frame, frame.f_back))
+    return event == "return" and not generator and not last and frame.f_code.co_filename.startswith(PACKAGE)
+
+
+def commits(_: FrameType, event: str, function: Any) -> bool:
+    """A commit of LMDB returns: a signal waits while the disk takes the commit."""
+    return bool(event == "c_return" and function.__name__ == "commit")
+
+
+def interrupted(n: int, call: Callable[[], Any], at: Callable[[FrameType, str, Any], bool] = returns) -> bool:
+    """Interrupt the call at the n-th event of this kind; False if it ended before."""
     left = n
 
-    def look(frame: FrameType, event: str, _: Any) -> None:
+    def look(frame: FrameType, event: str, about: Any) -> None:
         nonlocal left
-        generator = frame.f_code.co_flags & inspect.CO_GENERATOR
-        # Nothing can be raised out of __del__, nor out of what it calls.
-        last = any(own is not None and own.f_code.co_name == "__del__" for own in (frame, frame.f_back))
-        if event == "return" and not generator and not last and frame.f_code.co_filename.startswith(PACKAGE):
+        if at(frame, event, about):
             left -= 1
             if not left:
                 sys.setprofile(None)
@@ -67,29 +77,6 @@ AFTER = [
     ("users", [user(f"n{key % 4}", 6, key) for key in range(8)]),
     ("plain", [{"id": key, "g": "e", "gs": ["y"], "v": key} for key in range(9)]),
 ]
-
-
-def interrupted_after(n: int, call: Callable[[], Any]) -> bool:
-    """Interrupt the call as its n-th commit returns: a signal waits while the disk takes the commit."""
-    left = n
-
-    def look(_frame: FrameType, event: str, function: Any) -> None:
-        nonlocal left
-        if event == "c_return" and function.__name__ == "commit":
-            left -= 1
-            if not left:
-                sys.setprofile(None)
-                raise Interrupted
-
-    before = sys.getprofile()
-    sys.setprofile(look)
-    try:
-        call()
-    except Interrupted:
-        return True
-    finally:
-        sys.setprofile(before)
-    return False
 
 
 def put(engine: Any, batches: list[tuple[str, list[Any]]]) -> None:
@@ -132,7 +119,7 @@ def test_interrupted_as_a_commit_returns(tmp_path: Path, n: int):
     with ps.open(WORLD.app(), tmp_path / "store", limits=TINY) as engine:
         both = Beside(engine, WORLD)
         put(engine, BEFORE[:n])
-        assert interrupted_after(1, lambda: put(engine, BEFORE[n : n + 1]))
+        assert interrupted(1, lambda: put(engine, BEFORE[n : n + 1]), commits)
         table, docs = BEFORE[n]
         with engine.snapshot() as snap:
             is_in = snap.table(table).get(docs[-1]["id"]) == docs[-1]  # the commit may be of work between batches
