@@ -5,10 +5,10 @@ since only where its newest line stands; compacting copies the living lines of t
 Invariants:
 
 - record numbers only grow; of two lines of one key the higher number is the newer, or its equal copy;
-- the index names, for every key with a record below `folded`, a line that holds its newest version or has a newer one
-  at or above `folded`; opening lays the segments from `folded` on over it, by their key lanes alone;
-- a segment is deleted only by the last step of a fold that began after its living lines were copied, so no row of the
-  index names it then; a crash before that leaves lines that nothing names, which compacting passes over later;
+- the index names a line for every key with a record below `folded`. It has the newest version of the key, unless a line
+  at or above `folded` has it. An opening applies the segments from `folded` on to the index, by their key lanes alone;
+- only the last step of a fold deletes a segment, if the fold began after its living lines were copied. No row of the
+  index names it then. A crash before that leaves lines without a name, and compaction passes over them later;
 - a line counts as dead only by an index that has the keys of its digest: each pass over the log compares them first;
 - a step is one transaction; memory changes only after a commit.
 """

@@ -6,7 +6,7 @@ their commit (`engine/visibility`). So a production never follows from a batch t
 taken back, the contributions before and after that leave together, as one step. Invariants:
 
 - contributions to one view leave in the order of their commits;
-- those that wait, with those in `out` and those that were taken, are all that rows of this partition contribute.
+- each contribution of this partition's rows waits in `delayed`, is in `out`, or was applied by its receiver.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def open_engine(
     With `partitions` a new store has so many, each with a process of its own, or with processes=False all of them in
     this one, as a store in memory has them. A store has as many as it was made with, or parted into.
 
-    `mode` is who may use what is made: the permissions of new folders, and without those to execute of new files. An
-    empty folder gets them too. By default it is this user alone. With `scrub` a thread looks for damage of all pages.
+    `mode` has the permissions of new folders, and of new files without those to execute. An empty folder gets them
+    too. By default only this user has any. With `scrub` a thread looks for damage of all pages.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")

@@ -42,10 +42,10 @@ class PartitionedRefill(PartedBuilding):
     _stands: Stands
 
     def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
-        """Some tables, and all views on them, are made anew elsewhere from now on, by an app with these definitions.
+        """Begin to refill some tables, and all views on them, from a store of an app with these definitions.
 
-        The answer is the seed that the other store must have. What was begun before is given up. Others write
-        meanwhile: what they write from now on to these tables is laid over what is made elsewhere.
+        The answer is the seed that the other store must have. A refill that was begun before is discarded. Others may
+        write meanwhile: records from now on are applied to the copies from the other store.
         """
         for name in tables:
             self._writable(name)

@@ -1,4 +1,4 @@
-"""Handles and digests of an open environment are those of the last commit, whoever made it and however it ended."""
+"""Handles and digests of an open environment are those of the last commit, by any process and with any end."""
 
 from __future__ import annotations
 
