@@ -58,7 +58,7 @@ kafka-storms: $(READY) ## kill, stop, end and begin members of a group; make kaf
 	$(BIN)/python -m tests.kafka.storms $(ARGS)
 
 partition-kills: $(READY) ## kill partitions and who serves them; make partition-kills ARGS="--kills 500 --zombies 100 --seed 1"
-	$(BIN)/python -m tests.engine.partition_kills $(ARGS)
+	$(BIN)/python -m tests.partitions.partition_kills $(ARGS)
 
 damage: $(READY) ## damage a store in many ways, and look for a wrong answer or a crash; make damage ARGS="--flips 5000"
 	$(BIN)/python -m tests.faults.damage $(ARGS)
@@ -67,7 +67,7 @@ odd-arguments: $(READY) ## call the public API with odd arguments; make odd-argu
 	$(BIN)/python -m tests.engine.odd_arguments $(ARGS)
 
 puts: $(READY) ## 200 programs put into one store that nobody holds; make puts ARGS="--at-once 30 --budget 600"
-	$(BIN)/python -m tests.cli.puts --spawn --processes 200 --at-once 8 --budget 1800 $(ARGS)
+	$(BIN)/python -m tests.cli.commands.puts --spawn --processes 200 --at-once 8 --budget 1800 $(ARGS)
 
 campaign: $(READY) ## crash more: seeds after all those before; make campaign ARGS="--budget 30m"
 	$(BIN)/python -m penstock.testing.campaign --totals tests/testing/campaign.json $(ARGS)

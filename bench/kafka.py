@@ -21,8 +21,8 @@ from bench.child import run
 from bench.report import Figure, Report, median
 from bench.workload import TABLE, Workload, app
 from examples.kafka.broker import Broker
-from penstock.cli.delivery import SINKS
-from penstock.cli.steps import Steps
+from penstock.cli.running.feed_steps import Steps
+from penstock.cli.running.sink_thread import SINKS
 from penstock.spout import SPOUTS, KafkaSpout, SpoutBatch
 
 HERE = Path(__file__).resolve().parent

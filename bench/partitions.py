@@ -28,7 +28,7 @@ from bench.report import Figure, median, percentile
 from bench.workload import TABLE, Workload, app
 from penstock.cache import encode_key
 from penstock.engine import Parted
-from penstock.engine.wire import Wire, connect, listen
+from penstock.remote.socket_wire import Wire, connect, listen
 from penstock.views import Production
 
 HOPS = ("document", "view", "view of it", "view of that")

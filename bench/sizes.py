@@ -20,7 +20,7 @@ from unittest import mock
 import penstock as ps
 from bench.workload import TABLE, Workload, app, cut
 from penstock.cache import Limits
-from penstock.mapreduce import trie
+from penstock.mapreduce.tries import canonical_trie
 
 ROUNDS, SIZES = 400, (1, 2, 4, 8, 12, 16)
 
@@ -33,7 +33,7 @@ def measure(size: int, shop: ps.App, keys: int) -> tuple[float, float]:
         for engine in engines:
             engine.put_many(TABLE, part)
     seconds: tuple[list[float], list[float]] = ([], [])
-    forms: list[AbstractContextManager[object]] = [nullcontext(), mock.patch.object(trie, "FEW", 0)]
+    forms: list[AbstractContextManager[object]] = [nullcontext(), mock.patch.object(canonical_trie, "FEW", 0)]
     for part in cut(work.upserts(ROUNDS * size), size):
         for engine, form, own in zip(engines, forms, seconds, strict=True):
             with form:

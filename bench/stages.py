@@ -21,17 +21,17 @@ from typing import Any
 import penstock as ps
 from bench import limits
 from bench.workload import TABLE, Workload, app, cut
-from penstock.cache.doclog import DocLog
-from penstock.cache.lmdb_txn import LmdbWriter
-from penstock.engine import feeding
-from penstock.engine.core import Core
-from penstock.gateway import table
-from penstock.gateway.few import FewForm
-from penstock.gateway.fewtelling import FewTelling
-from penstock.gateway.table import TableNode
-from penstock.gateway.telling import Telling
+from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
+from penstock.cache.log.document_log import DocLog
+from penstock.core import feed_log
+from penstock.core.commit import Core
+from penstock.gateway import table_node
+from penstock.gateway.small_batch import FewForm
+from penstock.gateway.small_batch_deltas import FewTelling
+from penstock.gateway.table_node import TableNode
+from penstock.gateway.view_deltas import Telling
 from penstock.mapreduce import Decoder, ReduceNode, Writes
-from penstock.mapreduce.fewfold import FewFolded
+from penstock.mapreduce.fold.small_fold import FewFolded
 
 KEYS, SIZES = 200_000, ((50_000, 1_000_000), (10_000, 1_000_000), (1_000, 300_000), (1, 2_000))
 STAGES: tuple[tuple[Any, str, str], ...] = (
@@ -39,7 +39,7 @@ STAGES: tuple[tuple[Any, str, str], ...] = (
     (FewForm, "_take_in", "decode"),
     (DocLog, "resolve", "key → slot"),
     (DocLog, "resolve_few", "key → slot"),
-    (table, "decide", "who wins"),
+    (table_node, "decide", "who wins"),
     (FewForm, "_decide", "who wins"),
     (TableNode, "process", "the rest of taking in"),
     (Telling, "tell", "contributions of views"),
@@ -48,7 +48,7 @@ STAGES: tuple[tuple[Any, str, str], ...] = (
     (ReduceNode, "folded_few", "sums by group"),
     (ReduceNode, "rows", "view rows, their CRCs"),
     (FewFolded, "rows", "view rows, their CRCs"),
-    (feeding.Feed, "put", "feed of changes"),
+    (feed_log.Feed, "put", "feed of changes"),
     (DocLog, "append", "segment"),
     (DocLog, "append_few", "segment"),
     (LmdbWriter, "put_many", "LMDB puts"),

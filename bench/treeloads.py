@@ -23,7 +23,7 @@ from bench.limits import SmallestCommit
 from bench.load import Clock, fresh
 from bench.report import median
 from bench.workload import CITIES, TABLE, Workload, cut
-from penstock.cache.lmdb_txn import LmdbWriter
+from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
 
 TOP = 10
 TOGETHER = 1_000

@@ -21,8 +21,8 @@ from rich.text import Text
 import penstock as ps
 from examples.leaderboard.app import app
 from examples.leaderboard.data import scores
-from penstock.cli.board import Board
-from penstock.cli.steps import Steps
+from penstock.cli.drawing.watch_table import Board
+from penstock.cli.running.feed_steps import Steps
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs"

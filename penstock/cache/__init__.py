@@ -1,22 +1,38 @@
 """Cache and store: rows on disk and in memory, keys and values as bytes, and documents written behind."""
 
 from penstock.cache.arguments import ArgumentKind, checked
-from penstock.cache.checking import Tell, check_file
-from penstock.cache.copying import (
-    CopyFailed,
-    beside,
-    built_beside,
-    copy_snapshot,
-    must_have_room,
-    process_with,
-    put_in_place,
-    shrink_file,
-    sync_folder,
-    synced,
+from penstock.cache.big_ints import MAX_DIGITS, TooManyDigits, int_to_text
+from penstock.cache.encoding.checksum import seal, unseal, unseal_many
+from penstock.cache.encoding.keys import (
+    LONG,
+    MAX_KEY,
+    decode_key,
+    decode_keys,
+    encode_entry,
+    encode_key,
+    is_long,
+    normal_key,
+    prefix_bounds,
+    stored_key,
 )
-from penstock.cache.data_file import DATA, SCRUB
-from penstock.cache.digests import Digest
-from penstock.cache.doclog import DocLog, Limits, LogMark, index_db, mark_of_log, read_mark
+from penstock.cache.encoding.timestamps import parse_rfc3339
+from penstock.cache.encoding.value_walk import MAX_DEPTH
+from penstock.cache.encoding.value_walk import extension as unpack_hook
+from penstock.cache.encoding.values import (
+    canonical,
+    decode_json,
+    has_long_number,
+    is_json,
+    normalise,
+    order_key,
+    pack,
+    pack_document,
+    received_document,
+    same_document,
+    unpack,
+    unpack_document,
+    unpack_received,
+)
 from penstock.cache.errors import (
     BatchRejected,
     Closed,
@@ -38,29 +54,20 @@ from penstock.cache.errors import (
     UnknownName,
     ValueKind,
 )
-from penstock.cache.forget import forget_step
-from penstock.cache.gate import gate
-from penstock.cache.index import Entries, bits_for, look_up, rest_of, write_anew
-from penstock.cache.int_text import MAX_DIGITS, TooManyDigits, int_to_text
-from penstock.cache.keycache import GONE, LOADED, PRESENT, RECORD, KeyCache
-from penstock.cache.keys import (
-    LONG,
-    MAX_KEY,
-    decode_key,
-    decode_keys,
-    encode_entry,
-    encode_key,
-    is_long,
-    normal_key,
-    prefix_bounds,
-    stored_key,
+from penstock.cache.files.file_check import Tell, check_file
+from penstock.cache.files.file_copy import (
+    CopyFailed,
+    beside,
+    built_beside,
+    copy_snapshot,
+    must_have_room,
+    process_with,
+    put_in_place,
+    shrink_file,
+    sync_folder,
+    synced,
 )
-from penstock.cache.lmdb_errors import MORE_FILES
-from penstock.cache.lmdb_page import FREE, MAIN, PageDamaged
-from penstock.cache.lmdb_store import LmdbStore, open_lmdb
-from penstock.cache.lmdb_txn import LmdbWriter
-from penstock.cache.logread import log_db, read_lines, record_key, runs_from, segments_at, segments_from, segments_of
-from penstock.cache.mark import (
+from penstock.cache.files.folder_mark import (
     ForeignFolder,
     clear_folder,
     delete_folder,
@@ -72,15 +79,30 @@ from penstock.cache.mark import (
     sweep_folder,
     unmark_folder,
 )
-from penstock.cache.memory import MemoryStore
-from penstock.cache.naming import COPY, Place, key_shown, named, naming, number_shown
-from penstock.cache.owner import Owner, owner_of, owner_pid
-from penstock.cache.permissions import PRIVATE, file_mode, folder_mode, make_private, must_be_own
-from penstock.cache.reindex import reindex
-from penstock.cache.scrub import Scrub, scrub_pages, uncounted_in
-from penstock.cache.seal import seal, unseal, unseal_many
-from penstock.cache.segment import FEW, Segment, at_base
-from penstock.cache.shown import (
+from penstock.cache.files.writer_lock import Owner, owner_of, owner_pid
+from penstock.cache.lmdb.data_file import DATA, SCRUB
+from penstock.cache.lmdb.lmdb_errors import MORE_FILES
+from penstock.cache.lmdb.lmdb_page import FREE, MAIN, PageDamaged
+from penstock.cache.lmdb.lmdb_store import LmdbStore, open_lmdb
+from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
+from penstock.cache.lmdb.page_scrub import Scrub, scrub_pages, uncounted_in
+from penstock.cache.log.document_log import DocLog, Limits, LogMark, index_db, mark_of_log, read_mark
+from penstock.cache.log.hash_index import Entries, bits_for, look_up, rest_of, write_anew
+from penstock.cache.log.index_rebuild import reindex
+from penstock.cache.log.key_cache import GONE, LOADED, PRESENT, RECORD, KeyCache
+from penstock.cache.log.key_slots import Lane, SlotMap, Slots, first_size, key_hash, mix, mix_one, roomy, roomy_size
+from penstock.cache.log.log_reader import (
+    log_db,
+    read_lines,
+    record_key,
+    runs_from,
+    segments_at,
+    segments_from,
+    segments_of,
+)
+from penstock.cache.log.segment import FEW, Segment, at_base
+from penstock.cache.log.tombstone_removal import forget_step
+from penstock.cache.messages import (
     hidden,
     key_error,
     repr_by_fields,
@@ -91,28 +113,14 @@ from penstock.cache.shown import (
     shown_size,
     shown_whole,
 )
-from penstock.cache.slots import Lane, SlotMap, Slots, first_size, key_hash, mix, mix_one, roomy, roomy_size
-from penstock.cache.spanning import SpannedReader
-from penstock.cache.store import META, Info, Reader, Store, Writer
-from penstock.cache.timestamps import parse_rfc3339
-from penstock.cache.value_walk import MAX_DEPTH
-from penstock.cache.value_walk import extension as unpack_hook
-from penstock.cache.values import (
-    canonical,
-    decode_json,
-    has_long_number,
-    is_json,
-    normalise,
-    order_key,
-    pack,
-    pack_document,
-    received_document,
-    same_document,
-    unpack,
-    unpack_document,
-    unpack_received,
-)
-from penstock.cache.watch import Moment, Watched, Watches
+from penstock.cache.permissions import PRIVATE, file_mode, folder_mode, make_private, must_be_own
+from penstock.cache.store.damage import COPY, Place, key_shown, named, naming, number_shown
+from penstock.cache.store.database_watch import Moment, Watched, Watches
+from penstock.cache.store.key_digests import Digest
+from penstock.cache.store.memory_store import MemoryStore
+from penstock.cache.store.merged_reader import SpannedReader
+from penstock.cache.store.protocol import META, Info, Reader, Store, Writer
+from penstock.cache.store.replace_gate import gate
 
 __all__ = [
     "COPY",

@@ -16,7 +16,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from penstock.cache.errors import DefinitionError
-from penstock.cache.shown import shown
+from penstock.cache.messages import shown
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.cache.shown import repr_of, shown
+from penstock.cache.messages import repr_of, shown
 
 __all__ = [
     "BatchRejected",

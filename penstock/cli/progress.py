@@ -39,7 +39,7 @@ def progress(ctx: Context, what: str, total: int | None, clock: Callable[[], flo
     if ctx.quiet:
         yield _Nothing()
     elif sys.stderr.isatty():
-        from penstock.cli.drawn import drawn
+        from penstock.cli.progress_bar import drawn
 
         with drawn(what, total, ctx.color) as bar:
             yield bar

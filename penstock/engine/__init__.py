@@ -1,42 +1,42 @@
 """The engine: opens a store, wires the rooms, and takes what users put."""
 
-from penstock.engine.agreed import open_on, open_partition
-from penstock.engine.catalog import Catalog, Resume, State, read_catalog, read_state, write_notes, write_state
-from penstock.engine.compaction import Compacted, Progress
-from penstock.engine.concert import Concert, concerted
-from penstock.engine.copies import Copied, copy_of, copy_size, restore, shrink
-from penstock.engine.core import Core
-from penstock.engine.documents import Batch, batches_of, delivered
+from penstock.core.catalog import Catalog, Resume, State, read_catalog, read_state, write_notes, write_state
+from penstock.core.commit import Core
+from penstock.core.generation_switch import complete_switches
+from penstock.core.input.batches import Batch, batches_of, delivered
+from penstock.core.input.user_transaction import Transaction
+from penstock.core.reading.document_facts import Stored, Told
+from penstock.core.reading.feed_reader import Follower
+from penstock.core.reading.group_weights import Weight
+from penstock.core.reading.snapshot import Snapshot
+from penstock.core.settings import Scrubbing, Settings
+from penstock.core.store_layout import is_store, layout_of, must_be_whole, partitions_of
+from penstock.core.upkeep.compaction import Compacted, Progress
+from penstock.core.upkeep.page_check import damaged_pages_at
 from penstock.engine.engine import Engine
-from penstock.engine.failover import Failover
-from penstock.engine.following import Follower
-from penstock.engine.group import Ticket
-from penstock.engine.handover import memory_of_holder, writer
-from penstock.engine.identity import ForeignPartition
-from penstock.engine.layout import is_store, layout_of, must_be_whole, partitions_of
-from penstock.engine.member import Marks, Member, Tables
-from penstock.engine.member import Standing as MemberStanding
+from penstock.engine.group_commit import Ticket
 from penstock.engine.opening import open_engine
-from penstock.engine.parted import Parted
-from penstock.engine.partedcopies import copy_any, restore_any
-from penstock.engine.parting import Parting, guard_of
-from penstock.engine.refilling import Refilled
-from penstock.engine.repartition import Repartitioned, repartition
-from penstock.engine.saved_batches import BatchWaits, SavedBatches
-from penstock.engine.scrub import damaged_pages_at
-from penstock.engine.seat import Seat
-from penstock.engine.settings import Scrubbing, Settings
-from penstock.engine.shipped import Shipped, importable, shipped
-from penstock.engine.snapshot import Snapshot
-from penstock.engine.spanned import SpannedSnapshot, Switching, settled
-from penstock.engine.spannedengine import SpannedEngine
-from penstock.engine.standby import LOST, Loads, Standby
-from penstock.engine.swept import Swept, Switch
-from penstock.engine.switch import complete_switches
-from penstock.engine.told import Stored, Told
-from penstock.engine.transaction import Transaction
-from penstock.engine.weigh import Weight
-from penstock.engine.writing import HolderLost, HolderSilent, Writing, parted
+from penstock.engine.partitioned_reading import SpannedEngine
+from penstock.engine.partitioned_store import Parted
+from penstock.engine.writers.failover import Failover
+from penstock.engine.writers.open_writer import memory_of_holder, writer
+from penstock.engine.writers.standby_writer import LOST, Loads, Standby
+from penstock.generations.agreed_opening import open_on, open_partition
+from penstock.generations.build_progress import Swept, Switch
+from penstock.generations.refill import Refilled
+from penstock.partitions.app_transfer import Shipped, importable, shipped
+from penstock.partitions.copies.repartition_job import Repartitioned, repartition
+from penstock.partitions.copies.store_copies import Copied, copy_of, copy_size, restore, shrink
+from penstock.partitions.copies.union_copies import copy_any, restore_any
+from penstock.partitions.exchange.exchange import Parting, guard_of
+from penstock.partitions.generation_numbers import Concert, concerted
+from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.member import Marks, Member, Tables
+from penstock.partitions.member import Standing as MemberStanding
+from penstock.partitions.partition_identity import ForeignPartition
+from penstock.partitions.transport.saved_batches import BatchWaits, SavedBatches
+from penstock.partitions.union.union_snapshot import SpannedSnapshot, Switching, settled
+from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writing, parted
 
 __all__ = [
     "LOST",

@@ -16,23 +16,23 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.cache import BatchRejected, Closed, CopyFailed, ForkedStore, Owner, ReadOnly, Tell, checked
-from penstock.engine.catalog import Resume
-from penstock.engine.compaction import Compacted, Progress, compact
-from penstock.engine.copies import Copied, copy_of
-from penstock.engine.core import Core
-from penstock.engine.digest import digest_of
-from penstock.engine.documents import Batch, batches_of
-from penstock.engine.following import follow as followed
-from penstock.engine.group import Committer, Ticket
-from penstock.engine.helper import helped
-from penstock.engine.holder import Holder
-from penstock.engine.loading import Loading
-from penstock.engine.snapshot import Consistency, Snapshot, must_be_known
-from penstock.engine.status import status_of
-from penstock.engine.transaction import Transaction, counts_in, joined_records, rejects_in
-from penstock.engine.turns import Turns
-from penstock.engine.wired import ingested
+from penstock.core.catalog import Resume
+from penstock.core.commit import Core
+from penstock.core.fair_lock import Turns
+from penstock.core.input.batches import Batch, batches_of
+from penstock.core.input.decode_ahead import helped
+from penstock.core.input.user_transaction import Transaction, counts_in, joined_records, rejects_in
+from penstock.core.reading.content_digest import digest_of
+from penstock.core.reading.feed_reader import follow as followed
+from penstock.core.reading.snapshot import Consistency, Snapshot, must_be_known
+from penstock.core.upkeep.compaction import Compacted, Progress, compact
+from penstock.engine.calls.envelopes import ingested
+from penstock.engine.calls.spout_input import Loading
+from penstock.engine.group_commit import Committer, Ticket
+from penstock.engine.store_status import status_of
 from penstock.mapreduce import Writes
+from penstock.partitions.copies.store_copies import Copied, copy_of
+from penstock.remote.server import Holder
 from penstock.spout import Record
 from penstock.views import Change, Changes, Counts, Position
 

@@ -20,19 +20,19 @@ from penstock.cache import (
     open_lmdb,
     shown_key,
 )
-from penstock.engine.agreed import MEMORY, Migrate, core_on
-from penstock.engine.catalog import read_catalog
-from penstock.engine.core import Core
+from penstock.core.catalog import read_catalog
+from penstock.core.commit import Core
+from penstock.core.damage_names import places_of
+from penstock.core.feed_log import CHANGES
+from penstock.core.settings import Scrubbing, Settings
+from penstock.core.store_layout import WrongPartitions, read_layout
 from penstock.engine.engine import Engine
-from penstock.engine.feeding import CHANGES
-from penstock.engine.holder import drop_socket, take_socket
-from penstock.engine.identity import must_be_alone
-from penstock.engine.layout import WrongPartitions, read_layout
-from penstock.engine.naming import places_of
-from penstock.engine.opening_parted import open_parted
-from penstock.engine.settings import Scrubbing, Settings
-from penstock.engine.spannedengine import open_spanned
-from penstock.engine.sweep import build_few
+from penstock.engine.partitioned_opening import open_parted
+from penstock.engine.partitioned_reading import open_spanned
+from penstock.generations.agreed_opening import MEMORY, Migrate, core_on
+from penstock.generations.build import build_few
+from penstock.partitions.partition_identity import must_be_alone
+from penstock.remote.server import drop_socket, take_socket
 from penstock.views import App
 
 __all__ = ["MEMORY", "open_engine"]

@@ -20,14 +20,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from penstock.cache import PenstockError, StoreMissing, open_lmdb
-from penstock.engine.catalog import read_catalog
-from penstock.engine.layout import is_store, read_layout
-from penstock.engine.parted_building import PartedBuilding
-from penstock.engine.refilling import Progressed, Refilled, not_meant
-from penstock.engine.refills import REST, must_define
-from penstock.engine.repartition import repartition
-from penstock.engine.seat import Seat
-from penstock.engine.stands import Stands
+from penstock.core.catalog import read_catalog
+from penstock.core.store_layout import is_store, read_layout
+from penstock.engine.calls.refill_calls import REST, must_define
+from penstock.generations.refill import Progressed, Refilled, not_meant
+from penstock.partitions.copies.repartition_job import repartition
+from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.source_positions import Stands
+from penstock.partitions.union.view_building import PartedBuilding
 
 __all__ = ["PartitionedRefill"]
 

@@ -1,33 +1,16 @@
 """Map and reduce: documents to columns, columns to contributions, contributions to rows of views."""
 
-from penstock.mapreduce.behind import parted_log
-from penstock.mapreduce.building import Building
-from penstock.mapreduce.codecs import StoredCodec, codec_from
-from penstock.mapreduce.column import Column, Kind, lane_of, value_of
-from penstock.mapreduce.crossing import (
-    Crossing,
-    Gathered,
-    Part,
-    is_sets,
-    number_of,
-    numbered,
-    side_data,
-    side_of,
-)
-from penstock.mapreduce.databases import held_db, resting_db, rows_db, told_db, view_dbs
-from penstock.mapreduce.decoder import Columns, Decoder, join_columns
-from penstock.mapreduce.deltas import Delta, negated
-from penstock.mapreduce.emission import (
-    Contributions,
-    Emissions,
-    Pairs,
-    Sources,
-    Yielded,
-    emissions_row,
-    read_emissions,
-)
-from penstock.mapreduce.extract import key_lane, key_lanes
-from penstock.mapreduce.feed import (
+from penstock.mapreduce.columns.column import Column, Kind, lane_of, value_of
+from penstock.mapreduce.columns.extract import key_lane, key_lanes
+from penstock.mapreduce.columns.group_codes import BAD, MANY, NONE, Codes, Groups
+from penstock.mapreduce.columns.items import Items, SourceKeys
+from penstock.mapreduce.columns.key_ranges import Ranges, even_starts
+from penstock.mapreduce.damage_places import view_places
+from penstock.mapreduce.decode.column_transfer import Receiver, plan_data
+from penstock.mapreduce.decode.decode_worker import ANSWER, REQUEST, Answer, Laid, serve, write_lines
+from penstock.mapreduce.decode.decoder import Columns, Decoder, join_columns
+from penstock.mapreduce.fold.accumulator_fold import Change, ReduceNode
+from penstock.mapreduce.fold.feed_rows import (
     FEED,
     Fed,
     RowReading,
@@ -39,32 +22,30 @@ from penstock.mapreduce.feed import (
     read_feed,
     read_told,
 )
-from penstock.mapreduce.few import DocumentReader, FewFields, Reading
-from penstock.mapreduce.fewfold import FewContributions, in_columns, of_yielded
-from penstock.mapreduce.fieldmap import FieldMapper
-from penstock.mapreduce.funcmap import FunctionMapper, Hold, copies
-from penstock.mapreduce.groups import BAD, MANY, NONE, Codes, Groups
-from penstock.mapreduce.heldrows import held_row, read_held
-from penstock.mapreduce.indexed import IndexReduce, entries_of
-from penstock.mapreduce.items import Items, SourceKeys
-from penstock.mapreduce.kept import Found, kept_contributions, kept_items
-from penstock.mapreduce.noderow import Cut, Node, packed, read_leaves
-from penstock.mapreduce.nodes import group_of as group_of_node
-from penstock.mapreduce.places import view_places
-from penstock.mapreduce.plan import Plan, Spaces
-from penstock.mapreduce.ranges import Ranges, even_starts
-from penstock.mapreduce.reduce import Change, ReduceNode
-from penstock.mapreduce.reducers import count, group, histogram, mean, reducer_from, stddev, sum, variance
-from penstock.mapreduce.resting import Holds, mark_resting, rest_rows, take_rows_again
-from penstock.mapreduce.rowcodec import RowCodec, RowState, same_result
-from penstock.mapreduce.search import FieldSearch, Hit, ToldSearch
-from penstock.mapreduce.shape import Shape
-from penstock.mapreduce.shipping import Receiver, plan_data
-from penstock.mapreduce.smalltrees import small_trees
-from penstock.mapreduce.tree import TreeReduce
-from penstock.mapreduce.treecheck import TreeFault, check_trees
-from penstock.mapreduce.treenodes import behind_db, nodes_db
-from penstock.mapreduce.treereducers import (
+from penstock.mapreduce.fold.group_sums import Delta, negated
+from penstock.mapreduce.fold.row_format import RowCodec, RowState, same_result
+from penstock.mapreduce.fold.small_fold import FewContributions, in_columns, of_yielded
+from penstock.mapreduce.group_crossing import Crossing, Gathered, Part, is_sets, number_of, numbered, side_data, side_of
+from penstock.mapreduce.hidden_generation import Building
+from penstock.mapreduce.maps.emissions import (
+    Contributions,
+    Emissions,
+    Pairs,
+    Sources,
+    Yielded,
+    emissions_row,
+    read_emissions,
+)
+from penstock.mapreduce.maps.field_map import FieldMapper
+from penstock.mapreduce.maps.field_plan import Plan, Spaces
+from penstock.mapreduce.maps.function_map import FunctionMapper, Hold, copies
+from penstock.mapreduce.maps.held_rows import held_row, read_held
+from penstock.mapreduce.nodes.node_format import Cut, Node, packed, read_leaves
+from penstock.mapreduce.nodes.node_levels import group_of as group_of_node
+from penstock.mapreduce.nodes.node_log import parted_log
+from penstock.mapreduce.pending_writes import RowDelta, Writes
+from penstock.mapreduce.plain_index import IndexReduce, entries_of
+from penstock.mapreduce.reducers.from_contributions import (
     bottom,
     collect,
     distinct,
@@ -76,10 +57,20 @@ from penstock.mapreduce.treereducers import (
     quantiles,
     top,
 )
-from penstock.mapreduce.usergroup import UserGroup
-from penstock.mapreduce.viewnode import ViewNode, Watch, Who
-from penstock.mapreduce.worker import ANSWER, REQUEST, Answer, Laid, serve, write_lines
-from penstock.mapreduce.writes import RowDelta, Writes
+from penstock.mapreduce.reducers.invertible import count, group, histogram, mean, reducer_from, stddev, sum, variance
+from penstock.mapreduce.reducers.user_group import UserGroup
+from penstock.mapreduce.resting_documents import Holds, mark_resting, rest_rows, take_rows_again
+from penstock.mapreduce.small_documents import DocumentReader, FewFields, Reading
+from penstock.mapreduce.stored_codecs import StoredCodec, codec_from
+from penstock.mapreduce.trees.node_sizes import small_trees
+from penstock.mapreduce.trees.snapshot_nodes import behind_db, nodes_db
+from penstock.mapreduce.trees.tree_check import TreeFault, check_trees
+from penstock.mapreduce.trees.tree_fold import TreeReduce
+from penstock.mapreduce.view_databases import held_db, resting_db, rows_db, told_db, view_dbs
+from penstock.mapreduce.view_node import ViewNode, Watch, Who
+from penstock.mapreduce.why.contribution_search import FieldSearch, Hit, ToldSearch
+from penstock.mapreduce.why.contribution_shape import Shape
+from penstock.mapreduce.why.stored_contributions import Found, kept_contributions, kept_items
 
 __all__ = [
     "ANSWER",

@@ -1,31 +1,21 @@
 """Recovery: a view made right again, from what is remembered of the documents."""
 
-from penstock.recovery.checked import Checked
-from penstock.recovery.delay import DELAYED, Delayed, delay, delayed, drop_delayed, first_delayed
-from penstock.recovery.early import (
-    BEFORE,
-    Early,
-    Guard,
-    Kept,
-    keep_before,
-    kept_before,
-    newer,
-    untold,
+from penstock.recovery.check_report import Checked
+from penstock.recovery.oracle.large_groups import Numbers
+from penstock.recovery.oracle.plain_reducers import RECIPES, Given, result_of
+from penstock.recovery.oracle.plain_values import (
+    Rank,
+    Refused,
+    at,
+    group_of,
+    identity,
+    key_of,
+    moment_of,
+    place,
+    rank,
+    value_of,
 )
-from penstock.recovery.entries import (
-    Left,
-    Quarantined,
-    QuarantineKind,
-    Settled,
-    Wanted,
-    document_id,
-    group_id,
-    record_id,
-)
-from penstock.recovery.large import Numbers
-from penstock.recovery.mapping import Mapping, moment_in, same_pairs, shown_pairs
-from penstock.recovery.mending import Mender, Replaced
-from penstock.recovery.oracle import (
+from penstock.recovery.oracle.plain_views import (
     Recomputed,
     Reducing,
     Shown,
@@ -37,8 +27,16 @@ from penstock.recovery.oracle import (
     refolded,
     user_of,
 )
-from penstock.recovery.plain import Rank, Refused, at, group_of, identity, key_of, moment_of, place, rank, value_of
-from penstock.recovery.productions import (
+from penstock.recovery.productions.delayed_productions import (
+    DELAYED,
+    Delayed,
+    delay,
+    delayed,
+    drop_delayed,
+    first_delayed,
+)
+from penstock.recovery.productions.early import BEFORE, Early, Guard, Kept, keep_before, kept_before, newer, untold
+from penstock.recovery.productions.numbered import (
     OUT,
     OldEpoch,
     Owed,
@@ -55,27 +53,26 @@ from penstock.recovery.productions import (
     saved,
     taken,
 )
-from penstock.recovery.quarantine import (
-    QUARANTINE,
-    Reject,
-    counted,
-    quarantine,
-    read_rejects,
-    rejects_db,
-    rejects_from,
-    release,
-    without_tails,
+from penstock.recovery.quarantine.entries import (
+    Left,
+    Quarantined,
+    QuarantineKind,
+    Settled,
+    Wanted,
+    document_id,
+    group_id,
+    record_id,
 )
-from penstock.recovery.recompute import RECIPES, Given, result_of
-from penstock.recovery.repaired import Mended, Repaired
-from penstock.recovery.scan import Scan
-from penstock.recovery.shadow import Dictionaries, Heard, Shadow, Shadows, hearing
+from penstock.recovery.repair.document_scan import Scan
+from penstock.recovery.repair.fresh_map import Mapping, moment_in, same_pairs, shown_pairs
+from penstock.recovery.repair.group_replacement import Mender, Replaced
+from penstock.recovery.repair.rebuilt_view import Dictionaries, Heard, Shadow, Shadows, hearing
+from penstock.recovery.repair_report import Mended, Repaired
 
 __all__ = [
     "BEFORE",
     "DELAYED",
     "OUT",
-    "QUARANTINE",
     "RECIPES",
     "Checked",
     "Delayed",
@@ -99,7 +96,6 @@ __all__ = [
     "Recomputed",
     "Reducing",
     "Refused",
-    "Reject",
     "Repaired",
     "Replaced",
     "Scan",
@@ -112,7 +108,6 @@ __all__ = [
     "Wanted",
     "at",
     "consistent",
-    "counted",
     "delay",
     "delayed",
     "deleted",
@@ -137,17 +132,12 @@ __all__ = [
     "parts_of",
     "pending",
     "place",
-    "quarantine",
     "rank",
     "read_by",
-    "read_rejects",
     "recomputed",
     "recomputed_large",
     "record_id",
     "refolded",
-    "rejects_db",
-    "rejects_from",
-    "release",
     "result_of",
     "same_pairs",
     "saved",
@@ -156,5 +146,4 @@ __all__ = [
     "untold",
     "user_of",
     "value_of",
-    "without_tails",
 ]

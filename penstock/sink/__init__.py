@@ -1,10 +1,10 @@
 """Sinks: where the changes of views go."""
 
 from penstock.sink.errors import SinkBehind, SinkBusy, SinkTaken
-from penstock.sink.files import ENVELOPES, STDOUT, FileSink, open_file
-from penstock.sink.kafka import KafkaSink, open_topic
-from penstock.sink.protocols import Sink
-from penstock.sink.standing import width_of
+from penstock.sink.file_sink import ENVELOPES, STDOUT, FileSink, open_file
+from penstock.sink.kafka_sink import KafkaSink, open_topic
+from penstock.sink.protocol import Sink
+from penstock.sink.sink_positions import width_of
 
 __all__ = [
     "ENVELOPES",

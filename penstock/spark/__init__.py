@@ -1,11 +1,11 @@
 """Spark: what is done to all documents at once, by the engine's own nodes, in tasks side by side."""
 
-from penstock.spark.against import Stale
-from penstock.spark.backfill import Backfilled, backfill
+from penstock.spark.backfill_job.bulk_fill import Backfilled, backfill
+from penstock.spark.dataframe.registration import register
 from penstock.spark.java import JavaMissing, java_home
-from penstock.spark.registering import register
-from penstock.spark.session import SparkFailed, session
-from penstock.spark.verifying import Difference, Verified, verify
+from penstock.spark.spark_session import SparkFailed, session
+from penstock.spark.verify_job.against_source import Stale
+from penstock.spark.verify_job.bulk_check import Difference, Verified, verify
 
 __all__ = [
     "Backfilled",

@@ -2,18 +2,18 @@
 
 from penstock.spout.envelope import Enveloped, opened
 from penstock.spout.errors import SourceCut, SourceMissing, SourceMoved, SourceUnreadable, UnknownScheme, UriError
-from penstock.spout.files import FileSpout
-from penstock.spout.identity import Standing
-from penstock.spout.kafka import LATEST, KafkaSpout, Range
-from penstock.spout.kafkagroup import KafkaMember, Members, joined
-from penstock.spout.kafkashape import json_key
-from penstock.spout.kafkauri import moment_in, open_kafka
-from penstock.spout.opening import FORMATS, STDIN, begun, file_size, format_of, open_file
-from penstock.spout.parquet import ParquetSpout
-from penstock.spout.protocols import Contract, Recall, Remembered, Spout, SpoutBatch
+from penstock.spout.files.file_identity import Standing
+from penstock.spout.files.line_files import FileSpout
+from penstock.spout.files.parquet import ParquetSpout
+from penstock.spout.files.path_spouts import FORMATS, STDIN, begun, file_size, format_of, open_file
+from penstock.spout.kafka_group import KafkaMember, Members, joined
+from penstock.spout.kafka_records import json_key
+from penstock.spout.kafka_spout import LATEST, KafkaSpout, Range
+from penstock.spout.protocol import Contract, Recall, Remembered, Spout, SpoutBatch
 from penstock.spout.record import Record
-from penstock.spout.registry import SPOUTS, Registry, null_texts
 from penstock.spout.uri import Uri
+from penstock.spout.uris.kafka_uri import moment_in, open_kafka
+from penstock.spout.uris.registry import SPOUTS, Registry, null_texts
 
 __all__ = [
     "FORMATS",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.cache import RecordError
-from penstock.spout.protocols import Contract, Recall, Spout, SpoutBatch
+from penstock.spout.protocol import Contract, Recall, Spout, SpoutBatch
 from penstock.spout.record import Record
 from penstock.views import App, Table
 

@@ -1,11 +1,11 @@
 """Crash tests of the engine and of users' apps: the simulator, the oracle, and what a test of a view needs."""
 
-from penstock.testing.crashtest import CrashReport, crashtest
+from penstock.testing.crash_test import CrashReport, crashtest
 from penstock.testing.equivalence import assert_crash_equivalent
-from penstock.testing.faults import Fault
-from penstock.testing.hunt import Totals, seconds_of
-from penstock.testing.laws import Breach, Law
-from penstock.testing.machine import crash_machine
+from penstock.testing.hypothesis_machine import crash_machine
+from penstock.testing.laws.laws import Breach, Law
+from penstock.testing.seeds.seed_search import Totals, seconds_of
+from penstock.testing.simulator.faults import Fault
 from penstock.testing.unit import TestEngine
 
 __all__ = [

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from time import process_time
 
-from penstock.testing.apps import trial_of, trials
 from penstock.testing.campaign import Campaign
-from penstock.testing.checks import Wrong
-from penstock.testing.coverage import Coverage
-from penstock.testing.hunt import Remembered, Seeds, seconds_of
+from penstock.testing.inputs.trial_apps import trial_of, trials
 from penstock.testing.kinds import KINDS
-from penstock.testing.named import FAULTS, PLACES, SIDES, renamed
-from penstock.testing.simulate import run
+from penstock.testing.seeds.coverage import Coverage
+from penstock.testing.seeds.seed_search import Remembered, Seeds, seconds_of
+from penstock.testing.simulator.checks import Wrong
+from penstock.testing.simulator.named_places import FAULTS, PLACES, SIDES, renamed
+from penstock.testing.simulator.run import run
 
 
 def main(args: Sequence[str] | None = None) -> int:

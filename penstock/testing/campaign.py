@@ -16,8 +16,8 @@ from time import monotonic
 
 import msgspec
 
-from penstock.testing.hunt import Totals, seconds_of
 from penstock.testing.kinds import KINDS
+from penstock.testing.seeds.seed_search import Totals, seconds_of
 
 FILE = "campaign.json"
 _SAVED_EVERY = 500

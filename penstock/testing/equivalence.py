@@ -9,13 +9,13 @@ from typing import Any
 
 from penstock.cache import DefinitionError
 from penstock.spout import Record
-from penstock.testing.explain import explained
-from penstock.testing.faults import Fault, Strike
-from penstock.testing.hunt import smallest
-from penstock.testing.plan import SMALL, Action, Deliver, Plan, Poll, Step
-from penstock.testing.simulate import Failure, run
-from penstock.testing.versions import key_in
-from penstock.testing.world import World
+from penstock.testing.expected.winning_versions import key_in
+from penstock.testing.seeds.explanation import explained
+from penstock.testing.seeds.seed_search import smallest
+from penstock.testing.simulator.faults import Fault, Strike
+from penstock.testing.simulator.plan import SMALL, Action, Deliver, Plan, Poll, Step
+from penstock.testing.simulator.run import Failure, run
+from penstock.testing.simulator.world import World
 from penstock.views import App, Table
 
 _MOST = 2_000

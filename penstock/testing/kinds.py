@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.testing.apps import trial_of, trials
-from penstock.testing.explain import explained
-from penstock.testing.fleetrun import attempt_fleet, explained_fleet, fleet_of, smallest_fleet
-from penstock.testing.hunt import Totals, attempt, smallest
+from penstock.testing.inputs.trial_apps import trial_of, trials
+from penstock.testing.partitions.fleet_run import attempt_fleet, explained_fleet, fleet_of, smallest_fleet
+from penstock.testing.seeds.explanation import explained
+from penstock.testing.seeds.seed_search import Totals, attempt, smallest
 from penstock.views import Production
 
 TRIALS = trials()

@@ -1,6 +1,6 @@
 """Views: their definitions, and what readers of them get."""
 
-from penstock.views.changes import (
+from penstock.views.answers.changes import (
     ABSENT,
     Absent,
     Change,
@@ -10,22 +10,13 @@ from penstock.views.changes import (
     PositionExpired,
     shown_position,
 )
-from penstock.views.comparison import COMPARE, Family, Op, family_of
-from penstock.views.definitions import BROKER, App, Merge, Source, Table, View
-from penstock.views.fields import (
-    And,
-    Compare,
-    Field,
-    IsNull,
-    IsTrue,
-    Not,
-    Or,
-    Where,
-    field,
-    where_from,
-)
-from penstock.views.fingerprint import fingerprint
-from penstock.views.generations import (
+from penstock.views.answers.contributions import Contribution, Documents, Progress
+from penstock.views.answers.row import Row
+from penstock.views.answers.view_reader import ViewReader, restating
+from penstock.views.answers.write_report import KEPT, Counts, Rejection
+from penstock.views.code_fingerprint import fingerprint
+from penstock.views.comparisons import COMPARE, Family, Op, family_of
+from penstock.views.definition_changes import (
     Changed,
     Kind,
     Migrated,
@@ -35,11 +26,12 @@ from penstock.views.generations import (
     difference,
     stored_definition,
 )
-from penstock.views.maps import FieldMap, FunctionMap, Key, MapFunction, Reduce, ReduceFunction, field_map_from
-from penstock.views.names import nearest
-from penstock.views.paths import parse_path, reach
+from penstock.views.definition_names import nearest
+from penstock.views.definitions import BROKER, App, Merge, Source, Table, View
+from penstock.views.document_paths import parse_path, reach
+from penstock.views.field_expressions import And, Compare, Field, IsNull, IsTrue, Not, Or, Where, field, where_from
 from penstock.views.production import Production, ProductionName
-from penstock.views.protocols import (
+from penstock.views.reducer_protocols import (
     TS,
     Accumulator,
     Cell,
@@ -60,11 +52,8 @@ from penstock.views.protocols import (
     is_tree_cell,
     is_value_cell,
 )
-from penstock.views.reader import ViewReader, restating
-from penstock.views.results import KEPT, Counts, Rejection
-from penstock.views.row import Row
-from penstock.views.stored import app_from
-from penstock.views.why import Contribution, Documents, Progress
+from penstock.views.stored_definitions import app_from
+from penstock.views.view_maps import FieldMap, FunctionMap, Key, MapFunction, Reduce, ReduceFunction, field_map_from
 
 __all__ = [
     "ABSENT",

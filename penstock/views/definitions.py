@@ -19,8 +19,13 @@ from enum import Enum
 from typing import Any, Literal, TypeVar, overload
 
 from penstock.cache import DefinitionError, UnknownName, shown_key
-from penstock.views.fields import Field, Where
-from penstock.views.maps import (
+from penstock.views.definition_names import called_view, check_flag, check_name, check_version, find
+from penstock.views.document_paths import parse_path
+from penstock.views.field_expressions import Field, Where
+from penstock.views.production import Production, ProductionName, check_production
+from penstock.views.reducer_inputs import check_paths, check_stamps, check_tombstones, check_values
+from penstock.views.reducer_protocols import Path, Reducer
+from penstock.views.view_maps import (
     FieldMap,
     FunctionMap,
     Key,
@@ -31,11 +36,6 @@ from penstock.views.maps import (
     make_function_map,
     make_reducers,
 )
-from penstock.views.names import called_view, check_flag, check_name, check_version, find
-from penstock.views.paths import parse_path
-from penstock.views.production import Production, ProductionName, check_production
-from penstock.views.protocols import Path, Reducer
-from penstock.views.reads import check_paths, check_stamps, check_tombstones, check_values
 
 BROKER = "@kafka"
 

@@ -24,8 +24,8 @@ from penstock.cache.errors import (
     UnknownName,
     ValueKind,
 )
-from penstock.cache.shown import said
-from penstock.views.results import Rejection
+from penstock.cache.messages import said
+from penstock.views.answers.write_report import Rejection
 
 REJECTIONS = tuple(Rejection("users", f"line {n}", "not JSON") for n in range(5))
 

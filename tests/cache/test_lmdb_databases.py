@@ -12,16 +12,16 @@ import pytest
 
 from penstock.cache import META
 from penstock.cache.errors import PenstockError
-from penstock.cache.lmdb_databases import Databases
-from penstock.cache.lmdb_store import LmdbStore, open_lmdb
-from penstock.cache.scrub import Scrub
+from penstock.cache.lmdb.lmdb_databases import Databases
+from penstock.cache.lmdb.lmdb_store import LmdbStore, open_lmdb
+from penstock.cache.lmdb.page_scrub import Scrub
+from tests.cache.lmdb.test_lmdb_store import rows
+from tests.cache.store.test_key_digests import scrubbed
 
 from .processes import heard, process
-from .test_digests import scrubbed
-from .test_lmdb_store import rows
 
 WRITE = """
-from penstock.cache.lmdb_store import open_lmdb
+from penstock.cache.lmdb.lmdb_store import open_lmdb
 store = open_lmdb(sys.argv[1])
 for n in range(3):
     with store.write() as txn:

@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 from click.testing import CliRunner, Result
 
-from penstock.cli.main import group
+from penstock.cli.program import group
 
 APP = """
 import penstock as ps

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import penstock as ps
-from penstock.cli.apps import load as load_app
+from penstock.cli.app_file import load as load_app
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 STORE = "penstock-state"

@@ -1,34 +1,5 @@
-"""Where an engine of a test stands: in memory or on disk; and one with its oracle beside it."""
+"""Fixtures that the tests of this folder share with others."""
 
-from __future__ import annotations
+from tests.harness.fixtures import both, place
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-import penstock as ps
-from penstock.cache import Limits
-from penstock.engine import copy_of
-from tests.engine.beside import WORLD, Beside
-from tests.engine.copied import filled
-
-
-@pytest.fixture(params=["memory", "lmdb"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-    return tmp_path / "state" if request.param == "lmdb" else None
-
-
-@pytest.fixture(params=["few", "columns"])
-def both(request: pytest.FixtureRequest, place: Path | None) -> Iterator[Beside]:
-    with ps.open(WORLD.app(), place, limits=Limits() if request.param == "few" else Limits(few=0)) as engine:
-        yield Beside(engine, WORLD)
-
-
-@pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of a store, not to be changed."""
-    folder = tmp_path_factory.mktemp("made")
-    filled(folder / "store")
-    copy_of(str(folder / "store"), str(folder / "copy"))
-    return folder / "copy"
+__all__ = ["both", "place"]

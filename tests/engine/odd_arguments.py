@@ -26,8 +26,8 @@ import penstock as ps
 from penstock.engine import copy_any, is_store, partitions_of, repartition, restore_any, shrink
 from penstock.sink import open_file as file_sink
 from penstock.spout import SPOUTS, Uri, file_size, format_of, open_file
-from tests.engine import odd_values
-from tests.engine.odd_values import ODD, TEXTS, Odd, constants, same
+from tests.harness import odd_values
+from tests.harness.odd_values import ODD, TEXTS, Odd, constants, same
 
 
 def app_of() -> ps.App:

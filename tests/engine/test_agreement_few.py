@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.engine import two_sizes
-from tests.engine.two_sizes import TwoSizes
+from tests.harness import two_sizes
+from tests.harness.two_sizes import TwoSizes
 
 
 @given(choose=st.randoms(use_true_random=False), odd=st.sampled_from([0.0, 0.08, 0.3]))

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from tests.engine import strategies as some
-from tests.engine.checks import counts_of, identities
-from tests.engine.worlds import RICH, TINY, TOLD
+from tests.harness import strategies as some
+from tests.harness.checks import counts_of, identities
+from tests.harness.worlds import RICH, TINY, TOLD
 
 Batch = tuple[str, Any]
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from tests.engine.checks import counts_of
+from tests.harness.checks import counts_of
 from tests.waiting import PATIENCE
 
 SUE = {"id": 7, "name": "Sue", "address": {"city": "Bern"}, "amount": 5, "ts": 1}

@@ -15,9 +15,9 @@ import pytest
 import penstock as ps
 from penstock.cache import CopyFailed, ForeignFolder, make_folder
 from penstock.engine import copy_any, repartition, restore_any, shrink
-from penstock.engine.scratch import folder_store
-from penstock.engine.wire import connect
-from tests.engine.copied import digest, filled
+from penstock.recovery.repair.scratch_store import folder_store
+from penstock.remote.socket_wire import connect
+from tests.partitions.copies.copied import digest, filled
 
 TEXT = "the only copy"
 

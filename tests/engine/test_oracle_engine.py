@@ -19,9 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import penstock as ps
 from penstock.cache import Limits
-from tests.engine import strategies as some
-from tests.engine.checks import Picture, check, check_recompute, counts_of, differences, rows_of
-from tests.engine.worlds import HEARD, RICH, TINY, TOLD
+from tests.harness import strategies as some
+from tests.harness.checks import Picture, check, check_recompute, counts_of, differences, rows_of
+from tests.harness.worlds import HEARD, RICH, TINY, TOLD
 from tests.oracle.model import Counts, Record
 from tests.oracle.tables import Table
 from tests.oracle.views import select

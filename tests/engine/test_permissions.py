@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cache.owner import Owner
+from penstock.cache.files.writer_lock import Owner
 from penstock.engine import repartition, shrink
 from tests.cache.processes import heard, in_fork, process
 

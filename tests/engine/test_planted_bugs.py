@@ -13,8 +13,8 @@ from collections.abc import Iterable
 import pytest
 
 import penstock as ps
-from tests.engine import histories
-from tests.engine.planting import Bug, Edit
+from tests.harness import histories
+from tests.harness.planting import Bug, Edit
 
 STEPS, SEEDS = 60, range(6)
 FOUND_BY = {  # what finds a rare one soonest, tried before the others
@@ -32,133 +32,148 @@ BUGS = [
     # versions
     Bug(
         "a late record is applied",
-        "gateway.versions:_older_than_stored",
+        "gateway.versions.winners:_older_than_stored",
         "return versioned &",
         "return np.False_ & versioned &",
     ),
     Bug(
         "of two versions with equal ts the earlier one stays",
-        "gateway.versions:_older_than_stored",
+        "gateway.versions.winners:_older_than_stored",
         "ts.take(records).less(stored.ts.take(records))",
         "~stored.ts.take(records).less(ts.take(records))",
     ),
-    Bug("of a key's records in a batch the first one wins", "gateway.versions:decide", "order[last]", "order[first]"),
+    Bug(
+        "of a key's records in a batch the first one wins",
+        "gateway.versions.winners:decide",
+        "order[last]",
+        "order[first]",
+    ),
     Bug(
         "a redelivery is applied again",
-        "gateway.versions:_equal_to_stored",
+        "gateway.versions.winners:_equal_to_stored",
         "equal[at] = same_as_stored(records[at])",
         "pass",
     ),
-    Bug("a tombstone is not looked at", "gateway.table:TableNode.look_up", "state & GONE != 0", "state & GONE == 255"),
+    Bug(
+        "a tombstone is not looked at",
+        "gateway.table_node:TableNode.look_up",
+        "state & GONE != 0",
+        "state & GONE == 255",
+    ),
     Bug(
         "a patch from before the deletion is applied",
-        "gateway.patch:merge_patch",
+        "gateway.patches:merge_patch",
         "current.floor is not None and ts < current.floor",
         "False",
     ),
     # what was told
     Bug(
         "what a function yields now is taken back, not what it yielded then",
-        "gateway.telling:Telling._by_function",
+        "gateway.view_deltas:Telling._by_function",
         "view.emitted(told, whose(sides.was)), []",
         "view.emitted(emissions.take(sides.was), whose(sides.was)), []",
     ),
     Bug(
         "a held document gives back what its newest line says, not what was told of it",
-        "gateway.telling:Telling._by_fields",
+        "gateway.view_deltas:Telling._by_fields",
         "(s in held for s in slots)",
         "(False for s in slots)",
     ),
     Bug(
         "a view of a view is not told of groups that go",
-        "mapreduce.viewnode:ViewNode._deltas",
+        "mapreduce.view_node:ViewNode._deltas",
         "if had and has and same_result(old, new):",
         "if not has or (had and same_result(old, new)):",
     ),
     # reducing
-    Bug("a group that empties keeps its row", "mapreduce.reduce:ReduceNode.rows", "change.n == 0", "change.n < 0"),
+    Bug(
+        "a group that empties keeps its row",
+        "mapreduce.fold.accumulator_fold:ReduceNode.rows",
+        "change.n == 0",
+        "change.n < 0",
+    ),
     Bug(
         "a group that memory forgot begins at nothing",
-        "mapreduce.reduce:ReduceNode.fold",
+        "mapreduce.fold.accumulator_fold:ReduceNode.fold",
         "if not memory.complete:",
         "if False:",
     ),
-    Bug("ints wrap at 64 bits", "mapreduce.moments:Layout.add_ints", "if not slow:", "if True:"),
+    Bug("ints wrap at 64 bits", "mapreduce.reducers.sums:Layout.add_ints", "if not slow:", "if True:"),
     Bug(
         "sums of floats are rounded at every step",
-        "mapreduce.exact:add_binary",
+        "mapreduce.reducers.exact_sums:add_binary",
         "if x & 1:",
         "(x, d), e = float(x).as_integer_ratio(), e\n    if x & 1:",
     ),
     # the transaction
     Bug(
         "the offset is not committed with the data",
-        "engine.core:Core._write",
+        "core.commit:Core._write",
         "write_state(writer, state)",
         "write_state(writer, msgspec.structs.replace(state, sources=self.state.sources))",
     ),
     Bug(
         "the record at the committed offset is taken for delivered",
-        "engine.wired:ingested",
+        "engine.calls.envelopes:ingested",
         "record.offset < done",
         "record.offset <= done",
     ),
     Bug(
         "memory follows before the commit, and is believed after it failed",
-        "engine.core:Core._write",
+        "core.commit:Core._write",
         "write_state(writer, state)",
         "write_state(writer, state); writes.committed(); writes.after.clear()",
-        Edit("engine.core:Core._work", "if not self._sure:", "if False:"),
+        Edit("core.commit:Core._work", "if not self._sure:", "if False:"),
     ),
-    Bug("a strict batch with a bad document is taken", "engine.core:Core._commit", "raise _Undone", "pass"),
+    Bug("a strict batch with a bad document is taken", "core.commit:Core._commit", "raise _Undone", "pass"),
     # folding and compacting
     Bug(
         "a fold passes over deletions",
-        "cache.fold:Fold.begin",
+        "cache.log.index_fold:Fold.begin",
         "slots = keys.take_dirty()",
         "slots = keys.take_dirty(); slots = slots[keys.state[slots] & GONE == 0]",
     ),
-    Bug("a fold drops tombstones", "cache.fold:Fold.step", "& (not tombstones)", "& True"),
+    Bug("a fold drops tombstones", "cache.log.index_fold:Fold.step", "& (not tombstones)", "& True"),
     Bug(
         "a fold claims what came while it went on",
-        "cache.doclog:DocLog.fold_step",
+        "cache.log.document_log:DocLog.fold_step",
         "folded=fold.mark if done",
         "folded=self.mark.tail if done",
     ),
     Bug(
         "compacting leaves a living line behind",
-        "cache.doclog:DocLog.living",
+        "cache.log.document_log:DocLog.living",
         "living.nonzero()[0]",
         "living.nonzero()[0][1:]",
     ),
     Bug(
         "compacting leaves behind what functions yielded",
-        "gateway.telling:Telling.carry",
+        "gateway.view_deltas:Telling.carry",
         "moved.append(told.take(at))",
         "pass",
     ),
     Bug(
         "a look-up while the index doubles does not ask the parent",
-        "cache.index:look_up",
+        "cache.log.hash_index:look_up",
         "level == bits - 1",
         "level == bits",
     ),
     # opening and forgetting
     Bug(
         "opening passes over what is not folded",
-        "cache.doclog:DocLog.open",
+        "cache.log.document_log:DocLog.open",
         "self.table, self.mark.folded",
         "self.table, self.mark.tail",
     ),
     Bug(
         "forgetting loses what is not folded",
-        "cache.keycache:KeyCache.heir",
+        "cache.log.key_cache:KeyCache.heir",
         "slots = self.take_dirty()",
         "slots = self.take_dirty()[:0]",
     ),
     Bug(
         "forgetting loses what a fold had begun with",
-        "cache.doclog:DocLog.forget",
+        "cache.log.document_log:DocLog.forget",
         "None if fold is None else fold.slots",
         "None",
     ),

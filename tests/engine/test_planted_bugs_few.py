@@ -5,155 +5,163 @@ from __future__ import annotations
 import pytest
 
 import penstock as ps
-from tests.engine import two_sizes
-from tests.engine.planting import Bug
+from tests.harness import two_sizes
+from tests.harness.planting import Bug
 
 STEPS, SEEDS = 60, range(12)
 
 BUGS = [
     # versions
-    Bug("a late record is applied", "gateway.few:FewForm._decide", "record.ts < version.ts", "False"),
+    Bug("a late record is applied", "gateway.small_batch:FewForm._decide", "record.ts < version.ts", "False"),
     Bug(
         "of two versions with equal ts the earlier one stays",
-        "gateway.few:FewForm._decide",
+        "gateway.small_batch:FewForm._decide",
         "record.ts < version.ts",
         "record.ts <= version.ts",
     ),
     Bug(
         "a redelivery is applied again",
-        "gateway.few:FewForm._same",
+        "gateway.small_batch:FewForm._same",
         "return inner is not None and same_document(record.line, inner)",
         "return False",
     ),
     Bug(
         "documents are equal where views read the same of them",
-        "gateway.few:FewForm._same",
+        "gateway.small_batch:FewForm._same",
         "return inner is not None and same_document(record.line, inner)",
         "return True",
     ),
-    Bug("a tombstone is not looked at", "gateway.few:FewForm._stored", "state & GONE", "state & 0"),
+    Bug("a tombstone is not looked at", "gateway.small_batch:FewForm._stored", "state & GONE", "state & 0"),
     Bug(
         "a batch that brings back what was stored writes it again",
-        "gateway.few:FewForm._decide",
+        "gateway.small_batch:FewForm._decide",
         "version.record is None or not self._same(reader, slot, before[slot], record)",
         "True",
     ),
     Bug(
         "a deletion without ts comes before all that is there",
-        "gateway.few:FewForm._decide",
+        "gateway.small_batch:FewForm._decide",
         "record.ts = version.ts",
         "record.ts = -1",
     ),
     # taking in
     Bug(
-        "a float key that is a whole number is another key", "mapreduce.extract:key_lane", "value.is_integer()", "False"
+        "a float key that is a whole number is another key",
+        "mapreduce.columns.extract:key_lane",
+        "value.is_integer()",
+        "False",
     ),
     Bug(
         "a ts that is no int is cut",
-        "gateway.memory:TableMemory.put_stamp",
+        "gateway.table_memory:TableMemory.put_stamp",
         "if not is_lane(ts):",
         "if not is_lane(ts) and ts > 99:",
     ),
     Bug(
         "a key of several parts may be all null",
-        "gateway.few:FewForm._take_in",
+        "gateway.small_batch:FewForm._take_in",
         "not any(part is not None for part in key)",
         "False",
     ),
     Bug(
         "memory that forgot a key takes it for a new one",
-        "cache.doclog:DocLog.resolve_few",
+        "cache.log.document_log:DocLog.resolve_few",
         "(self.complete or self.mark.tail == 0)",
         "True",
     ),
     # telling
     Bug(
         "a document that was held before is taken for one that was told",
-        "gateway.few:FewForm._unusual",
+        "gateway.small_batch:FewForm._unusual",
         "if held and any(n.slot in held for n in new):",
         "if False:",
     ),
     Bug(
         "what a function raises goes unheard",
-        "gateway.few:FewForm._unusual",
+        "gateway.small_batch:FewForm._unusual",
         "if any(n.record.doc in held for _, held in told.values() if held for n in new):",
         "if False:",
     ),
-    Bug("a function is run again", "gateway.few:FewForm.process", "if told:", "if False:"),
+    Bug("a function is run again", "gateway.small_batch:FewForm.process", "if told:", "if False:"),
     Bug(
         "a function spoils the document of another",
-        "gateway.few:FewForm._run",
+        "gateway.small_batch:FewForm._run",
         "if i == spare and documents is not None",
         "if documents is not None",
     ),
     Bug(
         "what is taken back of a field view is what is told now",
-        "gateway.fewtelling:FewTelling._by_fields",
+        "gateway.small_batch_deltas:FewTelling._by_fields",
         "None if n.slot in free else n.old",
         "n.old and n.record.reading",
     ),
     Bug(
         "memory keeps what a function yielded before",
-        "gateway.fewtelling:FewTelling._by_function",
+        "gateway.small_batch_deltas:FewTelling._by_function",
         "memory.put_one(n.slot, part, pairs, used)",
         "None",
     ),
     Bug(
         "memory keeps the value before of a document that reads null now",
-        "gateway.memory:SlotColumn.put_one",
+        "gateway.table_memory:SlotColumn.put_one",
         "self.kind[slot] = kind",
         "self.kind[slot] = kind or self.kind[slot]",
     ),
     Bug(
         "groups of several fields are met document by document",
-        "mapreduce.few:DocumentReader.read",
+        "mapreduce.small_documents:DocumentReader.read",
         "sorted(set(rows))",
         "rows",
     ),
     Bug(
         "a contribution has the ts of another document",
-        "gateway.fewtelling:FewTelling.tell",
+        "gateway.small_batch_deltas:FewTelling.tell",
         "for i in plus.who",
         "for i in reversed(plus.who)",
     ),
     Bug(
         "a patched document is as old as its oldest field",
-        "gateway.few:FewForm._patch",
+        "gateway.small_batch:FewForm._patch",
         "max(m.own.stamps.values(), default=None)",
         "min(m.own.stamps.values(), default=None)",
     ),
     # folding and writing
     Bug(
         "a group that stays as it is, is written",
-        "mapreduce.fewfold:FewFold.fold",
+        "mapreduce.fold.small_fold:FewFold.fold",
         "if own.old != own.new:",
         "if True:",
     ),
-    Bug("a float that is taken back is counted", "mapreduce.moments:Layout.moved", "row[0] += sign", "row[0] += 1"),
+    Bug(
+        "a float that is taken back is counted", "mapreduce.reducers.sums:Layout.moved", "row[0] += sign", "row[0] += 1"
+    ),
     Bug(
         "a bin has its upper edge",
-        "mapreduce.counting:_bin",
+        "mapreduce.reducers.counts:_bin",
         "return bisect_right(ints, value)",
         "return bisect_right(ints, value - 1)",
     ),
     Bug(
         "a group whose row is odd is written as one of lanes",
-        "mapreduce.fewfold:FewFolded.rows",
+        "mapreduce.fold.small_fold:FewFolded.rows",
         "own.code in groups.encoded or any(spill is not None for spill in state.spills or ())",
         "False",
     ),
     Bug(
         "documents are not counted",
-        "gateway.few:FewForm._commit",
+        "gateway.small_batch:FewForm._commit",
         "len(new) - sum(gone) - left",
         "len(new) - sum(gone)",
     ),
     Bug(
-        "a segment says of no line that its key is absent", "cache.segment:build_few", "bytes(gone)", "bytes(len(gone))"
+        "a segment says of no line that its key is absent",
+        "cache.log.segment:build_few",
+        "bytes(gone)",
+        "bytes(len(gone))",
     ),
     Bug(
         "what is put in few is never folded",
-        "cache.keycache:KeyCache.put_few",
+        "cache.log.key_cache:KeyCache.put_few",
         "self._single += slots",
         "pass",
     ),

@@ -21,11 +21,11 @@ import msgspec
 import zstandard
 
 import penstock as ps
-from penstock.cli.load import LIMIT
-from penstock.engine import wire
+from penstock.cli.commands.load import LIMIT
+from penstock.remote import socket_wire
 from penstock.spout import Record, open_file
-from penstock.spout.kafkashape import KEYS, Shape
-from tests.spout.test_kafkashape import taken
+from penstock.spout.kafka_records import KEYS, Shape
+from tests.spout.test_kafka_records import taken
 
 MEMORY = 768 << 20
 """Bytes that a trial may take beyond those of the process at its start."""
@@ -170,8 +170,8 @@ def announce(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
         one.sendall(struct.pack(">I", size) + rng.randbytes(min(size, rng.randrange(100_000))))
         one.shutdown(socket.SHUT_WR)
         try:
-            return wire.Wire(other).receive(PATIENCE)
-        except wire.Gone:
+            return socket_wire.Wire(other).receive(PATIENCE)
+        except socket_wire.Gone:
             return "gone"
 
 

@@ -19,9 +19,9 @@ from penstock.cache import open_lmdb
 from penstock.gateway import TableBatch
 from penstock.mapreduce import small_trees
 from penstock.spout import SpoutBatch
-from tests.engine.histories import small_buckets
-from tests.engine.treeworlds import UNLUCKY
-from tests.engine.worlds import TINY
+from tests.harness.histories import small_buckets
+from tests.harness.worlds import TINY
+from tests.mapreduce.trees.tree_worlds import UNLUCKY
 
 LONG = "x" * 600
 NAMES = ["Sue", "Joe", "Bob", "odd", LONG]

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from penstock.cache import lmdb_databases
+from penstock.cache.lmdb import lmdb_databases
 from penstock.engine import damaged_pages_at
-from tests.engine.worlds import TINY
 from tests.faults import everykind
 from tests.faults.everykind import document
+from tests.harness.worlds import TINY
 
 _PAGE = 4096
 _HEADER = struct.Struct("=QHHHH")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from penstock.cache.data_file import empty_file
+from penstock.cache.lmdb.data_file import empty_file
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.engine import crash_writer as writer
-from tests.engine.crash_points import unsynced
+from tests.core.crash import crash_writer as writer
+from tests.core.crash.crash_points import unsynced
 from tests.faults import shop
 
 

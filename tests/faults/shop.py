@@ -22,10 +22,10 @@ from typing import Any
 import penstock as ps
 from penstock.mapreduce import small_trees
 from penstock.views import ABSENT
-from tests.engine import crash_writer as writer
-from tests.engine.checks import check, check_recompute, differences, rows_of
-from tests.engine.histories import small_buckets
-from tests.engine.worlds import SHOP, TINY, World
+from tests.core.crash import crash_writer as writer
+from tests.harness.checks import check, check_recompute, differences, rows_of
+from tests.harness.histories import small_buckets
+from tests.harness.worlds import SHOP, TINY, World
 from tests.oracle import ordered as by
 from tests.oracle.model import Model
 from tests.oracle.views import View

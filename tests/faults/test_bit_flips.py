@@ -16,9 +16,8 @@ import pytest
 
 import penstock as ps
 from penstock.cache import META, decode_key, index_db, is_long, log_db
-from penstock.gateway import moved_db
+from penstock.gateway import QUARANTINE, moved_db
 from penstock.mapreduce import FEED, view_dbs
-from penstock.recovery import QUARANTINE
 from tests.faults import everykind
 from tests.faults.everykind import KINDS, Damaged, document, opened, read
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spout import streams
-from tests.engine.planting import Bug
+from penstock.spout.files import streams
 from tests.faults import bombs, damage
+from tests.harness.planting import Bug
 
 
 @pytest.mark.parametrize("way", sorted(bombs.WAYS))
@@ -20,7 +20,7 @@ def test_a_bomb_is_rejected_or_refused(way: str, tmp_path: Path) -> None:
 
 
 def test_the_campaign_finds_memory_that_a_length_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Bug("a length", "engine.wire:Wire._bytes", "parts: list[bytes] = []", "parts = [bytes(size)][:0]").plant(
+    Bug("a length", "remote.socket_wire:Wire._bytes", "parts: list[bytes] = []", "parts = [bytes(size)][:0]").plant(
         monkeypatch
     )
     monkeypatch.setattr(bombs, "MEMORY", 100 << 20)

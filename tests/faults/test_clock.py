@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine import crash_writer as writer
-from tests.engine.after_crash import acknowledged
+from tests.core.crash import crash_writer as writer
+from tests.core.crash.after_crash import acknowledged
 from tests.faults import power, shop
 
 BATCHES, SIZE, DOCUMENTS = 6, 8, 60

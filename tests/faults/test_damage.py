@@ -9,17 +9,18 @@ import lmdb
 import pytest
 
 import penstock as ps
-from penstock.cache import META, encode_key, lmdb_databases, stored_key
-from penstock.cache.digests import DIGESTS
-from penstock.cache.lmdb_page import Pages
+from penstock.cache import META, encode_key, stored_key
+from penstock.cache.lmdb import lmdb_databases
+from penstock.cache.lmdb.lmdb_page import Pages
+from penstock.cache.store.key_digests import DIGESTS
 from penstock.engine import damaged_pages_at
 from penstock.mapreduce import FEED
-from tests.cache import test_lmdb_page
-from tests.engine.planting import Bug, Edit
+from tests.cache.lmdb import test_lmdb_page
 from tests.faults import damage, flips
+from tests.harness.planting import Bug, Edit
 
 FEW = {"flips": 3, "nodes": 4, "rows": 4, "cuts": 2}
-NO_DIGEST = Edit("cache.scrub:Scrub.run", "if written is not None and", "if False and")
+NO_DIGEST = Edit("cache.lmdb.page_scrub:Scrub.run", "if written is not None and", "if False and")
 
 
 def astray(file: bytes, folder: Path) -> bytes:
@@ -70,10 +71,12 @@ def test_the_campaign_finds_signals_and_other_errors(folder: Path, monkeypatch: 
         damage.in_child(flips.abort)
 
 
-_PAGES = "cache.lmdb_page:Pages"
+_PAGES = "cache.lmdb.lmdb_page:Pages"
 PAGE_BUGS = [
     Bug("a gap between nodes", f"{_PAGES}.page", "if total != size - upper or", "if False and"),
-    Bug("a separator", "cache.lmdb_page:_check_keys", "if keys[0] < low or (high is not None and", "if (False and"),
+    Bug(
+        "a separator", "cache.lmdb.lmdb_page:_check_keys", "if keys[0] < low or (high is not None and", "if (False and"
+    ),
     Bug("a page of two parents", f"{_PAGES}._mark", "if any(seen[number : number + pages]):", "if False:"),
     Bug("an overflow page", f"{_PAGES}.extent", "if (own, pad, flags, count) !=", "if False and (own,) !="),
 ]

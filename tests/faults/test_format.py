@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import META, open_lmdb, seal, unseal
-from tests.engine import crash_writer as writer
+from tests.core.crash import crash_writer as writer
 from tests.faults import shop
 
 BATCHES, SIZE = 3, 10

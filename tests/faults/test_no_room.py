@@ -20,10 +20,10 @@ import penstock as ps
 from penstock.cache import open_lmdb
 from penstock.engine import open_on
 from tests.cache.processes import in_fork
-from tests.engine import crash_writer as writer
-from tests.engine.worlds import TINY
+from tests.core.crash import crash_writer as writer
 from tests.faults import shop
 from tests.faults.smalldisk import ROOM, Disk, small_disk
+from tests.harness.worlds import TINY
 
 SIZE = 30
 MOST = 400

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.engine import crash_writer as writer
-from tests.engine import test_relearn
-from tests.engine.planting import Bug, Edit
+from tests.core.crash import crash_writer as writer
 from tests.faults import everykind, shop, test_bit_flips, test_format
 from tests.faults.everykind import Damaged, opened, read
+from tests.harness.planting import Bug, Edit
+from tests.recovery.repair import test_emission_repair
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class World:
 
     def lost(self) -> None:
         """Most of an index is gone."""
-        with test_relearn.folding() as engine:
-            test_relearn.test_an_index_is_made_anew(test_relearn.lose, engine)
+        with test_emission_repair.folding() as engine:
+            test_emission_repair.test_an_index_is_made_anew(test_emission_repair.lose, engine)
 
     def newer(self) -> None:
         """A store of a newer format."""
@@ -65,30 +65,37 @@ class Planted:
 
 BUGS = [
     Planted(
-        Bug("a checksum is not looked at", "cache.seal:unseal", "if row[-_SIZE:] !=", "if False and row[-_SIZE:] !="),
+        Bug(
+            "a checksum is not looked at",
+            "cache.encoding.checksum:unseal",
+            "if row[-_SIZE:] !=",
+            "if False and row[-_SIZE:] !=",
+        ),
         lambda world: world.bits("told"),
         "the next step is left open",  # it was the decoder that stumbled over it
     ),
     Planted(
         Bug(
             "lines of the log are not checked",
-            "cache.segment:Segment.lines",
+            "cache.log.segment:Segment.lines",
             "!= crc:",
             "!= crc and False:",
-            Edit("cache.segment:Segment._lines_of_few", "!= self._crcs.item(0):", "!= self._crcs.item(0) and False:"),
+            Edit(
+                "cache.log.segment:Segment._lines_of_few", "!= self._crcs.item(0):", "!= self._crcs.item(0) and False:"
+            ),
         ),
         lambda world: world.bits("log"),
         "served",
     ),
     Planted(
-        Bug("damage is named by no place", "cache.naming:named", "if place is None:", "if True:"),
+        Bug("damage is named by no place", "cache.store.damage:named", "if place is None:", "if True:"),
         lambda world: world.bits("held"),
         "the next step is left open",
     ),
     Planted(
         Bug(
             "keys that an index lost are passed over",
-            "engine.checking:Check._as_counted",
+            "recovery.check.store_check:Check._as_counted",
             "if there != said and",
             "if False and",
         ),
@@ -96,7 +103,7 @@ BUGS = [
         "compared once these are repaired",  # all that is said then: nothing names the index
     ),
     Planted(
-        Bug("a newer format is opened", "engine.catalog:catalog_of", "if format != FORMAT:", "if False:"),
+        Bug("a newer format is opened", "core.catalog:catalog_of", "if format != FORMAT:", "if False:"),
         World.newer,
         "DID NOT RAISE",
     ),

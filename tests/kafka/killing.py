@@ -27,8 +27,8 @@ from typing import Any
 
 import penstock as ps
 from examples.kafka.broker import Broker, dying_with_parent
-from penstock.cli.claims import claims
-from penstock.engine.core import Core
+from penstock.cli.running.claims import claims
+from penstock.core.commit import Core
 from tests.kafka.run_killed import POINTS
 from tests.kafka.server import Server, ck, until
 from tests.waiting import PATIENCE

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from penstock.cli.main import main
-from penstock.engine.core import Core
-from penstock.sink.kafka import KafkaSink
+from penstock.cli.program import main
+from penstock.core.commit import Core
+from penstock.sink.kafka_sink import KafkaSink
 from penstock.spout import KafkaSpout
 
 POINTS: dict[str, tuple[Any, str, bool]] = {

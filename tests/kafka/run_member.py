@@ -5,10 +5,10 @@ Invariant: nothing else is other than in `penstock`; a holder gives a sign of li
 
 from __future__ import annotations
 
-from penstock.cli.main import main
-from penstock.engine import handover
+from penstock.cli.program import main
+from penstock.engine.writers import open_writer
 
-handover.PATIENCE = 2.0
+open_writer.PATIENCE = 2.0
 
 if __name__ == "__main__":
     main()

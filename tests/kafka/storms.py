@@ -30,7 +30,7 @@ from typing import Any
 
 import penstock as ps
 from penstock.cache import owner_pid
-from penstock.cli.claims import claims
+from penstock.cli.running.claims import claims
 from tests.kafka.killing import APP
 from tests.kafka.server import Server, ck, serve, until
 from tests.waiting import PATIENCE

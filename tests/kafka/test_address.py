@@ -59,7 +59,7 @@ def test_a_file_of_properties(tmp_path: Path) -> None:
 def test_no_client_is_imported_before_one_is_asked_for() -> None:
     """Nor by the command line, nor by a URI that is wrong."""
     code = (
-        "import sys, penstock, penstock.cli.main, penstock.spout, penstock.sink\n"
+        "import sys, penstock, penstock.cli.program, penstock.spout, penstock.sink\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'kafka', 'confluent_kafka'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
@@ -67,7 +67,7 @@ def test_no_client_is_imported_before_one_is_asked_for() -> None:
 
 
 def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.kafka.connecting.find_spec", lambda name: None)
+    monkeypatch.setattr("penstock.kafka.client_choice.find_spec", lambda name: None)
     for client, says in (("", "'penstock[kafka]'"), ("?client=confluent", "'penstock[confluent]'")):
         with pytest.raises(Exception, match=r"this needs the package .*kafka") as caught:
             SPOUTS.open(f"kafka://host:9092/users{client}", "users")

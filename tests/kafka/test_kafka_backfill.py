@@ -98,7 +98,7 @@ def test_a_broker_that_pauses_loses_no_record(
 ) -> None:
     topic, silent = server.topic(), itertools.count()
     server.produce(topic, [doc(i, "Sue") for i in range(20)])
-    module = "python.PythonReader" if client.startswith("kafka-python") else "confluent.ConfluentReader"
+    module = "kafka_python.PythonReader" if client.startswith("kafka-python") else "confluent_kafka.ConfluentReader"
     reader: Any = pkgutil.resolve_name(f"penstock.kafka.{module}")
     take = reader.take
     monkeypatch.setattr(reader, "take", lambda own, *how: [] if next(silent) < 20 else take(own, *how))

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cli.claims import SESSION, Shared
-from penstock.engine.handed import spout_batch_data, spout_batch_of
+from penstock.cli.running.claims import SESSION, Shared
+from penstock.remote.wire_messages import spout_batch_data, spout_batch_of
 from penstock.spout import (
     SPOUTS,
     KafkaMember,
@@ -28,7 +28,7 @@ from penstock.spout import (
     SpoutBatch,
     joined,
 )
-from tests.engine.planting import Bug
+from tests.harness.planting import Bug
 from tests.kafka import server as serving
 from tests.kafka.reading import names, shop, users
 from tests.kafka.server import Row, Server, until
@@ -235,7 +235,7 @@ STORIES = {
     where_a_topic_begins_is_said_once: 3,
     the_group_s_offset_decides_nothing: 2,
 }
-_MEMBER = "spout.kafkagroup:KafkaMember."
+_MEMBER = "spout.kafka_group:KafkaMember."
 _DEALT = "in vain: every partition is dealt"
 BUGS = [
     (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cli.delivery import SINKS
+from penstock.cli.running.sink_thread import SINKS
 from penstock.kafka import BrokerAway, retry
 from penstock.sink import KafkaSink
 from penstock.spout import SPOUTS, Spout

@@ -11,9 +11,9 @@ import pytest
 
 import penstock as ps
 from examples.kafka.broker import Broker
-from penstock.cli.apps import load
+from penstock.cli.app_file import load
 from tests.cli.loading import PENSTOCK
-from tests.cli.running import running, until
+from tests.cli.running_process import running, until
 from tests.kafka.server import Server
 
 APP = """

@@ -7,11 +7,11 @@ import json
 import pytest
 
 import penstock as ps
-from tests.engine.damage import tell
-from tests.engine.parted import placed
-from tests.engine.test_parted_repairs import document, like_one, owner, shop
 from tests.kafka.reading import read, spout
 from tests.kafka.server import Row, Server
+from tests.partitions.stores import placed
+from tests.partitions.union.test_union_repairs import document, like_one, owner, shop
+from tests.recovery.damage import tell
 
 
 def wire(i: int, ts: int, **fields: object) -> Row:

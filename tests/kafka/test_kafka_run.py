@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cli.apps import load
+from penstock.cli.app_file import load
 from tests.cli.conftest import APP
 from tests.cli.loading import PENSTOCK, STORE
-from tests.cli.running import ended, has_users, running, until
+from tests.cli.running_process import ended, has_users, running, until
 from tests.kafka.server import Row, Server
 from tests.kafka.test_kafka_sink import values
 from tests.waiting import PATIENCE

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cli.delivery import SINKS
-from penstock.cli.steps import Steps
-from penstock.cli.values import dumps
+from penstock.cli.json_values import dumps
+from penstock.cli.running.feed_steps import Steps
+from penstock.cli.running.sink_thread import SINKS
 from penstock.kafka import MARK, KafkaFault
 from penstock.sink import KafkaSink, SinkBusy, SinkTaken
-from penstock.sink.standing import has_all
+from penstock.sink.sink_positions import has_all
 from penstock.views import Change, Position
 from tests.kafka.reading import names, shop
 from tests.kafka.server import Server
@@ -271,7 +271,7 @@ def test_what_a_spout_reads_of_it_is_the_view(server: Server, client: str) -> No
 
 
 def test_a_bound_of_what_is_under_way(server: Server, client: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.sink.kafka._PENDING", 3)
+    monkeypatch.setattr("penstock.sink.kafka_sink._PENDING", 3)
     topic = server.topic()
     sink = opened(server, topic, client)
     sink._clock = lambda: 0.0

@@ -265,11 +265,11 @@ def test_tls_and_a_password(server: Server, client: str, tmp_path: Path) -> None
 
 NO_BROKER = """
 import sys
-import penstock.kafka.python, penstock.kafka.confluent, penstock.kafka.retry
+import penstock.kafka.kafka_python, penstock.kafka.confluent_kafka, penstock.kafka.retry
 from penstock.spout import SPOUTS
 
 penstock.kafka.retry.PATIENCE = 0.0
-penstock.kafka.python._PATIENCE, penstock.kafka.confluent._PATIENCE = 300, 0.3
+penstock.kafka.kafka_python._PATIENCE, penstock.kafka.confluent_kafka._PATIENCE = 300, 0.3
 own = SPOUTS.open(f"kafka://127.0.0.1:1/users?client={sys.argv[1]}", "users")
 try:
     own.begin(lambda source: None)

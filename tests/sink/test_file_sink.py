@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.engine.repartition import MOST_PARTITIONS
-from penstock.sink import FileSink, Sink, SinkBusy, SinkTaken, files, open_file
-from penstock.sink.standing import position_of
+from penstock.partitions.copies.repartition_job import MOST_PARTITIONS
+from penstock.sink import FileSink, Sink, SinkBusy, SinkTaken, file_sink, open_file
+from penstock.sink.sink_positions import position_of
 from penstock.views import Position
 
 VIEW = 'name "count"'
@@ -157,7 +157,7 @@ def test_a_mark_that_is_written_over_and_torn_is_no_mark(tmp_path: Path, at: Sho
 def test_the_last_mark_is_found_however_far_it_is(
     block: int, tmp_path: Path, at: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_BLOCK", block)
+    monkeypatch.setattr(file_sink, "_BLOCK", block)
     path = tmp_path / "out.jsonl"
     with opened(path) as sink:
         sink.begin()

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.values import dumps
+from penstock.cli.json_values import dumps
 from penstock.kafka import MARK
 from penstock.sink import FileSink, KafkaSink, open_file
-from penstock.sink import kafka as module
+from penstock.sink import kafka_sink as module
 from penstock.views import ABSENT, Change, Position
 from tests.sink.told import VIEW, Told
 from tests.sink.topics import ADDRESS, Killed, Topics

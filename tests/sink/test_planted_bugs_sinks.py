@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.planting import Bug
+from tests.harness.planting import Bug
 from tests.sink.test_oracle_sinks import into_a_file, into_a_topic
 
 TOPIC, FILE = "sink.KafkaSink", "sink.FileSink"

@@ -15,9 +15,9 @@ import penstock as ps
 from penstock.cache import canonical, unpack
 from penstock.mapreduce import FunctionMapper, TreeReduce, held_db, told_db
 from penstock.spark import backfill
-from penstock.spark.inputs import Given
-from penstock.spark.intake import KafkaRows
-from penstock.spark.layout import Origin
+from penstock.spark.backfill_job.key_buckets import KafkaRows
+from penstock.spark.backfill_job.table_inputs import Given
+from penstock.spark.task_messages import Origin
 from tests.spark.inprocess import InProcess
 
 KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
@@ -112,7 +112,7 @@ def topics(records: list[ps.Record]) -> Callable[..., Given]:
 
 def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many buckets and many ranges of a few records each."""
-    module = sys.modules["penstock.spark.backfill"]
+    module = sys.modules["penstock.spark.backfill_job.bulk_fill"]
     monkeypatch.setattr(module, "BUCKET", 2_000)
     monkeypatch.setattr(module, "_RANGE", 12)
 
@@ -121,7 +121,7 @@ def agreed(monkeypatch: pytest.MonkeyPatch, folder: Path, app: ps.App, records: 
     """A history through both paths, the tasks in this process."""
     tables = dict.fromkeys(record.table for record in records)
     given = {name: [r for r in records if r.table == name] for name in tables}
-    monkeypatch.setattr(sys.modules["penstock.spark.backfill"], "given_of", topics(records))
+    monkeypatch.setattr(sys.modules["penstock.spark.backfill_job.bulk_fill"], "given_of", topics(records))
     with one_by_one(app, records) as engine:
         done = backfill(app, folder / "store", spark=InProcess(), tables=given)
         with engine.snapshot() as snap:

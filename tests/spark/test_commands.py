@@ -18,11 +18,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import penstock as ps
-from penstock.cli import bulk
-from penstock.cli.apps import load
-from penstock.cli.main import group
+from penstock.cli.app_file import load
+from penstock.cli.commands import spark as bulk
+from penstock.cli.program import group
 from penstock.spark import backfill
-from tests.engine import damage
+from tests.recovery import damage
 from tests.spark.inprocess import InProcess
 from tests.waiting import PATIENCE
 

@@ -17,13 +17,13 @@ import pytest
 import penstock as ps
 from penstock.cache import canonical
 from penstock.spark import backfill, verify
-from tests.engine import damage
-from tests.engine.planting import Bug
-from tests.engine.treeworlds import TREES
-from tests.engine.worlds import RICH
+from tests.harness.planting import Bug
+from tests.harness.worlds import RICH
+from tests.mapreduce.trees.tree_worlds import TREES
+from tests.recovery import damage
+from tests.spark.backfill_job.test_agreement_backfill import rich_record, tree_record
 from tests.spark.both import agreed, in_small_parts, same
 from tests.spark.inprocess import InProcess
-from tests.spark.test_agreement_backfill import rich_record, tree_record
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def unordered(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 def files(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """A file in parts, with lines that can't be taken: places, notes and what is rejected are those of `load`."""
-    monkeypatch.setattr(sys.modules["penstock.spark.inputs"], "PART", 300)
+    monkeypatch.setattr(sys.modules["penstock.spark.backfill_job.table_inputs"], "PART", 300)
     app = ps.App("files")
     app.table("users", key="id", ts="ts").view("names", key="name", reduce=ps.count())
     lines = [json.dumps({"id": i % 20, "name": f"n{i % 3}", "ts": i}) for i in range(60)]
@@ -108,7 +108,7 @@ BUGS = [
         rich,
         Bug(
             "of equal ts the first wins",
-            "spark.documents.settled",
+            "spark.backfill_job.bucket_documents.settled",
             "np.lexsort((records.minor,",
             "np.lexsort((-records.minor,",
         ),
@@ -117,27 +117,35 @@ BUGS = [
         unordered,
         Bug(
             "of equal ts the lesser bytes win",
-            "spark.documents._by_bytes",
+            "spark.backfill_job.bucket_documents._by_bytes",
             "out[again] = placed",
             "out[again] = placed[::-1]",
         ),
     ),
-    (rich, Bug("a deletion is passed over", "spark.documents._Records.batch", "out.deletes[place] = deletion", "pass")),
+    (
+        rich,
+        Bug(
+            "a deletion is passed over",
+            "spark.backfill_job.bucket_documents._Records.batch",
+            "out.deletes[place] = deletion",
+            "pass",
+        ),
+    ),
     (
         rich,
         Bug(
             "tombstones are counted as documents",
-            "spark.filling.Filling._bucket",
+            "spark.backfill_job.store_filling.Filling._bucket",
             "index.add(segment, base, table.has_ts)",
             "index.add(segment, base, not table.has_ts)",
         ),
     ),
-    (rich, Bug("what is held is lost", "spark.documents.put_shares", "if rows:", "if not rows:")),
+    (rich, Bug("what is held is lost", "spark.backfill_job.bucket_documents.put_shares", "if rows:", "if not rows:")),
     (
         rich,
         Bug(
             "an emission comes twice",
-            "spark.groups.Reducing._reduced",
+            "spark.backfill_job.group_ranges.Reducing._reduced",
             "joined_shares(node, shares)",
             "joined_shares(node, [*shares, *shares[:1]])",
         ),
@@ -146,7 +154,7 @@ BUGS = [
         trees,
         Bug(
             "an emission comes twice in a tree",
-            "spark.groups.Reducing._reduced",
+            "spark.backfill_job.group_ranges.Reducing._reduced",
             "joined_shares(node, shares)",
             "joined_shares(node, [*shares, *shares[:1]])",
         ),
@@ -155,7 +163,7 @@ BUGS = [
         rich,
         Bug(
             "a share is lost",
-            "spark.groups.Reducing._reduced",
+            "spark.backfill_job.group_ranges.Reducing._reduced",
             "joined_shares(node, shares)",
             "joined_shares(node, shares[1:] or shares)",
         ),
@@ -164,7 +172,7 @@ BUGS = [
         rich,
         Bug(
             "a group at a boundary goes to both sides",
-            "spark.shares.Share.split",
+            "spark.backfill_job.contribution_blobs.Share.split",
             "bisect_right(bounds, stored_key(name))",
             "bisect_right(bounds, stored_key(name)) - (len(self._names) % 2 and stored_key(name) in bounds)",
         ),
@@ -173,7 +181,7 @@ BUGS = [
         rich,
         Bug(
             "a bucket is off by one",
-            "spark.intake._Sorting._sort",
+            "spark.backfill_job.key_buckets._Sorting._sort",
             "np.uint64(64 - self._plan.bits))",
             "np.uint64(64 - self._plan.bits)) ^ np.uint64(self.size > 0)",
         ),
@@ -182,28 +190,41 @@ BUGS = [
         rich,
         Bug(
             "what functions yielded lies beside its segment",
-            "spark.filling.Filling._bucket",
+            "spark.backfill_job.store_filling.Filling._bucket",
             "told_db(self._views[name]), record_key(base)",
             "told_db(self._views[name]), record_key(base + 1)",
         ),
     ),
-    (rich, Bug("the index is off by one", "spark.filling._Index.add", "(base + at)", "(base + at[::-1])")),
-    (trees, Bug("nodes are not written", "spark.groups.Reducing._reduced", "nodes_db(node.number), *told", "*told")),
+    (
+        rich,
+        Bug(
+            "the index is off by one", "spark.backfill_job.store_filling._Index.add", "(base + at)", "(base + at[::-1])"
+        ),
+    ),
+    (
+        trees,
+        Bug(
+            "nodes are not written",
+            "spark.backfill_job.group_ranges.Reducing._reduced",
+            "nodes_db(node.number), *told",
+            "*told",
+        ),
+    ),
     (
         trees,
         Bug(
             "ranks of contributions are lost",
-            "spark.shares.joined_shares",
+            "spark.backfill_job.contribution_blobs.joined_shares",
             "items.rank)",
             "None if items.rank is None else items.rank * 0)",
         ),
     ),
-    (files, Bug("places begin at one", "spark.layout.Origin.where", "place + 1", "place + 2")),
+    (files, Bug("places begin at one", "spark.task_messages.Origin.where", "place + 1", "place + 2")),
     (
         files,
         Bug(
             "a part begins a line early",
-            "spark.inputs._lines_of",
+            "spark.backfill_job.table_inputs._lines_of",
             "yield at, number, lines",
             "yield at, max(0, number - 1), lines",
         ),
@@ -212,7 +233,7 @@ BUGS = [
         files,
         Bug(
             "the last line of a part is lost",
-            "spark.inputs._lines_of",
+            "spark.backfill_job.table_inputs._lines_of",
             '+ file.readline().count(b"\\n")',
             "+ 0 * len(file.readline())",
         ),
@@ -221,7 +242,7 @@ BUGS = [
         files,
         Bug(
             "what is rejected is lost",
-            "spark.documents.settled",
+            "spark.backfill_job.bucket_documents.settled",
             "rejects += [pack(list(own)) for own in records.refused]",
             "pass",
         ),
@@ -230,17 +251,20 @@ BUGS = [
         damaged,
         Bug(
             "versions that lost contribute",
-            "spark.retelling._of_table",
+            "spark.verify_job.remap._of_table",
             "at[documents.newest(segment.k0, segment.k1, segment.base + at)]",
             "at",
         ),
     ),
-    (damaged, Bug("deleted documents contribute", "spark.retelling._Block.of", "if not unwrap(line).absent", "")),
+    (
+        damaged,
+        Bug("deleted documents contribute", "spark.verify_job.remap._Block.of", "if not unwrap(line).absent", ""),
+    ),
     (
         damaged,
         Bug(
             "a group without documents is right",
-            "spark.verifying.Comparing._compared",
+            "spark.verify_job.bulk_check.Comparing._compared",
             "len(stored) == len(expected)",
             "len(stored) >= len(expected)",
         ),
@@ -249,7 +273,7 @@ BUGS = [
         damaged,
         Bug(
             "results are not compared",
-            "spark.verifying.Comparing._compared",
+            "spark.verify_job.bulk_check.Comparing._compared",
             "same_result(stored[0], expected[0])",
             "True",
         ),
@@ -258,20 +282,22 @@ BUGS = [
         damaged,
         Bug(
             "what differs from its tally is not asked about",
-            "spark.verifying._compare",
+            "spark.verify_job.bulk_check._compare",
             "if again:",
             "if not again:",
         ),
     ),
     (
         damaged,
-        Bug("what is remembered is passed over", "spark.retelling._Told.otherwise", "return out", "return set()"),
+        Bug(
+            "what is remembered is passed over", "spark.verify_job.remap._Told.otherwise", "return out", "return set()"
+        ),
     ),
     (
         damaged,
         Bug(
             "what is tallied is lost",
-            "spark.facts.Facts.blobs",
+            "spark.verify_job.group_facts.Facts.blobs",
             "() if counting is None else counting.tallies()",
             "()",
         ),
@@ -280,7 +306,7 @@ BUGS = [
         damaged,
         Bug(
             "the groups asked about are others",
-            "spark.facts.Facts.add",
+            "spark.verify_job.group_facts.Facts.add",
             "group in self.wanted",
             "group not in self.wanted",
         ),

@@ -13,13 +13,13 @@ import pytest
 import zstandard
 
 from penstock.cache import unpack_document
-from penstock.spout import lines as lines_module
 from penstock.spout import open_file
-from penstock.spout.formats import Csv
-from penstock.spout.lines import Lines
-from penstock.spout.streams import CHUNK, Unpacked
+from penstock.spout.files import line_splitter as lines_module
+from penstock.spout.files.formats import Csv
+from penstock.spout.files.line_splitter import Lines
+from penstock.spout.files.streams import CHUNK, Unpacked
+from tests.spout.files.test_line_splitter import Pieces
 from tests.spout.reading import Memory, begun, drain, ids, numbered
-from tests.spout.test_lines import Pieces
 
 MB = 1 << 20
 PACKINGS = pytest.mark.parametrize(

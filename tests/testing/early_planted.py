@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.testing.fleetrun import FleetFailure, fleet_of, run_fleet
+from penstock.testing.partitions.fleet_run import FleetFailure, fleet_of, run_fleet
 from penstock.views import Production
-from tests.engine.planting import Bug, Edit
+from tests.harness.planting import Bug, Edit
 from tests.testing.fleet_planted import TRIALS
 
 PINS = Path(__file__).with_name("early_pins.json")
@@ -18,62 +18,62 @@ PINS = Path(__file__).with_name("early_pins.json")
 NAMED = [
     Bug(
         "saved after send: what was there is not kept with what is told",
-        "engine.parting:hear",
+        "partitions.exchange.exchange:hear",
         "parting.keep(writes, early.sender, Kept(early.batch, before))",
         "pass",
     ),
     Bug(
         "two slots: what a batch that is not in left counts as what was there before the next one",
-        "engine.parting:hear",
+        "partitions.exchange.exchange:hear",
         "if parting.keeps_after(early.sender, early.saved):",
         "if False:",
     ),
     Bug(
         "cleared at any ack: whoever answers knows what became of all that it was told",
-        "engine.member:Member.knows",
+        "partitions.member:Member.knows",
         "<= early.batch:",
         ">= 0:",
     ),
     Bug(
         "removed by value: a contribution in the place of another one is taken for the same",
-        "mapreduce.sets:_without_equal",
+        "mapreduce.contribution_sets:_without_equal",
         "stays[first[same]] = stays[second[same]] = False",
         "stays[first] = stays[second] = False",
-        Edit("mapreduce.sets:_few_without_equal", " and went[name] == values", ""),
+        Edit("mapreduce.contribution_sets:_few_without_equal", " and went[name] == values", ""),
     ),
     Bug(
         "equal redelivery dropped: what is given again and was not told again is not saved either",
-        "engine.parting:Parting._unsaid",
+        "partitions.exchange.exchange:Parting._unsaid",
         "if sets and self._told.get(other) != pack(sets):",
         "if False:",
     ),
     Bug(
         "old send retried: what is told late is taken",
-        "recovery.early:newer",
+        "recovery.productions.early:newer",
         "return early.order > known",
         "return True",
     ),
     Bug(
         "acked at save with no scan: an opening does not say which batch is in",
-        "engine.parting:Parting.begin",
+        "partitions.exchange.exchange:Parting.begin",
         "if state.early else {}",
         "if False else {}",
     ),
     Bug(
         "zombie: what an older epoch told is answered",
-        "recovery.early:newer",
+        "recovery.productions.early:newer",
         "if early.epoch < known[0]:",
         "if False:",
     ),
     Bug(
         "changed map: groups that a document is in no longer are not named",
-        "mapreduce.crossing:Crossing.sets",
+        "mapreduce.group_crossing:Crossing.sets",
         "minus = of_others(minus, plus)",
         "minus = minus.take(minus.code < 0)",
     ),
     Bug(
         "two spouts: what a partition has of a source is taken again",
-        "engine.parted:Parted._resumed",
+        "engine.partitioned_store:Parted._resumed",
         "kept = [] if resume.offset <= done else [after(part, done) for part in parts]",
         "kept = parts",
     ),
@@ -83,105 +83,107 @@ BUGS = [
     *NAMED,
     Bug(
         "others do not know of a batch that failed when the next one is in",
-        "engine.member:Member.take",
+        "partitions.member:Member.take",
         "parting.unheard.update(dict.fromkeys(told, self.core.state.batch))",
         "pass",
     ),
     Bug(
         "productions overtake what became of an early set",
-        "engine.member:Member.owed",
+        "partitions.member:Member.owed",
         "if other in self._parting.unheard:",
         "if False:",
     ),
     Bug(
         "what is told overtakes what was owed",
-        "testing.fleetwire:EarlyWire._round",
+        "testing.partitions.fleet_wire:EarlyWire._round",
         "fleet.members[here].owed(other) is not None",
         "False",
     ),
     Bug(
         "of a document's contributions to a group the first is looked for",
-        "mapreduce.tree:TreeReduce.of_sources",
+        "mapreduce.trees.tree_fold:TreeReduce.of_sources",
         "if not bool((was[asked.rank == ranks - 1] >= 0).any()):",
         "if True:",
     ),
     Bug(
         "what waits for its nodes is not looked at",
-        "mapreduce.tree:TreeReduce.of_sources",
+        "mapreduce.trees.tree_fold:TreeReduce.of_sources",
         "self._lay(fetch, self._late.take(keys[i] for i in np.flatnonzero(deep).tolist()))",
         "pass",
     ),
     Bug(
         "sets are without the ts of documents",
-        "mapreduce.crossing:Crossing.sets",
+        "mapreduce.group_crossing:Crossing.sets",
         "side_data(plus, came, view.crossing_fields)",
         "side_data(plus, came, view.reduce.fields)",
-        Edit("mapreduce.crossing:Crossing.gather", "fields = view.crossing_fields", "fields = view.reduce.fields"),
+        Edit(
+            "mapreduce.group_crossing:Crossing.gather", "fields = view.crossing_fields", "fields = view.reduce.fields"
+        ),
     ),
     Bug(
         "who does not answer is taken to have it",
-        "engine.member:Member.take",
+        "partitions.member:Member.take",
         "by = parting.tell(early) if early else ()",
         "by = (parting.tell(early), early)[1] if early else ()",
     ),
     Bug(
         "what became of a batch is older than what was saved after it",
-        "engine.member:Member.news",
+        "partitions.member:Member.news",
         "max(batch, state.batch)",
         "batch",
     ),
     Bug(
         "what was there is kept for ever",
-        "engine.parting:hear",
+        "partitions.exchange.exchange:hear",
         "parting.keep(writes, early.sender, None)",
         "pass",
     ),
     Bug(
         "a batch that failed is said to be in",
-        "engine.member:Member.news",
+        "partitions.member:Member.news",
         "max(batch or 0, saved), saved, [])",
         "max(batch or 0, saved), max(batch or 0, saved), [])",
     ),
     Bug(
         "what was there before one told something is kept in the place of another's",
-        "recovery.early:keep_before",
+        "recovery.productions.early:keep_before",
         "_KEY.pack(sender)",
         "_KEY.pack(0)",
-        Edit("recovery.early:kept_before", "_KEY.pack(sender)", "_KEY.pack(0)"),
+        Edit("recovery.productions.early:kept_before", "_KEY.pack(sender)", "_KEY.pack(0)"),
     ),
     Bug(
         "who contributes nothing any more is named without its group's other documents",
-        "mapreduce.sets:of_others",
+        "mapreduce.contribution_sets:of_others",
         "(code, key) not in known",
         "(code, key) in known",
     ),
     Bug(
         "an opening says that what was told is in",
-        "engine.parting:Parting.begin",
+        "partitions.exchange.exchange:Parting.begin",
         "state.unheard.get(other, state.batch)",
         "state.batch + 1",
     ),
     Bug(
         "contributions to views on views cross before the early set is saved",
-        "engine.delay:Delay.passed",
+        "partitions.exchange.production_delay:Delay.passed",
         "if not state.told_at and self._first is None:",
         "if True:",
     ),
     Bug(
         "contributions cross again, since they still wait",
-        "engine.delay:Delay.passed",
+        "partitions.exchange.production_delay:Delay.passed",
         "drop_delayed(writer, rows)",
         "pass",
     ),
     Bug(
         "contributions that wait are forgotten at an opening",
-        "engine.delay:Delay.recall",
+        "partitions.exchange.production_delay:Delay.recall",
         "first_delayed(reader)",
         "None",
     ),
     Bug(
         "contributions that came and went in between cross",
-        "mapreduce.sets:net",
+        "mapreduce.contribution_sets:net",
         "if came.pop(name, None) is None:",
         "if True:",
     ),

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.testing.apps import trials
-from penstock.testing.fleetrun import FleetFailure, fleet_of, run_fleet
-from tests.engine.planting import Bug
+from penstock.testing.inputs.trial_apps import trials
+from penstock.testing.partitions.fleet_run import FleetFailure, fleet_of, run_fleet
+from tests.harness.planting import Bug
 
 PINS = Path(__file__).with_name("fleet_pins.json")
 TRIALS = trials()
@@ -17,62 +17,62 @@ TRIALS = trials()
 NAMED = [
     Bug(
         "saved after send: what is owed is saved without the number that says so",
-        "engine.parting:Parting.save",
+        "partitions.exchange.exchange:Parting.save",
         "sent = saved(writer, told, sent)",
         "saved(writer, told, sent); return state",
     ),
     Bug(
         "two slots: of two productions that wait the older one is overwritten",
-        "recovery.productions:saved",
+        "recovery.productions.numbered:saved",
         "now.get(other, 0) + 1",
         "max(1, now.get(other, 0))",
     ),
     Bug(
         "cleared at any ack",
-        "engine.member:Member.arrived",
+        "partitions.member:Member.arrived",
         "max(number, arrived.get(other, 0))",
         "self.core.state.sent.get(other, 0)",
     ),
     Bug(
         "removed by value: a production that says what another one says is passed over",
-        "engine.parting:Parting.fresh",
+        "partitions.exchange.exchange:Parting.fresh",
         "taken(Taken(guard_of(state, production.sender)[0], number), production)",
         "{o.data: o for o in taken(Taken(guard_of(state, production.sender)[0], number), production)}.values()",
     ),
     Bug(
         "equal redelivery dropped: what was sent before is not sent again",
-        "engine.member:Member.owed",
+        "partitions.member:Member.owed",
         "number = self._parting.arrived.get(other, 0)",
         "number = self._parting.arrived.get(other, 0); "
         "self._parting.arrived[other] = self.core.state.sent.get(other, 0)",
     ),
     Bug(
         "old send retried: what was taken is taken again",
-        "recovery.productions:taken",
+        "recovery.productions.numbered:taken",
         "if owed.number == number + 1:",
         "if owed.number <= number + 1:",
     ),
     Bug(
         "acked at save with no scan: an opening does not look at what is owed",
-        "engine.parting:Parting.recall",
+        "partitions.exchange.exchange:Parting.recall",
         "oldest.get(other, number)",
         "number",
     ),
     Bug(
         "zombie: what an older epoch said is taken",
-        "recovery.productions:taken",
+        "recovery.productions.numbered:taken",
         "if production.epoch < before.epoch:",
         "if False:",
     ),
     Bug(
         "changed map: what is taken back is not what was told",
-        "mapreduce.crossing:Crossing.part",
+        "mapreduce.group_crossing:Crossing.part",
         "minus.take(went == other)",
         "plus.take(came == other)",
     ),
     Bug(
         "two spouts: what a partition has of a source is taken again",
-        "engine.parted:Parted._resumed",
+        "engine.partitioned_store:Parted._resumed",
         "kept = [] if resume.offset <= done else [after(part, done) for part in parts]",
         "kept = parts",
     ),
@@ -81,129 +81,129 @@ NAMED = [
 BUGS = [
     *NAMED,
     Bug(
-        "what was taken is not remembered", "engine.core:Core._amend", "state if then is None else then(state)", "state"
+        "what was taken is not remembered", "core.commit:Core._amend", "state if then is None else then(state)", "state"
     ),
     Bug(
         "a batch of several partitions is not atomic: each takes its records by itself",
-        "engine.parted:Parted._give",
+        "engine.partitioned_store:Parted._give",
         "if not atomic or len(routed) <= 1:",
         "if True:",
     ),
     Bug(
         "a batch is given before the records of one that is saved",
-        "engine.saved_batches:SavedBatches.arrive",
+        "partitions.transport.saved_batches:SavedBatches.arrive",
         "if way[1] in partitions:",
         "if False:",
     ),
     Bug(
         "an opening does not ask for saved batches",
-        "engine.saved_batches:SavedBatches.__init__",
+        "partitions.transport.saved_batches:SavedBatches.__init__",
         "standing[to].taken.get(of, 0) < number",
         "False",
     ),
-    Bug("what is owed is not saved", "recovery.productions:saved", "writer.put_many(OUT, rows)", "pass"),
+    Bug("what is owed is not saved", "recovery.productions.numbered:saved", "writer.put_many(OUT, rows)", "pass"),
     Bug(
         "what is sent begins one too late",
-        "recovery.productions:owed_after",
+        "recovery.productions.numbered:owed_after",
         "_KEY.pack(other, number + 1)",
         "_KEY.pack(other, number + 2)",
     ),
     Bug(
         "nothing is taken back elsewhere",
-        "mapreduce.crossing:Crossing.part",
+        "mapreduce.group_crossing:Crossing.part",
         "minus.take(went == other)",
         "minus.take(went < 0)",
     ),
     Bug(
         "what others own is folded here too",
-        "mapreduce.crossing:Crossing.part",
+        "mapreduce.group_crossing:Crossing.part",
         "return plus.take(came == self.here), minus.take(went == self.here)",
         "return plus, minus",
     ),
     Bug(
         "views are folded before those they stand on",
-        "engine.parting:Parting.fold",
+        "partitions.exchange.exchange:Parting.fold",
         "for view in self._order:",
         "for view in reversed(self._order):",
     ),
     Bug(
         "sums beyond their lanes are added without them",
-        "mapreduce.deltas:added",
+        "mapreduce.fold.group_sums:added",
         "| delta.spill.keys()",
         "",
     ),
-    Bug("sums wrap", "mapreduce.deltas:added", "set(np.flatnonzero(wraps.any(axis=0)).tolist())", "set()"),
+    Bug("sums wrap", "mapreduce.fold.group_sums:added", "set(np.flatnonzero(wraps.any(axis=0)).tolist())", "set()"),
     Bug(
         "a difference of floats that are as many as before is none",
-        "mapreduce.moments:Layout.settle",
+        "mapreduce.reducers.sums:Layout.settle",
         " or any(row)",
         "",
     ),
     Bug(
         "contributions of two productions are folded at once",
-        "engine.parting:Parting.fresh",
+        "partitions.exchange.exchange:Parting.fresh",
         "if out and sums and not alone:",
         "if out:",
     ),
-    Bug("deletions go to the first partition", "engine.routing:Router.parted", "owners[places] = own", "pass"),
+    Bug("deletions go to the first partition", "partitions.routing:Router.parted", "owners[places] = own", "pass"),
     Bug(
         "a source goes on from where the furthest partition stands",
-        "engine.stands:Stands.remembered",
+        "partitions.source_positions:Stands.remembered",
         "least = min(offsets)",
         "least = max(offsets)",
     ),
     Bug(
         "a batch that was cut off is taken twice",
-        "engine.member:Member.take",
+        "partitions.member:Member.take",
         "if number <= self.core.state.batch:",
         "if False:",
     ),
     Bug(
         "a batch that owes nobody anything is not numbered",
-        "engine.parting:Parting.save",
+        "partitions.exchange.exchange:Parting.save",
         "max(state.batch, self.batch)",
         "max(state.batch, self.batch if writes.leaving else 0)",
     ),
-    Bug("what crosses is not counted", "mapreduce.reduce:ReduceNode.fold", "n[at] += delta.n", "pass"),
+    Bug("what crosses is not counted", "mapreduce.fold.accumulator_fold:ReduceNode.fold", "n[at] += delta.n", "pass"),
     Bug(
         "what was taken of one partition is forgotten with what another one sends",
-        "engine.parting:_take",
+        "partitions.exchange.exchange:_take",
         "{**state.taken, sender: (epoch, fresh.number)}",
         "{sender: (epoch, fresh.number)}",
     ),
     Bug(
         "records of a batch change places on their way",
-        "engine.routing:_part",
+        "partitions.routing:_part",
         "lines[lines >= 0].tolist()",
         "lines[lines >= 0][::-1].tolist()",
     ),
     Bug(
         "what has arrived is not deleted",
-        "recovery.productions:deleted",
+        "recovery.productions.numbered:deleted",
         "writer.delete_many(OUT, keys)",
         "pass",
     ),
     Bug(
         "what others take back is not gathered",
-        "mapreduce.crossing:Crossing.gather",
+        "mapreduce.group_crossing:Crossing.gather",
         "into.add(plus, minus)",
         "into.add(plus, minus.take(minus.code < 0))",
     ),
     Bug(
         "the ts beside a record is forgotten on its way",
-        "engine.routing:_part",
+        "partitions.routing:_part",
         "if records.stamps:",
         "if False:",
     ),
     Bug(
         "a repair builds every view of a partition's own documents alone",
-        "engine.partedsite:PartedSite._compared",
+        "partitions.union.union_repair_site:PartedSite._compared",
         "scanned(snap, self.views, shadows, shadows.add, progress)",
         "scanned(snap.parts[0], self.views, shadows, shadows.add, progress)",
     ),
     Bug(
         "what is dropped stays counted",
-        "engine.releasing:Releasing._drop_records",
+        "recovery.quarantine.retry_drop:Releasing._drop_records",
         "release({number: reject.table for number, reject in found.items()}, writes)",
         "pass",
     ),

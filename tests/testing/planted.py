@@ -1,6 +1,6 @@
 """Bugs planted in the engine, and in the node that publishes, for the simulator to find.
 
-Those of `tests.engine` in documents, generations and the feed, and more of what only a crash, a fault, a slow reader or
+Those of `tests/engine` in documents, generations and the feed, and more of what only a crash, a fault, a slow reader or
 an operator brings out. Each has in `pins.json` a seed that finds it, and what that finds, which tests run;
 `python -m tests.testing.search` looks for seeds anew.
 """
@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing.apps import trial_of, trials
-from penstock.testing.simulate import Failure, run
-from tests.engine.planting import Bug, Edit
+from penstock.testing.inputs.trial_apps import trial_of, trials
+from penstock.testing.simulator.run import Failure, run
+from tests.core.reading.test_planted_bugs_feed import BUGS as FEED
 from tests.engine.test_planted_bugs import BUGS as ENGINE
-from tests.engine.test_planted_bugs_feed import BUGS as FEED
-from tests.engine.test_planted_bugs_generations import BUGS as GENERATIONS
+from tests.generations.test_planted_bugs_generations import BUGS as GENERATIONS
+from tests.harness.planting import Bug, Edit
 
 PINS = Path(__file__).with_name("pins.json")
 TRIALS = trials()
@@ -31,62 +31,62 @@ _TOOK = "    self._took(state, writes)"
 _IN_ANOTHER = "    with self.store.write() as writer:"
 
 OWN = [
-    Bug("an opening does not count the epoch up", "engine.core:Core.begin_epoch", "self.state.epoch + 1", "0"),
+    Bug("an opening does not count the epoch up", "core.commit:Core.begin_epoch", "self.state.epoch + 1", "0"),
     Bug(
         "the position is counted though nothing changed",
-        "engine.core:Core._state",
+        "core.commit:Core._state",
         "old.position + writes.changed",
         "old.position + 1",
     ),
     Bug(
         "the state is written in a transaction of its own",
-        "engine.core:Core._write",
+        "core.commit:Core._write",
         "write_state(writer, state)",
         "pass",
-        Edit("engine.core:Core._commit", _TOOK, f"{_IN_ANOTHER} write_state(writer, state)\n{_TOOK}"),
+        Edit("core.commit:Core._commit", _TOOK, f"{_IN_ANOTHER} write_state(writer, state)\n{_TOOK}"),
     ),
     Bug(
         "rows are written in a transaction of their own",
-        "engine.core:Core._write",
+        "core.commit:Core._write",
         "writes.write(writer)",
         "late = writes.puts; writes.puts = []; writes.write(writer); writes.puts = late",
-        Edit("engine.core:Core._commit", _TOOK, f"{_IN_ANOTHER} {_LATE}\n{_TOOK}"),
+        Edit("core.commit:Core._commit", _TOOK, f"{_IN_ANOTHER} {_LATE}\n{_TOOK}"),
     ),
     Bug(
         "memory is believed after a batch that was broken off",
-        "engine.core:Core._work",
+        "core.commit:Core._work",
         "self._sure = False\n",
         "self._sure = True\n",
     ),
-    Bug("few records: a late one is applied", "gateway.few:FewForm._decide", "record.ts < version.ts", "False"),
-    Bug("few records: their ts is forgotten", "gateway.few:FewForm._commit", "if has_ts and", "if False and"),
+    Bug("few records: a late one is applied", "gateway.small_batch:FewForm._decide", "record.ts < version.ts", "False"),
+    Bug("few records: their ts is forgotten", "gateway.small_batch:FewForm._commit", "if has_ts and", "if False and"),
     Bug(
         "few records: what was told before is not taken back",
-        "gateway.fewtelling:FewTelling.tell",
+        "gateway.small_batch_deltas:FewTelling.tell",
         "plus.pairs, minus.pairs, writes)",
         "plus.pairs, [], writes)",
     ),
     Bug(
         "a snapshot reads what was written after it",
-        "cache.memory:MemoryStore._publish",
+        "cache.store.memory_store:MemoryStore._publish",
         "elif database.made <= newest:",
         "elif False:",
     ),
     Bug(
         "a change is not sent while an older one is pending",
-        "testing.pub:Pub._changed",
+        "testing.simulator.publisher:Pub._changed",
         "name in self.pending or ",
         "",
     ),
     Bug(
         "a change is pending only after it was sent",
-        "testing.pub:Pub.poll",
+        "testing.simulator.publisher:Pub.poll",
         "writer.put_many(_PENDING, sorted(fresh.items()))",
         "pass",
     ),
     Bug(
         "an older change is taken after a newer one",
-        "testing.pub:Downstream._take",
+        "testing.simulator.publisher:Downstream._take",
         "known is None or known.position <= message.position",
         "True",
     ),
@@ -94,26 +94,26 @@ OWN = [
 MORE = [
     Bug(
         "an opening goes on with what was begun for another app",
-        "engine.agreeing:compared",
+        "generations.agreement:compared",
         "known.since is not None and agrees(known, wanted)",
         "known.since is not None",
     ),
     Bug(
         "what can't be taken is not kept",
-        "engine.core:Core._commit",
+        "core.commit:Core._commit",
         "if rejects is not None and any(refused.values()):",
         "if False:",
     ),
     Bug(
         "what is retried is not told",
-        "engine.releasing:Releasing._documents",
+        "recovery.quarantine.retry_drop:Releasing._documents",
         "there = set(step(writer, writes, node, holds))",
         "there = set(holds)",
     ),
-    Bug("a repost is taken for a document", "engine.wired:ingested", "if record.repost:", "if False:"),
+    Bug("a repost is taken for a document", "engine.calls.envelopes:ingested", "if record.repost:", "if False:"),
     Bug(
         "a view that is gone stays downstream",
-        "testing.pub:Pub._changed",
+        "testing.simulator.publisher:Pub._changed",
         "sorted(before.difference(views))",
         "()",
     ),

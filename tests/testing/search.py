@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Protocol
 
-from penstock.testing.checks import Wrong
-from tests.engine.planting import Bug
+from penstock.testing.simulator.checks import Wrong
+from tests.harness.planting import Bug
 from tests.testing import early_planted, fleet_planted
 from tests.testing import planted as fused
 from tests.testing.planted import Pin, pins, planted

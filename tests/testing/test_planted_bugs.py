@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engine.planting import Bug
+from tests.harness.planting import Bug
 from tests.testing.planted import BUGS, OWN, finds, pins, planted
 
 PINS = pins()

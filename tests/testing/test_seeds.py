@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing.apps import trial_of, trials
-from penstock.testing.explain import explained
-from penstock.testing.faults import Fault
-from penstock.testing.hunt import Remembered, Seeds, attempt, smallest
-from penstock.testing.simulate import Failure, run
+from penstock.testing.inputs.trial_apps import trial_of, trials
+from penstock.testing.seeds.explanation import explained
+from penstock.testing.seeds.seed_search import Remembered, Seeds, attempt, smallest
+from penstock.testing.simulator.faults import Fault
+from penstock.testing.simulator.run import Failure, run
 
 SEEDS = int(os.environ.get("PENSTOCK_CRASH_SEEDS", "150"))
 FAILED = Path(__file__).with_name("failed.seeds")

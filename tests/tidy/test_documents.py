@@ -80,6 +80,7 @@ def test_each_answer_of_the_page_of_places_exists() -> None:
 
 def test_a_wrong_answer_is_found() -> None:
     text = (
-        "| Where is it? | `penstock/cache/seal.py` | `seal` |\n| Where is that? | `penstock/cache/seal.py` | `gone` |"
+        "| Where is it? | `penstock/cache/encoding/checksum.py` | `seal` |\n"
+        "| Where is that? | `penstock/cache/encoding/checksum.py` | `gone` |"
     )
-    assert _wrong_answers(text) == ["penstock/cache/seal.py gone"]
+    assert _wrong_answers(text) == ["penstock/cache/encoding/checksum.py gone"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from penstock.cache import DefinitionError
-from penstock.views.protocols import Cell, Locals, Need, Part, Path, State, Totals, Values
+from penstock.views.reducer_protocols import Cell, Locals, Need, Part, Path, State, Totals, Values
 
 
 @dataclass(frozen=True)

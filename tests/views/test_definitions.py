@@ -8,8 +8,8 @@ import pytest
 
 from penstock.cache import UnknownName
 from penstock.views.definitions import App, Merge, Table, View
-from penstock.views.fields import field
-from penstock.views.maps import FieldMap, Key
+from penstock.views.field_expressions import field
+from penstock.views.view_maps import FieldMap, Key
 from tests.views.stand_ins import count, refused, total
 
 # Tables

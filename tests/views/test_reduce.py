@@ -11,8 +11,8 @@ import msgpack
 import pytest
 
 from penstock.views.definitions import App, Table
-from penstock.views.maps import ReduceFunction
-from penstock.views.protocols import TS, Cell, Ints, Leaves, Need, Path, State, Values
+from penstock.views.reducer_protocols import TS, Cell, Ints, Leaves, Need, Path, State, Values
+from penstock.views.view_maps import ReduceFunction
 from tests.views.stand_ins import Fold, count, refused, total
 
 

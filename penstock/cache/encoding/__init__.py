@@ -1,0 +1,1 @@
+"""Encode keys, values, numbers and checksums as bytes."""

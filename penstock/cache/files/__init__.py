@@ -1,0 +1,1 @@
+"""Copy, check and lock the files of a store."""

@@ -1,0 +1,224 @@
+"""One writer: who holds the lock on `<path>/owner` may write the store at `path`, and nobody else.
+
+The lock is the kernel's (flock), so the death of its holder frees it, whatever killed it. What the file says is for
+people, and counts only while the lock is held. Invariants:
+
+- the file is never deleted: a lock on a deleted file would exclude nobody;
+- only users who may write the store can open the file, since a lock needs no more than that;
+- a forked child closes what it inherited: it does not own the store, nor keep it owned when its parent is dead.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import stat
+import sys
+import time
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+from weakref import WeakSet
+
+from penstock.cache.errors import PenstockError, StoreInUse
+from penstock.cache.lmdb.data_file import DATA
+from penstock.cache.lmdb.lmdb_errors import too_many_files
+from penstock.cache.permissions import PRIVATE, lock_mode, make_private, must_be_own
+
+__all__ = ["Owner", "owner_of", "owner_pid"]
+
+_FILE = "owner"
+_BEGINNING = b'{"pid": '
+_LOOK_AT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # of a pipe an opening would wait
+_LOOK = 0.02  # seconds after which whoever only looked at the lock has let go of it
+
+
+class Owner:
+    """The right to write the store at a path, from here until `close`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as path, Owner(path):
+    ...     Owner(path)
+    Traceback (most recent call last):
+    penstock.cache.errors.StoreInUse: ...
+    """
+
+    def __init__(self, path: str | os.PathLike[str], mode: int = PRIVATE) -> None:
+        self._path = os.fspath(path)
+        self._mode = mode
+        self._fd = self._take()
+        _held.add(self)
+
+    def _take(self) -> int:
+        name = os.path.join(self._path, _FILE)
+        try:
+            fd = self._opened(name)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise PenstockError(too_many_files(self._path)) from error
+            raise PenstockError(
+                f"can't write {name}: {error.strerror}; give this user the right to write there, or choose another path"
+            ) from error
+        try:
+            if not _locked(fd, fcntl.LOCK_EX):
+                time.sleep(_LOOK)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._say(fd)
+        except BlockingIOError:
+            holder = _holder(fd)
+            os.close(fd)
+            raise StoreInUse(self._path, holder) from None
+        except OSError as error:
+            os.close(fd)
+            raise PenstockError(f"can't lock {name}: {error.strerror}; choose a path on a local disk") from error
+        return fd
+
+    def _opened(self, name: str) -> int:
+        """The file, made if need be; of one that other users may read but not write, they lose the right to read."""
+        make_private(self._path, self._mode)
+        must_be_own(name, _BEGINNING)
+        with suppress(FileExistsError):
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            os.fchmod(fd, lock_mode(self._mode_of_data()))
+            return fd
+        fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        about = os.fstat(fd)
+        own = stat.S_IMODE(about.st_mode)
+        if own != lock_mode(own) and about.st_uid == os.geteuid():
+            os.fchmod(fd, lock_mode(own))
+        return fd
+
+    def _mode_of_data(self) -> int:
+        try:
+            return os.lstat(os.path.join(self._path, DATA)).st_mode
+        except FileNotFoundError:
+            return self._mode
+
+    @staticmethod
+    def _say(fd: int) -> None:
+        """Who holds it, for the error that another one will get."""
+        about = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": datetime.now().astimezone().isoformat(sep=" ", timespec="seconds"),
+            "program": sys.argv[0] or "python",
+        }
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(about).encode(), 0)
+
+    def close(self) -> None:
+        """Let others write. Closing twice is nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            _held.discard(self)
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+def owner_of(path: str | os.PathLike[str]) -> str | None:
+    """Who may write the store at a path now, in words; None: nobody.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as path:
+    ...     with Owner(path):
+    ...         before = owner_of(path)
+    ...     before is not None, owner_of(path)
+    (True, None)
+    """
+    name = os.path.join(os.fspath(path), _FILE)
+    try:
+        fd = os.open(name, _LOOK_AT)
+    except OSError:
+        return None
+    try:
+        return None if _locked(fd, fcntl.LOCK_SH) else _holder(fd)
+    finally:
+        os.close(fd)
+
+
+def owner_pid(path: str | os.PathLike[str]) -> int | None:
+    """The process of this machine that may write the store at a path now; None where nobody does, or nobody says who.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as path, Owner(path):
+    ...     owner_pid(path) == os.getpid()
+    True
+    """
+    try:
+        fd = os.open(os.path.join(os.fspath(path), _FILE), _LOOK_AT)
+    except OSError:
+        return None
+    try:
+        if _locked(fd, fcntl.LOCK_SH):
+            return None
+        about = _said(fd)
+        here = about is not None and about["host"] == socket.gethostname()
+        return _locker(fd) or (int(about["pid"]) if about is not None and here else None)
+    finally:
+        os.close(fd)
+
+
+def _locked(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(fd: int) -> str:
+    """The holder in words: the process that has the lock, and more of it if the file is of that process."""
+    about, pid = _said(fd), _locker(fd)
+    if about is not None and pid in (None, about["pid"]):
+        return f"process {about['pid']} on {about['host']} since {about['since']} ({about['program']})"
+    if pid is None:
+        return "another process"
+    with suppress(OSError, IndexError):
+        program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+        return f"process {pid} on {socket.gethostname()} ({program})"
+    return f"process {pid} on {socket.gethostname()}"
+
+
+def _said(fd: int) -> dict[str, Any] | None:
+    """What the file says of a holder; it may be of a former one, or not be written yet."""
+    try:
+        about = json.loads(os.pread(fd, 1 << 12, 0))
+        return {"pid": int(about["pid"]), **{name: str(about[name]) for name in ("host", "since", "program")}}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _locker(fd: int) -> int | None:
+    """The process that has the lock of this file, as the kernel lists it; None if it does not tell."""
+    about = os.fstat(fd)
+    device = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+    with suppress(OSError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            match line.split():
+                case [_, "FLOCK", _, _, pid, at, *_] if at == device and int(pid) > 0:
+                    return int(pid)
+    return None
+
+
+_held: WeakSet[Owner] = WeakSet()
+
+
+def _disown() -> None:
+    for owner in list(_held):
+        owner.close()
+
+
+os.register_at_fork(after_in_child=_disown)

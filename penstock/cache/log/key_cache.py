@@ -1,0 +1,125 @@
+"""What memory knows of a table's keys: slot, record number, state, and which of them the index does not name yet.
+
+States of a slot, as bits:
+
+- 0: nothing is known; the index must be asked (unless all keys are known to be here);
+- RECORD: `record` names the line that says what the key is, its columns are not loaded;
+- LOADED: whoever keeps columns by slot has filled them; with PRESENT there is a document, with GONE a record says there
+  is none (a tombstone), with neither there is no record at all.
+
+Everything here follows from committed rows, so that it may be dropped at any time; what the index does not name yet is
+carried over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache.log.key_slots import Lane, SlotMap, Slots, first_size, roomy
+
+PRESENT, GONE, LOADED, RECORD = 1, 2, 4, 8
+
+
+class KeyCache:
+    """Keys of one table, as far as memory holds them."""
+
+    __slots__ = ("_dirty", "_single", "dirty_count", "map", "record", "state")
+
+    def __init__(self, capacity: int) -> None:
+        self.map = SlotMap(capacity)
+        self.record: NDArray[np.uint32] = np.zeros(first_size(capacity), np.uint32)
+        self.state: NDArray[np.uint8] = np.zeros(first_size(capacity), np.uint8)
+        self._dirty: list[Slots] = []
+        self._single: list[int] = []  # dirty too, as they came one by one
+        self.dirty_count = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use."""
+        return self.map.nbytes + 5 * self.map.used + 8 * self.dirty_count
+
+    def room(self, n: int) -> bool:
+        """Whether n more keys fit."""
+        return self.map.used + n <= self.map.capacity
+
+    def find_or_add(self, k0: Lane, k1: Lane | None) -> Slots:
+        """The slot of each key; nothing is known of those that had none."""
+        before = self.map.used
+        slots = self.map.find_or_add(k0, k1)
+        self._fit(before)
+        return slots
+
+    def find_or_add_few(self, keys: Sequence[tuple[int, int]]) -> list[int]:
+        """The same for a handful of keys."""
+        slots = [self.map.find_one(k0, k1) for k0, k1 in keys]
+        if min(slots) < 0:
+            before = self.map.used
+            missing = sorted({key for key, slot in zip(keys, slots, strict=True) if slot < 0})
+            fresh = {key: self.map.add_one(*key) for key in missing}
+            self._fit(before)
+            slots = [fresh[key] if slot < 0 else slot for key, slot in zip(keys, slots, strict=True)]
+        return slots
+
+    def _fit(self, before: int) -> None:
+        need, capacity = self.map.used, self.map.capacity
+        self.record = roomy(self.record, before, need, capacity)
+        self.state = roomy(self.state, before, need, capacity)
+
+    def put(self, slots: Slots, records: NDArray[Any], state: NDArray[np.uint8]) -> None:
+        """These slots have a newer record, which the index does not name yet."""
+        self.record[slots] = records.astype(np.uint32)
+        self.state[slots] = state
+        self._dirty.append(slots)
+        self.dirty_count += int(slots.size)
+
+    def put_few(self, slots: list[int], base: int, state: Sequence[int]) -> None:
+        """The same for a handful, whose records are `base` and those after it."""
+        for record, (slot, bits) in enumerate(zip(slots, state, strict=True), base):
+            self.record[slot] = record & 0xFFFFFFFF
+            self.state[slot] = bits
+        self._single += slots
+        self.dirty_count += len(slots)
+
+    def overlay(self, k0: Lane, k1: Lane | None, base: int, gone: NDArray[np.bool_] | None) -> None:
+        """Records base … of a segment that the index may not name, the later one winning."""
+        slots = self.find_or_add(k0, k1)
+        state = np.full(slots.size, RECORD, np.uint8)
+        if gone is not None:
+            state[gone] |= GONE
+        self.put(slots, np.arange(base, base + slots.size), state)
+
+    def under(self, newer: KeyCache) -> KeyCache:
+        """What this one and a newer one know of records together, in a cache that has nothing dirty."""
+        out = KeyCache(self.map.used + newer.map.used)
+        for part in (self, newer):
+            used = part.map.used
+            slots = out.find_or_add(*part.map.lanes(np.arange(used)))
+            out.record[slots], out.state[slots] = part.record[:used], part.state[:used]
+        return out
+
+    def take_dirty(self) -> Slots:
+        """All slots that the index does not name yet, once each; they count as clean from now on."""
+        flag = np.zeros(self.map.used, bool)
+        for slots in (*self._dirty, np.array(self._single, np.int64)):
+            flag[slots] = True
+        self._dirty, self._single, self.dirty_count = [], [], 0
+        return flag.nonzero()[0]
+
+    def heir(self, also_dirty: Slots | None, capacity: int, room: int) -> KeyCache:
+        """A cache that knows no more than what the index does not name yet, with room for more keys at least."""
+        if also_dirty is not None:
+            self._dirty.append(also_dirty)
+        slots = self.take_dirty()
+        out = KeyCache(max(capacity, int(slots.size) + room))
+        if slots.size:
+            k0, k1 = self.map.lanes(slots)
+            had = self.state[slots]
+            state = np.where(had & LOADED, RECORD | (had & GONE), had).astype(np.uint8)
+            fresh = out.map.add(k0, k1)
+            out._fit(0)
+            out.put(fresh, self.record[slots], state)
+        return out

@@ -1,0 +1,133 @@
+"""Reading a table's log: its segments in their order, and lines by record number.
+
+Record r of a table stands in the last segment that begins at or before r: segments follow each other without a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache.errors import StoreDamaged
+from penstock.cache.log.key_slots import Lane
+from penstock.cache.log.segment import Segment
+from penstock.cache.store.protocol import Reader
+
+Records = NDArray[np.int64]
+_RUN = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The keys of consecutive segments, whose first record is `base`; `gone` marks those that are absent."""
+
+    base: int
+    k0: Lane
+    k1: Lane | None
+    gone: NDArray[np.bool_] | None
+
+    def __len__(self) -> int:
+        return int(self.k0.size)
+
+    @classmethod
+    def of(cls, parts: Sequence[Segment]) -> Run:
+        """The segments as one."""
+        first = parts[0]
+        if len(parts) == 1:
+            return cls(first.base, first.k0, first.k1, first.gone)
+        k1: Lane | None = None
+        if any(part.k1 is not None for part in parts):
+            k1 = np.concatenate([np.zeros(len(p), np.uint64) if p.k1 is None else p.k1 for p in parts])
+        gone: NDArray[np.bool_] | None = None
+        if any(part.gone is not None for part in parts):
+            gone = np.concatenate([np.zeros(len(p), np.bool_) if p.gone is None else p.gone for p in parts])
+        return cls(first.base, np.concatenate([part.k0 for part in parts]), k1, gone)
+
+
+def log_db(table: int) -> str:
+    """The database of a table's segments."""
+    return f"log:{table}"
+
+
+def record_key(record: int) -> bytes:
+    """The key of the segment that begins with this record."""
+    return record.to_bytes(8, "big")
+
+
+def segments_from(reader: Reader, table: int, start: int) -> Iterator[Segment]:
+    """All segments that begin at or after this record, each where it lies: good until anything is written."""
+    db = log_db(table)
+    key = next((key for key, _ in reader.scan(db, record_key(start))), None)
+    while key is not None:
+        found = reader.floor(db, key)
+        if found is None or found[0] != key:
+            return  # the log is one window of consecutive records: this is its end
+        segment = Segment.parse(int.from_bytes(key, "big"), found[1], db)
+        yield segment
+        key = record_key(segment.base + len(segment))
+
+
+def runs_from(reader: Reader, table: int, start: int) -> Iterator[Run]:
+    """The keys of all segments that begin at or after this record; those of small ones together."""
+    parts: list[Segment] = []
+    n = 0
+    for segment in segments_from(reader, table, start):
+        parts.append(segment)
+        n += len(segment)
+        if n >= _RUN:
+            yield Run.of(parts)
+            parts, n = [], 0
+    if parts:
+        yield Run.of(parts)
+
+
+def segments_at(reader: Reader, table: int, record: int) -> Iterator[Segment]:
+    """The segment that holds this record, or the first one after it, and all after that."""
+    db = log_db(table)
+    found = reader.floor(db, record_key(record))
+    if found is not None:
+        segment = Segment.parse(int.from_bytes(found[0], "big"), found[1], db)
+        if segment.base + len(segment) > record:
+            record = segment.base
+    return segments_from(reader, table, record)
+
+
+def read_lines(reader: Reader, table: int, records: Records, checked: set[int] | None = None) -> list[bytes]:
+    """The lines of these records, in their order; `checked` are segments whose columns need no second check."""
+    out: list[bytes] = [b""] * int(records.size)
+    for segment, which, at in segments_of(reader, table, records, checked):
+        for place, line in zip(which.tolist(), segment.lines(at), strict=True):
+            out[place] = line
+    return out
+
+
+def segments_of(
+    reader: Reader, table: int, records: Records, checked: set[int] | None = None
+) -> Iterator[tuple[Segment, NDArray[np.int64], Records]]:
+    """Each segment that holds some of these records, which they are, and where in it they stand.
+
+    A segment is given where it lies in the store, and is good until the next one or until anything is written.
+    """
+    order = np.argsort(records, kind="stable")
+    ordered = records[order]
+    db = log_db(table)
+    i = 0
+    while i < ordered.size:
+        record = int(ordered[i])
+        found = reader.floor(db, record_key(record)) if record >= 0 else None
+        if found is None:
+            raise _not_there(table, record)
+        segment = Segment.parse(int.from_bytes(found[0], "big"), found[1], db, checked)
+        j = int(np.searchsorted(ordered, segment.base + len(segment)))
+        if j <= i:
+            raise _not_there(table, record)
+        yield segment, order[i:j], ordered[i:j] - segment.base
+        i = j
+
+
+def _not_there(table: int, record: int) -> StoreDamaged:
+    """The damage of a record that is named, and that no log entry holds."""
+    return StoreDamaged(f"index:{table}, record {record} is in no log entry")

@@ -1,0 +1,172 @@
+"""A segment: one entry of a table's log, the documents of one batch as they were received.
+
+    n u32 | flags u8 | crc32c u32 of its key, n, flags, columns | columns | lines
+    columns: lane 0 (n × u64) | lane 1 (n × u64, flag 1) | offsets (n+1 × u32)
+             | gone (n × u8, flag 2) | crcs (⌈n/16⌉ × u32)
+
+The header is big-endian, the columns little-endian. Its CRC covers the row's key too (the first record, u64), so that a
+segment found under another's key is damage as well; each of `crcs` covers 16 lines, so that reading one line checks 16.
+The first byte of a line says what it is: `{` a JSON object, a MessagePack map a document, a MessagePack array what the
+gateway wrapped (a tombstone, or a document with what its table keeps beside it). A line is never changed or moved
+within its segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from penstock.cache.errors import StoreDamaged
+from penstock.cache.log.key_slots import Lane
+
+_HEAD = struct.Struct(">IBI")
+_CHECKED = struct.Struct(">QIB")
+FEW = _GROUP = 16  # lines under one CRC
+_FEW = 32  # places up to which Python is quicker than NumPy's fixed cost
+_LANE1, _GONE = 1, 2
+
+
+def build_segment(
+    base: int, lines: Sequence[bytes], k0: Lane, k1: Lane | None, gone: NDArray[np.bool_] | None
+) -> bytes:
+    """The bytes of a segment whose first record is `base`; `gone` marks the lines that say that their key is absent."""
+    n = len(lines)
+    offsets = np.zeros(n + 1, np.uint32)
+    np.cumsum(np.fromiter(map(len, lines), np.uint32, n), out=offsets[1:])
+    raw = b"".join(lines)
+    view = memoryview(raw)
+    cuts = [*offsets[:-1:_GROUP].tolist(), len(raw)]
+    crcs = np.fromiter((crc32c(view[a:b]) for a, b in pairwise(cuts)), np.uint32, len(cuts) - 1)
+    flags = (0 if k1 is None else _LANE1) | (0 if gone is None else _GONE)
+    columns = b"".join(
+        (
+            k0.tobytes(),
+            b"" if k1 is None else k1.tobytes(),
+            offsets.tobytes(),
+            b"" if gone is None else gone.astype(np.uint8).tobytes(),
+            crcs.tobytes(),
+        )
+    )
+    return _entry(base, n, flags, columns, raw)
+
+
+def build_few(
+    base: int, lines: Sequence[bytes], keys: Sequence[tuple[int, int]], wide: bool, gone: Sequence[bool] | None
+) -> bytes:
+    """The same bytes, of a handful of lines: one CRC is over all of them. `wide` where there is a second lane."""
+    n = len(lines)
+    assert n <= FEW, "more lines have more CRCs"
+    raw = b"".join(lines)
+    lanes = [k0 for k0, _ in keys]
+    if wide:
+        lanes += [k1 for _, k1 in keys]
+    offsets = struct.pack(f"<{n + 1}I", 0, *accumulate(map(len, lines)))
+    flags = (_LANE1 if wide else 0) | (0 if gone is None else _GONE)
+    marks = b"" if gone is None else bytes(gone)
+    columns = b"".join((struct.pack(f"<{len(lanes)}Q", *lanes), offsets, marks, crc32c(raw).to_bytes(4, "little")))
+    return _entry(base, n, flags, columns, raw)
+
+
+def at_base(value: bytes, base: int) -> bytes:
+    """The same segment, whose first record is `base`: what covers its place is made anew."""
+    n, flags, _ = _HEAD.unpack_from(value)
+    end = _ends(n, flags)[-1]
+    crc = _crc(base, n, flags, memoryview(value)[_HEAD.size : end])
+    return _HEAD.pack(n, flags, crc) + value[_HEAD.size :]
+
+
+def _ends(n: int, flags: int) -> list[int]:
+    """Where the head and the columns of n lines end."""
+    sizes = [8 * n, 8 * n if flags & _LANE1 else 0, 4 * (n + 1), n if flags & _GONE else 0, 4 * -(-n // _GROUP)]
+    return list(accumulate([_HEAD.size, *sizes]))
+
+
+def _entry(base: int, n: int, flags: int, columns: bytes, raw: bytes) -> bytes:
+    return b"".join((_HEAD.pack(n, flags, _crc(base, n, flags, columns)), columns, raw))
+
+
+def _crc(base: int, n: int, flags: int, columns: bytes | memoryview) -> int:
+    return crc32c(columns, crc32c(_CHECKED.pack(base, n, flags)))
+
+
+@dataclass(slots=True)
+class Segment:
+    """A segment read back: its columns checked, its lines checked as they are asked for."""
+
+    base: int
+    k0: Lane
+    k1: Lane | None
+    offsets: NDArray[np.uint32]
+    gone: NDArray[np.bool_] | None
+    _crcs: NDArray[np.uint32]
+    _raw: memoryview
+    _where: str
+
+    def __len__(self) -> int:
+        return int(self.k0.size)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its lines."""
+        return self.offsets.item(-1)
+
+    @classmethod
+    def parse(cls, base: int, value: bytes | memoryview, where: str, checked: set[int] | None = None) -> Segment:
+        """Read a segment whose first record is `base`; StoreDamaged where its columns don't fit their CRC.
+
+        Segments in `checked` were read before by this process, and are not checked again but for their lines.
+        """
+        view = memoryview(value)
+        if len(view) < _HEAD.size:
+            raise StoreDamaged(f"{where}, log entry {base}")
+        n, flags, crc = _HEAD.unpack_from(value)
+        ends = _ends(n, flags)
+        trusted = checked is not None and base in checked
+        if ends[-1] > len(view) or not (trusted or _crc(base, n, flags, view[_HEAD.size : ends[-1]]) == crc):
+            raise StoreDamaged(f"{where}, log entry {base}")
+        if checked is not None:
+            checked.add(base)
+
+        def column(i: int, dtype: Any) -> NDArray[Any]:
+            return np.frombuffer(view[ends[i] : ends[i + 1]], dtype)
+
+        return cls(
+            base,
+            column(0, np.uint64),
+            column(1, np.uint64) if flags & _LANE1 else None,
+            column(2, np.uint32),
+            column(3, np.bool_) if flags & _GONE else None,
+            column(4, np.uint32),
+            view[ends[-1] :],
+            where,
+        )
+
+    def lines(self, at: NDArray[Any]) -> list[bytes]:
+        """The lines at these indexes, their CRCs checked."""
+        n = len(self)
+        if n <= _GROUP:
+            return self._lines_of_few(at.tolist())
+        groups = at // _GROUP
+        wanted = np.unique(groups) if groups.size > _FEW else np.array(sorted(set(groups.tolist())), np.int64)
+        first = self.offsets[wanted * _GROUP].tolist()
+        last = self.offsets[np.minimum(wanted * _GROUP + _GROUP, n)].tolist()
+        raw = self._raw
+        for group, a, b, crc in zip(wanted.tolist(), first, last, self._crcs[wanted].tolist(), strict=True):
+            if crc32c(raw[a:b]) != crc:
+                raise StoreDamaged(f"{self._where}, log entry {self.base}, lines {group * _GROUP} and on")
+        starts, ends = self.offsets[at].tolist(), self.offsets[at + 1].tolist()
+        return [bytes(raw[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+    def _lines_of_few(self, at: list[int]) -> list[bytes]:
+        """The same, where one CRC is over all lines."""
+        raw, ends = self._raw, self.offsets.tolist()
+        if at and crc32c(raw[: ends[-1]]) != self._crcs.item(0):
+            raise StoreDamaged(f"{self._where}, log entry {self.base}, lines 0 and on")
+        return [bytes(raw[ends[i] : ends[i + 1]]) for i in at]

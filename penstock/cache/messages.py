@@ -1,0 +1,177 @@
+"""What a message can hold of any value and of any error: a line that is never long and always UTF-8.
+
+Values come from users, and so do the errors that their functions raise: nothing here fails on either.
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+import sys
+from typing import Any
+
+from penstock.cache.big_ints import int_to_text
+
+__all__ = [
+    "hidden",
+    "key_error",
+    "repr_by_fields",
+    "repr_of",
+    "said",
+    "shown",
+    "shown_key",
+    "shown_size",
+    "shown_whole",
+]
+
+_WRITTEN = 10_000  # bits of an int: Python writes out 4,300 digits at most, and takes long for them
+_SAID = 1_000
+
+
+class _Short(reprlib.Repr):
+    """Any value in a line; of an int that Python refuses to write out, how large it is."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        bits = x.bit_length()
+        return super().repr_int(x, level) if bits < _WRITTEN else f"<int of {bits} bits>"
+
+
+_short = _Short()
+
+
+def shown(value: object) -> str:
+    """The value, cut short, with its type: what a message can hold of any value.
+
+    >>> shown([1] * 1000), shown(7**9999)
+    ('[1, 1, 1, 1, 1, 1, ...] (list)', '<int of 28071 bits> (int)')
+    """
+    return f"{_short.repr(value)} ({type(value).__name__})"
+
+
+def shown_key(value: object) -> str:
+    """A key or group, cut short, without its type.
+
+    >>> shown_key("Joe"), shown_key((7, "x" * 1000))
+    ("'Joe'", "(7, 'xxxxxxxxxxxx...xxxxxxxxxxxxx')")
+    """
+    return _short.repr(value)
+
+
+class _Long(_Short):
+    """Any value at some length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 12
+        self.maxdict = self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdeque = 1_000
+        self.maxstring = self.maxother = self.maxarray = 10_000
+        self.maxlong = 5_000
+
+
+_long = _Long()
+
+
+def shown_whole(value: object) -> str:
+    """The value, as far as it is not very long, with its type: what can be kept of what can't be stored.
+
+    >>> shown_whole({"id": 7, "at": 1j})
+    "{'at': 1j, 'id': 7} (dict)"
+    """
+    return f"{_long.repr(value)} ({type(value).__name__})".encode(errors="replace").decode()
+
+
+class _Exact(reprlib.Repr):
+    """Any value in full, with all digits of its ints."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, limit in vars(self).items():
+            if isinstance(limit, int):
+                setattr(self, name, sys.maxsize)
+
+    def repr_int(self, x: int, level: int) -> str:
+        return int_to_text(x)
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        return f"{{{', '.join(f'{self.repr(key)}: {self.repr(value)}' for key, value in x.items())}}}"
+
+
+_exact = _Exact()
+
+
+def repr_of(value: object) -> str:
+    """Return the repr of a value, also where it holds ints of more digits than Python writes out.
+
+    >>> repr_of(("a", 1)), len(repr_of({"a": [10**8_999]}))
+    ("('a', 1)", 9009)
+    """
+    try:
+        return repr(value)
+    except ValueError:
+        return _exact.repr(value)
+
+
+def repr_by_fields(self: Any) -> str:
+    """Return the repr that a dataclass has, with `repr_of` for each field."""
+    names = type(self).__match_args__
+    return f"{type(self).__qualname__}({', '.join(f'{name}={repr_of(getattr(self, name))}' for name in names)})"
+
+
+def key_error(key: object) -> KeyError:
+    """Return a KeyError whose text Python can write: with the key, or with its size if it has too many digits.
+
+    >>> key_error(7), key_error(10**8_999)
+    (KeyError(7), KeyError('<int of 29895 bits>'))
+    """
+    try:
+        repr(key)
+    except ValueError:
+        return KeyError(shown_key(key))
+    return KeyError(key)
+
+
+def said(error: BaseException) -> str:
+    r"""What an error says, cut short: its type and its text, which UTF-8 can hold.
+
+    >>> said(KeyError("name")), said(ValueError("x" * 1_000_000))[:14], said(ValueError("\ud800"))
+    ("KeyError: 'name'", 'ValueError: xx', 'ValueError: ?')
+    """
+    try:
+        text = str(error)[:_SAID]
+    except Exception as worse:  # the error is a user's, and so is its way of telling itself
+        text = f"<its text raises {type(worse).__name__}>"
+    return f"{type(error).__name__}: {text}".encode(errors="replace").decode()
+
+
+def hidden(text: str) -> str:
+    """Replace the passwords of URIs in a text: everybody may read a message, a status or a log.
+
+    >>> hidden("users=kafka://sue:pass@host:9092/users?sasl.password=pass&from=latest")
+    'users=kafka://sue:***@host:9092/users?sasl.password=***&from=latest'
+    """
+    for pattern in _SECRETS:
+        text = pattern.sub(r"\1***", text)
+    return text
+
+
+_SECRETS = (  # each up to the last @, since a password may contain one that is not escaped
+    re.compile(r"(://[^\s:/@]*:)(?!\d+(?:[\s/?,:]|$))[^\n]*(?=@)"),  # with white space, unless it begins like a port
+    re.compile(r"(://[^\s:/@]*:)\S*(?=@)"),
+    re.compile(r"(\bkafka:(?://)?)(?!\S*:\*\*\*@)\S*(?=@)"),  # a name alone may be a token
+    re.compile(r"([?&][^\s=&]*(?:pass|secret|token|credential|jaas|key\.pem)[^\s=&]*=)[^\s&]+", re.IGNORECASE),
+)
+
+
+def shown_size(size: float) -> str:
+    """Bytes as people read them.
+
+    >>> shown_size(999), shown_size(1_240), shown_size(5_300_000)
+    ('999 bytes', '1.2 kB', '5.3 MB')
+    """
+    if size < 1000:
+        return f"{size:.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
+        size /= 1000
+        if size < 1000:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} TB"

@@ -1,0 +1,1 @@
+"""The store as upper rooms use it: its protocol, and the store in memory."""

@@ -1,0 +1,109 @@
+"""The app of a run: the one `ps.App` in a Python file, which is imported as its own program would import it.
+
+Its folder is on `sys.path`, so that it finds what lies beside it; what it prints while it is imported goes to standard
+error, since standard output is the command's. What it raises is shown as its author needs it: their lines alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import site
+import sys
+import sysconfig
+import traceback
+from contextlib import redirect_stdout
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+
+from penstock.cli.context import FAILED, WRONG
+from penstock.cli.exit_errors import Fault
+from penstock.views import App, nearest
+
+_ELSEWHERE = tuple(
+    os.path.realpath(path) + os.sep
+    for path in (
+        os.path.dirname(os.path.dirname(__file__)),
+        sysconfig.get_path("stdlib"),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    )
+)
+
+
+def load(spec: str) -> App:
+    """The app that FILE or FILE:NAME names."""
+    path, name = _split(spec)
+    if not os.path.isfile(path):
+        what = "is a folder" if os.path.isdir(path) else "does not exist"
+        raise Fault(f"the app file {path} {what}; `penstock init` writes one, --app FILE names another", WRONG)
+    return _pick(_imported(path), path, name)
+
+
+def _split(spec: str) -> tuple[str, str | None]:
+    path, colon, name = spec.rpartition(":")
+    if os.path.exists(spec) or not colon or not name.isidentifier():
+        return spec, None
+    return path, name
+
+
+def _imported(path: str) -> ModuleType:
+    path = os.path.abspath(path)
+    folder, file = os.path.split(path)
+    stem = file.removesuffix(".py")
+    taken = not stem.isidentifier() or stem in sys.modules or stem in sys.stdlib_module_names
+    name = "__penstock_app__" if taken else stem
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    loader = SourceFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None, "a loader was given"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with redirect_stdout(sys.stderr):
+            loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an app that exits has raised as well
+        del sys.modules[name]
+        raise Fault(f"{file} can't be imported; mend that and run this again", FAILED, trimmed(error)) from None
+    return module
+
+
+def _pick(module: ModuleType, path: str, name: str | None) -> App:
+    found = {key: value for key, value in vars(module).items() if isinstance(value, App)}
+    if name is not None:
+        if name in found:
+            return found[name]
+        if name in vars(module):
+            raise Fault(f"{name} in {path} is no ps.App; write --app {path}:NAME with the name of one", WRONG)
+        near = nearest(name, found)
+        hint = f"did you mean {path}:{near}?" if near else "write --app FILE:NAME with a name that it has"
+        raise Fault(f"{path} has nothing named {name!r}; {hint}", WRONG)
+    apps = list(dict.fromkeys(found.values()))
+    if not apps:
+        raise Fault(f"{path} has no ps.App; write app = ps.App('name') at its top level", WRONG)
+    if len(apps) > 1:
+        named = ", ".join(found)
+        raise Fault(f"{path} has several apps ({named}); choose one with --app {path}:{next(iter(found))}", WRONG)
+    return apps[0]
+
+
+def trimmed(error: BaseException) -> str:
+    """The traceback of an error, without the lines of this package, of Python and of installed packages."""
+    shown = traceback.TracebackException.from_exception(error)
+    _trim(shown, set())
+    return "".join(shown.format())
+
+
+def _trim(shown: traceback.TracebackException, seen: set[int]) -> None:
+    seen.add(id(shown))
+    shown.stack = traceback.StackSummary.from_list([frame for frame in shown.stack if _is_users(frame.filename)])
+    for inner in (shown.__cause__, shown.__context__):
+        if inner is not None and id(inner) not in seen:
+            _trim(inner, seen)
+
+
+def _is_users(file: str) -> bool:
+    return not file.startswith("<") and not os.path.realpath(file).startswith(_ELSEWHERE)

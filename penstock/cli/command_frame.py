@@ -1,0 +1,372 @@
+"""The frame of every command: its global options, its examples, and how it ends.
+
+    @command("get", examples=["penstock get namecount Joe"], app=True, store=True)
+    @click.argument("view")
+    def get(ctx: Context, view: str) -> int | None: ...
+
+A command returns None or an exit code. Invariants:
+
+- global options mean the same before and after a command's name, and after it they win;
+- a command ends in one line on standard error and an exit code (`exit_errors`), whatever a user did; a traceback is
+  either that of a user's own code or a fault of this package.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import click
+
+from penstock.cli.context import APP, DONE, FAILED, INTERRUPTED, STORE, WRONG, Context, settle
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from penstock.cli.exit_errors import Fault
+    from penstock.engine import Engine, Scrubbing, Snapshot, Writing
+    from penstock.views import App, Table, View
+
+P = ParamSpec("P")
+_NUMBER = re.compile(r"-\.?\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Global options as they were given, before the command or after it."""
+
+    app: str | None = None
+    store: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+    def under(self, later: Given) -> Given:
+        """These, where the later ones don't say otherwise."""
+        quiet, verbose = self.quiet, self.verbose
+        if later.quiet or later.verbose:
+            quiet, verbose = later.quiet, later.verbose
+        return Given(later.app or self.app, later.store or self.store, quiet, verbose)
+
+
+def global_options(app: bool, store: bool, env: bool = False) -> list[click.Parameter]:
+    """The global options, as a parameter list of their own for each command; `env`: the environment may give them."""
+    out: list[click.Parameter] = []
+    if app:
+        text = f"The app's Python file, and its name there if there are several (else PENSTOCK_APP, else {APP})."
+        given = "PENSTOCK_APP" if env else None
+        out.append(_Global(["--app"], metavar="FILE[:NAME]", envvar=given, help=text, shell_complete=files))
+    if store:
+        text = f"The store's folder (else PENSTOCK_STORE, else {STORE})."
+        given = "PENSTOCK_STORE" if env else None
+        out.append(_Global(["--store"], metavar="DIR", envvar=given, help=text, shell_complete=folders))
+    out.append(_Global(["-q", "--quiet"], is_flag=True, help="Only results and errors."))
+    out.append(_Global(["-v", "--verbose"], is_flag=True, help="More about what is done."))
+    return out
+
+
+def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Has a shell complete the names of files."""
+    return _left_to_the_shell(incomplete, "file")
+
+
+def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Has a shell complete the names of folders."""
+    return _left_to_the_shell(incomplete, "dir")
+
+
+def _left_to_the_shell(incomplete: str, kind: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type=kind)]
+
+
+class _Global(click.Option):
+    """An option of every command."""
+
+
+class Command(click.Command):
+    """A command with examples, which takes the global options as well."""
+
+    def __init__(
+        self, *args: Any, examples: Sequence[str] = (), app: bool = False, store: bool = False, **more: Any
+    ) -> None:
+        super().__init__(*args, **more)
+        self.examples = tuple(examples)
+        self.params.extend(global_options(app, store))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """A negative number is a value, though it begins like an option."""
+        before = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption:
+            if not any(map(_NUMBER.match, before)):
+                raise
+        ctx.ignore_unknown_options = True
+        return super().parse_args(ctx, before)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Its own options, then those that every command has."""
+        options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
+        shared = [p for p in options if isinstance(p, _Global) or "--help" in p.opts]
+        own = [p for p in options if p not in shared]
+        for title, params in (("Options", own), ("Global options", shared)):
+            records = [record for p in params if (record := p.get_help_record(ctx)) is not None]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Its examples."""
+        _write_examples(self.examples, formatter)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command that is imported when it is asked for: its section, "module:attribute", and what it does."""
+
+    section: str
+    where: str
+    short: str
+
+
+class Frame(click.Group):
+    """The commands by name; none of them is imported to be listed."""
+
+    def __init__(self, *args: Any, entries: dict[str, Entry], examples: Sequence[str], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.entries = entries
+        self.examples = tuple(examples)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the table."""
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, imported now."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, attribute = entry.where.partition(":")
+        found = getattr(__import__(module, fromlist=[attribute]), attribute)
+        assert isinstance(found, click.Command), f"{entry.where} is no command"
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments begin with; the nearest right one is named where there is none."""
+        if args and args[0] not in self.entries and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], self.entries, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "`penstock --help` lists those there are"
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by section, from the table alone."""
+        width = max(map(len, self.entries))
+        for section in dict.fromkeys(entry.section for entry in self.entries.values()):
+            with formatter.section(section):
+                rows = [(name.ljust(width), e.short) for name, e in self.entries.items() if e.section == section]
+                formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples of the whole."""
+        _write_examples(self.examples, formatter)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line and exit with the code."""
+        sys.exit(self._outcome(*args, **{**extra, "standalone_mode": False}))
+
+    def _outcome(self, *args: Any, **extra: Any) -> int:
+        before = sys.stdout
+        try:
+            out = super().main(*args, **extra)
+            sys.stdout.flush()
+            return out if isinstance(out, int) else DONE
+        except click.Abort:
+            click.echo("penstock: interrupted", err=True)
+            return INTERRUPTED
+        except BrokenPipeError:
+            return _nobody_reads()
+        except SystemExit:
+            if sys.stdout is before:
+                raise
+            sys.stdout = before  # click has put another in its place, which is its answer to a broken pipe
+            return _nobody_reads()
+        except click.ClickException as error:
+            where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "penstock"
+            return _end(_usage(error, where), where)
+        except Exception as error:
+            fault = _fault(error)
+            if fault is None:
+                traceback.print_exc()
+                click.echo("penstock: this is a fault of penstock itself; please report what stands above", err=True)
+                return FAILED
+            return _end(fault, "penstock")
+
+
+def command(
+    name: str, *, examples: Iterable[str], app: bool = False, store: bool = False
+) -> Callable[[Callable[Concatenate[Context, P], int | None]], Command]:
+    """Makes a function a command; `app` and `store` say which of the two it needs. Its docstring is its help."""
+
+    def decorate(function: Callable[Concatenate[Context, P], int | None]) -> Command:
+        @functools.wraps(function)
+        def run(*args: P.args, **options: P.kwargs) -> int | None:
+            root = click.get_current_context().find_root().obj
+            before = root if isinstance(root, Given) else Given()
+            own = {field: options.pop(field, None) for field in ("app", "store", "quiet", "verbose")}
+            later = Given(_text(own["app"]), _text(own["store"]), bool(own["quiet"]), bool(own["verbose"]))
+            given = before.under(later)
+            ctx = settle(given.app, given.store, given.quiet, given.verbose)
+            try:
+                out = function(ctx, *args, **options)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                return _nobody_reads()
+            return out
+
+        made = click.command(name, cls=Command, examples=tuple(examples), app=app, store=store)(run)
+        assert isinstance(made, Command), "click makes what it is told to"
+        return made
+
+    return decorate
+
+
+def load_app(ctx: Context) -> App:
+    """The app of this run."""
+    from penstock.cli.app_file import load
+
+    return load(ctx.app)
+
+
+def open_reader(ctx: Context, app: App | None = None) -> Engine:
+    """The store, to read it while another process may write."""
+    from penstock.engine import open_engine
+
+    return open_engine(app or load_app(ctx), ctx.store, readonly=True)
+
+
+def open_writer(ctx: Context, app: App | None = None, migrate: bool = False) -> Writing:
+    """Open the store to write it, or hand the work over to the process that holds it, and then to the next holder.
+
+    Only with `migrate` does it build views that the app defines otherwise than the store; else it refuses.
+    """
+    from penstock.engine import Failover
+
+    own = app or load_app(ctx)
+    return Failover(lambda: reach_writer(ctx, own, migrate))
+
+
+def reach_writer(ctx: Context, app: App, migrate: bool = False, scrub: Scrubbing | None = None) -> Writing:
+    """Open the store to write and scrub it, or hand the work over to its holder, whose end is an error."""
+    from penstock.engine import writer
+
+    made = writer(ctx.store, app, migrate="auto" if migrate else "refuse", scrub=scrub)
+    if made.holder is not None:
+        ctx.detail(f"handed over to {made.holder}")
+    return made
+
+
+def shown_view(snap: Snapshot, name: str) -> View:
+    """The view of this name as the store has it, whatever the app says; a fault that says which there are."""
+    entry = snap.schema.catalog.entries.get(name)
+    if entry is not None and entry.target["kind"] == "view":
+        return snap.schema.view(name, snap.reader()).view  # or why it can't be read yet
+    return view_of(snap.schema.app, name)
+
+
+def shown_table(snap: Snapshot, name: str) -> Table:
+    """The table of this name as the store has it; a fault that says which there are."""
+    return table_of(snap.schema.app, name)
+
+
+def view_of(app: App, name: str) -> View:
+    """The view of this name, or a fault that says which there are."""
+    found = app.view_of(name) if name in {view.name for view in app.views()} else None
+    if found is None:
+        raise _unknown(name, "view", [view.name for view in app.views()], [table.name for table in app.tables()])
+    return found
+
+
+def table_of(app: App, name: str) -> Table:
+    """The table of this name, or a fault that says which there are."""
+    found = app.table_of(name) if name in {table.name for table in app.tables()} else None
+    if found is None:
+        raise _unknown(name, "table", [table.name for table in app.tables()], [view.name for view in app.views()])
+    return found
+
+
+def _unknown(name: str, kind: str, there: Sequence[str], others: Sequence[str]) -> Fault:
+    from penstock.cli.exit_errors import Fault
+    from penstock.views import nearest
+
+    near = nearest(name, there)
+    if near is not None:
+        hint = f"did you mean {near!r}?"
+    elif name in others:
+        hint = f"it is a {'table' if kind == 'view' else 'view'}, and this command asks for a {kind}"
+    elif not there:
+        hint = f"the app has no {kind}s yet"
+    else:
+        hint = f"those there are: {', '.join(there[:5])}{', …' if len(there) > 5 else ''}"
+    return Fault(f"there is no {kind} named {name!r}; {hint}", WRONG)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _usage(error: click.ClickException, where: str) -> Fault:
+    from penstock.cli.exit_errors import Fault
+
+    text = " ".join(error.format_message().split()).rstrip(".").replace(". Did you mean", "; did you mean")
+    hint = "" if ";" in text or text.endswith("?") else f"; `{where} --help` shows how it is used"
+    return Fault(f"{text[:1].lower()}{text[1:]}{hint}", WRONG)
+
+
+def _fault(error: Exception) -> Fault | None:
+    """What ended the command, in words; None for what is nobody's mistake but ours."""
+    from penstock.cli.exit_errors import Fault, of_system
+
+    if isinstance(error, Fault):
+        return error
+    if isinstance(error, OSError):
+        return of_system(error)
+    from penstock.cache import PenstockError
+    from penstock.cli.error_advice import of_package
+
+    return of_package(error) if isinstance(error, PenstockError) else None
+
+
+def _end(fault: Fault, where: str) -> int:
+    with suppress(OSError):  # who has no standard error has the exit code
+        if fault.above:
+            click.echo(fault.above, err=True, nl=False)
+        click.echo(f"{where}: {' '.join(fault.line.split())}", err=True)
+    return fault.code
+
+
+def _nobody_reads() -> int:
+    """Whoever read our output has enough of it: that is no failure, and nothing more is written."""
+    import os
+
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE
+
+
+def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> None:
+    if examples:
+        with formatter.section("Examples"):
+            for example in examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")

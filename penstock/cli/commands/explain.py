@@ -1,0 +1,129 @@
+"""How tables and views hang together, and what an update of each costs."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import click
+
+from penstock.cache import StoreMissing, shown_size
+from penstock.cli.command_frame import command, load_app, open_reader
+from penstock.cli.context import Context
+from penstock.cli.drawing.graph import Definition, forest, groups, in_tree, mermaid, reducers, sentence, text
+from penstock.cli.drawing.svg import svg
+from penstock.cli.json_values import dumps
+from penstock.cli.name_completion import all_names
+from penstock.cli.progress import progress
+from penstock.engine import Weight, memory_of_holder
+from penstock.views import App, FieldMap, Table, View
+
+_HOT = 5
+
+
+@command(
+    "explain",
+    app=True,
+    store=True,
+    examples=[
+        "penstock explain",
+        "penstock explain revenue",
+        "penstock explain --format mermaid",
+        "penstock explain --format svg > views.svg",
+    ],
+)
+@click.argument("view", required=False, shell_complete=all_names)
+@click.option(
+    "--format", "format", type=click.Choice(["text", "mermaid", "svg"]), default="text", help="How the graph comes out."
+)
+def explain(ctx: Context, view: str | None, format: str) -> None:
+    """The graph of tables and views; of one VIEW (or table) what it is made of and what an update of it costs.
+
+    It needs no store; where there is one, it says how many documents and groups there are. For one VIEW its rows are
+    read, to find the groups with the most contributions.
+    """
+    app = load_app(ctx)
+    only = None if view is None else app.lookup(view)
+    roots = forest(app, only)
+    if format == "mermaid":
+        click.echo(mermaid(roots))
+    elif format == "svg":
+        click.echo(svg(roots, app.name))
+    else:
+        with progress(ctx, f"reading {view}", None) if isinstance(only, View) else nullcontext():
+            numbers, weight = _numbers(ctx, app, only)
+        click.echo(text(roots, numbers))
+        if only is not None:
+            facts = _facts(only, weight)
+            memory = None if weight is None else memory_of_holder(ctx.store)
+            if memory is not None:
+                size = shown_size(memory["views"].get(only.name, 0))
+                facts.append(("memory", f"{size} in the process that writes"))
+            wide = max(len(name) for name, _ in facts)
+            click.echo("\n" + "\n".join(f"{name:{wide}}  {fact}" for name, fact in facts))
+
+
+def _numbers(ctx: Context, app: App, only: Definition | None) -> tuple[dict[str, str], Weight | None]:
+    """How many there are of everything, by name, and the weight of the view asked for; nothing without a store."""
+    try:
+        with open_reader(ctx, app) as engine, engine.snapshot() as snap:
+            tables, views = snap.schema.tables, snap.schema.views
+            out = {name: _many(len(snap.table(name)), "document") for name in app.names() if name in tables}
+            out |= {name: _many(len(snap.view(name)), "group") for name in app.names() if name in views}
+            return out, snap.weight(only.name, _HOT) if isinstance(only, View) and only.name in views else None
+    except StoreMissing:
+        return {}, None
+
+
+def _many(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def _facts(definition: Definition, weight: Weight | None) -> list[tuple[str, str]]:
+    if isinstance(definition, Table):
+        return [
+            ("is", sentence(definition)),
+            ("an update", "reads what is remembered of its key, writes a line of the log"),
+        ]
+    by_fields = isinstance(definition.map, FieldMap)
+    out = [("groups", groups(definition)), ("result", reducers(definition)), ("kept as", _kept(definition))]
+    out.append(("an update", _costs(definition)))
+    if isinstance(definition.source, View):
+        runs = f"once for each row of {definition.source.name} that changes"
+    else:
+        runs = "over columns, without Python for a document" if by_fields else "a Python call for each document"
+    out.append(("runs", runs))
+    if weight is not None:
+        out += _weights(definition, weight)
+    return out
+
+
+def _kept(view: View) -> str:
+    if view.index:
+        return "index: each contribution is a row, (group, key, rank) and the value"
+    if not in_tree(view):
+        return "accumulator: one row a group, from which contributions are taken back"
+    return "tree: a group's contributions themselves, folded along a tree whose shape follows from them alone"
+
+
+def _costs(view: View) -> str:
+    if view.index:
+        cost = "writes a row for each contribution that comes, goes or changes"
+    elif not in_tree(view):
+        cost = "reads and writes one row for each group that it touches, whatever the group's size"
+    else:
+        cost = "reads and writes one path of the tree for each group that it touches; a small group is one node"
+    told = "" if isinstance(view.map, FieldMap) else "; what the function yielded is remembered with the document"
+    return cost + told
+
+
+def _weights(view: View, weight: Weight) -> list[tuple[str, str]]:
+    size = shown_size(weight.bytes)
+    out = [("rows", f"{weight.rows:,}, {size}, {_many(weight.contributions, 'contribution')}")]
+    if weight.nodes:
+        out.append(("trees", f"{_many(weight.nodes, 'node')} beside the rows, at most {weight.depth} deep"))
+    elif not view.index and in_tree(view):
+        out.append(("trees", "none: each group has so few contributions that its row holds them"))
+    if weight.hot and weight.hot[0][1] > 1:
+        hot = [f"{dumps(group)} {n:,} ({100 * n / weight.contributions:.0f} %)" for group, n in weight.hot]
+        out.append(("hot groups", ", ".join(hot)))
+    return out

@@ -1,0 +1,128 @@
+"""Views whose definitions changed: built anew, or only shown.
+
+What was built is said on standard output. With --dry-run it is what would be: on a terminal a page, elsewhere one JSON
+object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import click
+
+from penstock.cli.command_frame import command, load_app, open_reader, open_writer
+from penstock.cli.context import DONE, NO, Context
+from penstock.cli.json_values import dumps
+from penstock.cli.progress import parts
+from penstock.cli.rows_output import emit, shown_cell
+from penstock.engine import Writing
+from penstock.views import ABSENT, App, Migrated, Preview
+
+__all__ = ["bring_up", "migrate"]
+
+_FORMATS = ("table", "json")
+
+
+@command(
+    "migrate",
+    app=True,
+    store=True,
+    examples=["penstock migrate --dry-run", "penstock migrate", "penstock migrate --dry-run | jq .changes"],
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be built, with some rows as they would be.")
+@click.option(
+    "--format", "format", type=click.Choice(_FORMATS), help="How --dry-run says it (a table on a terminal, else json)."
+)
+def migrate(ctx: Context, dry_run: bool, format: str | None) -> int:
+    """Build the views that the app has otherwise than the store, and drop those that it has no more.
+
+    Until all are complete readers see what was; then they see all of them at once. What is interrupted goes on where it
+    stopped. With --dry-run nothing is changed, and the exit code is 1 if anything would be. Code counts as changed by
+    what it does: comments, docstrings and layout don't.
+    """
+    app = load_app(ctx)
+    if dry_run:
+        with open_reader(ctx, app) as engine:
+            preview = engine.preview(app)
+        for_people = ctx.terminal if format is None else format == "table"
+        click.echo(_page(ctx, preview) if for_people else dumps(_data(preview)))
+        return NO if preview.changes else DONE
+    with open_writer(ctx, app, migrate=True) as writer:
+        ctx.say(str(_migrated(ctx, writer, app)))
+    return DONE
+
+
+def bring_up(ctx: Context, writer: Writing, app: App) -> None:
+    """Build what is left, and say so if there was anything."""
+    done = _migrated(ctx, writer, app)
+    if done.changes:
+        ctx.note(str(done))
+
+
+def _migrated(ctx: Context, writer: Writing, app: App) -> Migrated:
+    with parts(ctx) as tell:
+        return writer.migrate(app, lambda done, total: tell("building views", done, total))
+
+
+def _page(ctx: Context, preview: Preview) -> str:
+    """The preview for people."""
+    if not preview.changes:
+        return str(Migrated((), 0, 0))
+    return "\n".join(_lines(ctx, preview))
+
+
+def _lines(ctx: Context, preview: Preview) -> Iterator[str]:
+    yield _drawn(ctx, [[c.view, c.kind.value, c.why] for c in preview.changes], ["view", "is", "why"])
+    work = [f"{n:,} {of}" for n, of in ((preview.documents, "documents"), (preview.rows, "rows of views")) if n]
+    if work:
+        yield f"{' and '.join(work)} would be gone through, in about {_time(preview.seconds)} while nobody writes;"
+    yield f"{preview.groups:,} groups would be replaced"
+    of = "of all documents" if preview.all else f"of {preview.sampled:,} documents alone"
+    if preview.sample:
+        rows = [[s.view, s.group, _cell(s.old), _cell(s.new)] for s in preview.sample]
+        yield f"\nsome rows, {of}:\n" + _drawn(ctx, rows, ["view", "group", "is", "would be"]).rstrip()
+    for view, (n, why) in preview.held.items():
+        yield f"{view} could not take {n:,} {of}: {shown_cell(why)}"
+    yield "\n`penstock migrate` builds them"
+
+
+def _cell(result: Any) -> Any:
+    return "" if result is ABSENT else result
+
+
+def _drawn(ctx: Context, rows: list[list[Any]], columns: list[str]) -> str:
+    out = StringIO()
+    emit(ctx, rows, columns, "table", out)
+    return out.getvalue()
+
+
+def _time(seconds: float) -> str:
+    """A time for people.
+
+    >>> _time(0.3), _time(95), _time(9000)
+    ('a second', '95 seconds', '150 minutes')
+    """
+    if seconds < 1.5:
+        return "a second"
+    return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+
+
+def _data(preview: Preview) -> dict[str, Any]:
+    sample = [
+        {"view": s.view, "group": s.group}
+        | {name: value for name, value in (("old", s.old), ("new", s.new)) if value is not ABSENT}
+        for s in preview.sample
+    ]
+    return {
+        "changes": [change.data() for change in preview.changes],
+        "documents": preview.documents,
+        "rows": preview.rows,
+        "groups": preview.groups,
+        "seconds": round(preview.seconds, 3),
+        "sampled": preview.sampled,
+        "all": preview.all,
+        "sample": sample,
+        "held": {view: {"documents": n, "reason": why} for view, (n, why) in preview.held.items()},
+    }

@@ -1,0 +1,149 @@
+"""Quarantine: what could not be taken, shown, retried, dropped.
+
+What is left after a retry or a drop is named on standard error with why, and the exit code is then 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from itertools import chain
+from typing import Any
+
+import click
+
+from penstock.cli.command_frame import command, load_app, open_reader, open_writer, table_of, view_of
+from penstock.cli.context import DONE, NO, WRONG, Context
+from penstock.cli.exit_errors import Fault
+from penstock.cli.json_values import pretty
+from penstock.cli.name_completion import table_names, view_names
+from penstock.cli.progress import parts
+from penstock.cli.rows_output import Column, emit, format_option, shown_cell
+from penstock.recovery import Quarantined, QuarantineKind, Settled, Wanted
+from penstock.views import App
+
+_LIST, _SHOW, _RETRY, _DROP = _ACTIONS = ("list", "show", "retry", "drop")
+_DOING = {_RETRY: "retrying", _DROP: "dropping"}
+_KINDS = [kind.value for kind in QuarantineKind]
+_COLUMNS = ("id", "kind", "table", "view", "key", "source", "place", "reason")
+_EVERYTHING = tuple(field.name for field in fields(Quarantined))
+
+
+@command(
+    "quarantine",
+    app=True,
+    store=True,
+    examples=[
+        "penstock quarantine",
+        "penstock quarantine list --kind record --table users",
+        "penstock quarantine show r17",
+        "penstock quarantine retry --view namecount",
+        "penstock quarantine drop r17 r18",
+    ],
+)
+@click.argument("action", metavar="[ACTION]", type=click.Choice(_ACTIONS), default=_LIST)
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--kind", type=click.Choice(_KINDS), help="Only these: rejected records, held documents, held groups.")
+@click.option("--table", metavar="NAME", shell_complete=table_names, help="Only of this table and the views on it.")
+@click.option("--view", metavar="NAME", shell_complete=view_names, help="Only what this view can't take.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@click.option("--resting", is_flag=True, help="List dropped documents too, which rest until their next version.")
+@format_option
+def quarantine(
+    ctx: Context,
+    action: str,
+    ids: tuple[str, ...],
+    kind: str | None,
+    table: str | None,
+    view: str | None,
+    limit: int | None,
+    resting: bool,
+    format: str | None,
+) -> int:
+    """What could not be taken: rejected records, documents that a view can't take, groups that a reducer fails on.
+
+    ACTION is `list` (as it is without one), `show`, `retry` or `drop`. `list` says which there are and why; `show` all
+    that is kept of them: what was received, the document, what the view was last told, the traceback. `retry` takes
+    what can be taken now: a record from its bytes, a document as it is now, a group anew from its contributions. `drop`
+    forgets a record; of a document the view takes back what it was told, and leaves it alone until its next version.
+    Each ID is of an entry; without any, all are meant that the options say, and to drop, one of these must be there.
+    Exit code 1: something was left, or there is no such entry.
+    """
+    app = load_app(ctx)
+    if table is not None:
+        table_of(app, table)
+    if view is not None:
+        view_of(app, view)
+    wanted = Wanted.of(ids or None, kind, table, view, limit, resting)
+    if action in (_LIST, _SHOW):
+        return _shown(ctx, app, wanted, action == _SHOW, format)
+    if action == _DROP and wanted.everything:
+        raise Fault("drop needs to know what to let go of; give IDs, or --kind, --table or --view", WRONG)
+    with open_writer(ctx, app) as writer, parts(ctx) as tell:
+        settle = writer.retry if action == _RETRY else writer.drop
+        settled = settle(wanted, lambda done, total: tell(_DOING[action], done, total))
+    return _told(ctx, settled)
+
+
+def _shown(ctx: Context, app: App, wanted: Wanted, whole: bool, format: str | None) -> int:
+    with open_reader(ctx, app) as engine:
+        asked = wanted.asked()
+        found = engine.quarantine(**asked, resting=wanted.resting)
+        first = next(found, None)
+        if first is None:
+            ctx.note("nothing of that is in quarantine")
+            return DONE if wanted.ids is None else NO
+        entries = chain([first], found)
+        if whole and format is None and ctx.terminal:
+            for i, entry in enumerate(entries):
+                click.echo(("\n" if i else "") + "\n".join(_page(entry)))
+        else:
+            names: Sequence[str] = _EVERYTHING if whole else _COLUMNS
+            emit(ctx, _rows(entries, names), [Column(name, empty=True) for name in names], format)
+    return DONE
+
+
+def _rows(entries: Iterable[Quarantined], columns: Sequence[str]) -> Iterable[list[Any]]:
+    for entry in entries:
+        yield [_value(entry, name) for name in columns]
+
+
+def _value(entry: Quarantined, name: str) -> Any:
+    """A field as it is shown: bytes that are text as text."""
+    value = getattr(entry, name)
+    if isinstance(value, QuarantineKind):
+        return value.value
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    return value
+
+
+def _page(entry: Quarantined) -> Iterable[str]:
+    """An entry for people: a line for each thing there is, the traceback below."""
+    own = {name: _value(entry, name) for name in _EVERYTHING}
+    trace = own.pop("traceback")
+    if entry.document is not None and entry.data is not None:
+        del own["data"]
+    known = {name: value for name, value in own.items() if value is not None and value is not False}
+    wide = max(map(len, known))
+    for name, value in known.items():
+        text = shown_cell(value) if isinstance(value, str) else pretty(value)
+        yield f"{name:{wide}}  " + text.replace("\n", "\n" + " " * (wide + 2))
+    if trace:
+        yield "\n" + "\n".join(map(shown_cell, trace.rstrip().split("\n")))
+
+
+def _told(ctx: Context, settled: Settled) -> int:
+    ctx.say(str(Settled(**{name: getattr(settled, name) for name in _COUNTS})))
+    for left in settled.why:
+        click.echo(f"left: {shown_cell(str(left))}", err=True)
+    more = settled.left - len(settled.why)
+    if more > 0:
+        click.echo(f"left: and {more:,} more", err=True)
+    return NO if settled.left else DONE
+
+
+_COUNTS = tuple(field.name for field in fields(Settled) if field.name != "why")

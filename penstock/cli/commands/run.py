@@ -1,0 +1,341 @@
+"""Sources into tables for as long as they give: what a store lives on.
+
+Each source has a thread of its own, which reads a batch, has it committed, and reads the next: what has come meanwhile,
+so that batches are small while little comes and large under load. Invariants:
+
+- the first signal lets every batch that was begun be committed, and ends with 0; a second Ctrl-C ends at once, which
+  costs nothing that was committed;
+- the first source or sink that fails stops all of them; its error is what the command ends with;
+- only the main thread writes to the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import click
+
+from penstock.cache import StoreInUse, hidden
+from penstock.cli.command_frame import command, load_app, open_reader, reach_writer, table_of
+from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
+from penstock.cli.exit_errors import Fault
+from penstock.cli.name_completion import table_names, view_names
+from penstock.cli.running.claims import Claim, Place, Shared
+from penstock.cli.running.sink_thread import Delivery, asked_of, begun
+from penstock.cli.running.source_thread import SHOWN, Pump, source_of, topic_of
+from penstock.cli.running.stopped_members import end_stopped
+from penstock.cli.signals import Stop
+from penstock.engine import LOST, HolderSilent, Scrubbing, Standby, Writing, partitions_of
+from penstock.sink import STDOUT
+from penstock.spout import SPOUTS, STDIN, Spout, joined
+from penstock.views import App, Table
+
+_Opened = tuple[str, Table, Spout]
+_WAIT = 0.2  # seconds between two looks whether another process has let go of a topic
+_LOOK = 0.1  # seconds between two looks of the main thread
+_EVERY = 10.0  # seconds between two lines of how it goes, where nobody watches
+_HOUR, _MEGABYTE = 3600.0, 1e6
+_WINDOW = 3.0  # seconds over which a rate is taken
+
+
+@command(
+    "run",
+    app=True,
+    store=True,
+    examples=[
+        "penstock run --from users=file:users.jsonl?follow=1",
+        "penstock run --from users=users.jsonl --from orders=orders.csv",
+        "producer | penstock run --from events=-",
+        "penstock run --from users=users.jsonl --to namecount=namecount.jsonl",
+        "penstock run --from users=users.jsonl --to 'namecount=file:changes.jsonl?envelope=change'",
+        "penstock run --from users=kafka://localhost:9092/users --to namecount=kafka://localhost:9092/namecount",
+    ],
+)
+@click.option(
+    "--from",
+    "sources",
+    metavar="TABLE=URI",
+    multiple=True,
+    required=True,
+    shell_complete=table_names,
+    help="A source, and the table that it goes into; several times for several.",
+)
+@click.option(
+    "--to",
+    "sinks",
+    metavar="VIEW=URI",
+    multiple=True,
+    shell_complete=view_names,
+    help="A view, and where its changes go; several times for several.",
+)
+@click.option(
+    "--scrub",
+    "every",
+    type=click.FloatRange(min=0),
+    default=24.0,
+    metavar="HOURS",
+    help="Hours from one scrub to the next (24); 0 for none.",
+)
+@click.option(
+    "--scrub-rate",
+    "rate",
+    type=click.FloatRange(min=0, min_open=True),
+    default=32.0,
+    metavar="MB",
+    help="Megabytes of the store that a scrub passes in a second (32).",
+)
+def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: float, rate: float) -> int:
+    """Take records from sources as they come, and keep the views up to date, until Ctrl-C or SIGTERM.
+
+    A URI is a path, file:PATH?follow=1 for a file that grows, - for standard input, or what an installed package
+    brings. The store remembers how far each source was read, and goes on there. While it runs, other commands read the
+    store, and those that write hand their work over to it. It ends by itself when all its sources have ended.
+
+    Under file:PATH?envelope=topic each record names its own table, as for `penstock post`. A ts of 0 posts an old
+    value. A record without a table is rejected in the name of TABLE.
+
+    With --to the rows of a view and then its changes go into a file, to standard output (-), or to the sink of an
+    installed package. Each has the latest value of a group, or {"deleted": true} for a group that is gone. Under
+    ?envelope=change it has the former value as well. Only saved changes are written; with ?early=1 also those of weak
+    and auto views whose batch is not saved yet. A file goes on behind the last position in it. While another process of
+    this store writes it, this one waits with that, and takes it over when that one ends.
+
+    kafka://HOST:PORT/TOPIC is a topic, in and out; docs/guide/kafka.md lists its options. One process reads it into a
+    store: a second one says so and waits. Several processes of one ?group=NAME share a topic, if the store has
+    several partitions. One of them is the holder of the store. When it ends, another takes over.
+
+    A thread scrubs the store once a day: it walks all pages, and compares the keys with a digest of those written.
+    `penstock status` has the result. Damage that `penstock check --fix` repairs is named, and the work goes on. Damage
+    that needs a copy is named too, and the next batch ends the command: it would build on it.
+
+    `penstock pause` pauses the sources, `penstock resume` lets them go on; so do the signals SIGUSR1 and SIGUSR2.
+
+    On a terminal a line shows how it goes; elsewhere there is a line now and then on standard error.
+    """
+    app = load_app(ctx)
+    asked = [_asked(app, text) for text in sources]
+    _check(asked)
+    wanted = [asked_of(app, text) for text in sinks]
+    with Stop(pauses=True) as stop, ExitStack() as stack:
+        claims: dict[str, Claim] = {}
+        opened = [_source(ctx, stack, claims, *one) for one in asked]
+        if not _claimed(ctx, claims, stop):
+            return DONE
+        for claim in claims.values():
+            stack.callback(claim.release)  # when the store is let go of
+        deliveries = [begun(stack, ctx.store, *one) for one in wanted]
+        scrub = Scrubbing(every * _HOUR, rate * _MEGABYTE) if every else None
+        writer = _standby(ctx, claims, stop, lambda: _opened(ctx, app, claims, scrub))
+        if writer is None:
+            return DONE
+        stack.enter_context(writer)
+        if writer.holder is not None:
+            ctx.note(f"the store is held by {writer.holder}, which all of this is handed over to")
+        _say_also(ctx, opened, claims, stack)
+        if deliveries:
+            reader = stack.enter_context(open_reader(ctx, app))
+            for delivery in deliveries:
+                delivery.read(reader, writer.settle)
+        pumps = [
+            Pump(writer, *one, lambda: stop.asked or failed(), lambda: stop.paused, claims.get(one[0]))
+            for one in opened
+        ]
+        workers: list[Pump | Delivery] = [*pumps, *deliveries]
+
+        def failed() -> bool:
+            return any(one.error is not None for one in workers)
+
+        try:
+            say = ctx.note if any(uri == STDOUT for _, _, uri in wanted) else ctx.say
+            _watch(ctx, pumps, deliveries, stop, say)
+        except KeyboardInterrupt:
+            _end_at_once()
+    for one in workers:
+        if one.error is not None:
+            raise one.error
+    return DONE
+
+
+def _standby(ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callable[[], Writing]) -> Standby | None:
+    """Who takes the work; a member of a group waits until somebody can be reached. None where it is to end before."""
+    told = False
+    while not stop.asked:
+        try:
+            return Standby(opened)
+        except (*LOST, StoreInUse) as error:
+            if all(claim.group is None for claim in claims.values()):
+                raise
+            if not told:
+                told = True
+                ctx.note(f"{error}; waiting until that one answers, or ends")
+            time.sleep(_WAIT)
+    return None
+
+
+def _opened(ctx: Context, app: App, claims: dict[str, Claim], scrub: Scrubbing | None) -> Writing:
+    """The store, or who holds it; a member of our groups that holds it and is stopped gives no answer, and is ended."""
+    try:
+        return reach_writer(ctx, app, True, scrub)
+    except HolderSilent:
+        ended = end_stopped(ctx.store, {claim.group for claim in claims.values() if claim.group is not None})
+        if ended is None:
+            raise
+    ctx.note(f"process {ended} held the store, and is stopped: it was ended")
+    return reach_writer(ctx, app, True, scrub)
+
+
+def _source(ctx: Context, stack: ExitStack, claims: dict[str, Claim], text: str, table: Table, uri: str) -> _Opened:
+    """What is read, and the right to read it where that is a topic; members of a group share both."""
+    spout = SPOUTS.open(uri, table.name)
+    source, group = topic_of(spout)
+    if source is not None and group is not None and partitions_of(ctx.store) > 1:
+        claims[text] = members = Shared(ctx.store, source, group)
+        spout = joined(spout, members)
+    elif source is not None:
+        claims[text] = Claim(ctx.store, source)
+    stack.callback(spout.close)
+    return text, table, spout
+
+
+def _claimed(ctx: Context, claims: dict[str, Claim], stop: Stop) -> bool:
+    """Take the right to read each topic, once nobody else reads it into this store; False if it is to end before."""
+    for text, claim in claims.items():
+        told = False
+        while (other := claim.take()) is not None:
+            if not told:
+                told = True
+                ctx.note(f"{hidden(text)}: {other} reads it into this store; waiting until that one lets go")
+            if stop.asked:
+                return False
+            time.sleep(_WAIT)
+    return True
+
+
+def _say_also(ctx: Context, opened: list[_Opened], claims: dict[str, Claim], stack: ExitStack) -> None:
+    """Sources that any process may read have a place too, where this one says how it reads them."""
+    for text, _, spout in opened:
+        if text not in claims:
+            claim = claims[text] = Place(ctx.store, source_of(spout) or hidden(text))
+            claim.take()
+            stack.callback(claim.release)
+
+
+def _asked(app: App, text: str) -> tuple[str, Table, str]:
+    name, sign, uri = text.partition("=")
+    if not sign or not uri:
+        raise Fault(f"--from {text} names no table; write --from TABLE={text.strip('=') or 'URI'}", WRONG)
+    return text, table_of(app, name), uri
+
+
+def _check(asked: list[tuple[str, Table, str]]) -> None:
+    """Each source once: two readers of one would be in each other's way."""
+    seen: set[str] = set()
+    for text, _, uri in asked:
+        key = STDIN if uri == STDIN else text
+        if key in seen:
+            what = "standard input" if uri == STDIN else text
+            raise Fault(f"{what} is given twice; a source goes into one table, once", WRONG)
+        seen.add(key)
+
+
+def _end_at_once() -> None:
+    """A batch that is being committed is lost with this process, or it is in: nothing in between is possible."""
+    click.echo("penstock: interrupted; what was not committed is read again by the next run", err=True)
+    sys.stdout.flush()
+    os._exit(INTERRUPTED)
+
+
+@dataclass(slots=True)
+class _Rate:
+    """Records a second over the last few seconds."""
+
+    clock: Callable[[], float] = time.monotonic
+    seen: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def of(self, records: int) -> float:
+        """The rate, now that there are so many."""
+        now = self.clock()
+        self.seen.append((now, records))
+        while len(self.seen) > 2 and self.seen[0][0] < now - _WINDOW:
+            self.seen.popleft()
+        then, before = self.seen[0]
+        return (records - before) / (now - then) if now > then else 0.0
+
+
+def _watch(ctx: Context, pumps: list[Pump], deliveries: list[Delivery], stop: Stop, say: Callable[[str], None]) -> None:
+    """Let them work, and tell how it goes, until all have ended."""
+    workers: list[Pump | Delivery] = [*pumps, *deliveries]
+    for worker in workers:
+        worker.start()
+    lines = _lines(pumps, deliveries, stop)
+    if sys.stderr.isatty() and not ctx.quiet:
+        _watch_live(ctx, pumps, workers, lines)
+    else:
+        _watch_lines(ctx, pumps, workers, lines)
+    for worker in workers:
+        if worker.error is None or worker.has_done():
+            say(worker.said())
+    for pump in pumps:
+        if pump.counts.rejected > SHOWN:
+            click.echo(f"rejected: {pump.counts.rejected - SHOWN:,} more from {pump.text}", err=True)
+
+
+def _watch_lines(ctx: Context, pumps: list[Pump], workers: list[Pump | Delivery], lines: Iterator[list[str]]) -> None:
+    rate, said, before = _Rate(), time.monotonic(), 0
+    for noted in lines:
+        for line in noted:
+            click.echo(line, err=True)
+        now, records = time.monotonic(), sum(pump.counts.records for pump in pumps)
+        per_second = rate.of(records)
+        if now - said >= _EVERY and records != before:
+            said, before = now, records
+            for worker in workers:
+                ctx.note(worker.said())
+            ctx.note(f"{records:,} records, {per_second:,.0f}/s")
+
+
+def _watch_live(ctx: Context, pumps: list[Pump], workers: list[Pump | Delivery], lines: Iterator[list[str]]) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    rate = _Rate()
+    console = Console(file=sys.stderr, no_color=not ctx.color)
+    with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+        for noted in lines:
+            for line in noted:
+                console.print(Text(line))
+            records = sum(pump.counts.records for pump in pumps)
+            page = [
+                *(worker.said() for worker in workers),
+                f"{records:,} records, {rate.of(records):,.0f}/s; Ctrl-C ends it",
+            ]
+            live.update(Text("\n".join(page), no_wrap=True, overflow="ellipsis"), refresh=True)
+
+
+def _lines(pumps: list[Pump], deliveries: list[Delivery], stop: Stop) -> Iterator[list[str]]:
+    """Again and again, until all have ended, the lines that are to be shown."""
+    told = False
+    workers: list[Pump | Delivery] = [*pumps, *deliveries]
+    while True:
+        if not any(pump.is_alive() for pump in pumps):
+            for delivery in deliveries:
+                delivery.finish()
+        for pump in pumps:
+            pump.beat()
+        working = next((worker for worker in workers if worker.is_alive()), None)
+        if working is not None:
+            working.join(_LOOK)
+        lines = [worker.notes.popleft() for worker in workers for _ in range(len(worker.notes))]
+        if stop.asked and working is not None and not told:
+            told = True
+            lines.append("ending: what is under way is committed first; Ctrl-C again ends at once")
+        yield lines
+        if working is None:
+            return

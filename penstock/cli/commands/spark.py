@@ -1,0 +1,234 @@
+"""What is done to all of a store at once, in tasks of Spark's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import click
+
+from penstock.cache import StoreMissing, shown, shown_size
+from penstock.cli.command_frame import command, load_app, table_of
+from penstock.cli.context import DONE, NO, WRONG, Context
+from penstock.cli.exit_errors import Fault
+from penstock.cli.name_completion import table_names, view_names
+from penstock.cli.progress import parts
+from penstock.cli.rows_output import Column, emit, format_option
+from penstock.engine import copy_size, is_store
+from penstock.spark import Backfilled, Difference, session
+from penstock.spark import backfill as fill
+from penstock.spark import verify as verified
+from penstock.spout import Uri, file_size
+from penstock.views import ABSENT, App
+
+master_option = click.option(
+    "--spark",
+    "master",
+    metavar="MASTER",
+    help="Where Spark runs, as in local[4] or spark://host:7077 (else all cores of this machine).",
+)
+
+
+@command(
+    "backfill",
+    app=True,
+    store=True,
+    examples=[
+        "penstock backfill users=users.jsonl",
+        "penstock backfill users=dump/users orders=orders.csv.gz --spark 'local[4]' --store state",
+        "penstock backfill users=users.jsonl --refill",
+        "penstock backfill 'users=kafka://host:9092/users?until=2026-01-31T12:00:00Z'",
+        "penstock backfill users=dump/users --refill --offset users=kafka:users/0=5150",
+    ],
+)
+@click.argument("sources", metavar="TABLE=URI...", nargs=-1, required=True, shell_complete=table_names)
+@master_option
+@click.option(
+    "--staging",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="A folder that all workers and this machine share, for what is under way (else beside the store).",
+)
+@click.option("--refill", is_flag=True, help="The store is there: these tables of it are made anew and switched in.")
+@click.option(
+    "--offset",
+    "offsets",
+    metavar="SOURCE=OFFSET",
+    multiple=True,
+    help="What was read of a source that is not named here, as `penstock status` names it: it goes on there.",
+)
+def backfill(
+    ctx: Context,
+    sources: tuple[str, ...],
+    master: str | None,
+    staging: str | None,
+    refill: bool,
+    offsets: tuple[str, ...],
+) -> int:
+    """Fill a new store and all its views from files, in tasks of Spark's: what `load` would leave.
+
+    A URI is a path, of a file that `load` reads or of a folder of such files, or file:PATH?format=csv. Files of one
+    table are read in the order in which they are named, and `load` goes on where they ended. A folder has no order: of
+    versions with equal ts the one with the greater bytes wins, and how many such ties there were is said. Of a topic,
+    kafka://HOST:PORT/TOPIC with the options that `run` knows, each partition is read to its end, or to a moment under
+    until=, and `run` goes on there. The store is there when it is whole; until then nothing is, and a run that was
+    killed is begun anew by the next one. On one machine `load` is quicker.
+
+    With --refill the store is there and may be written meanwhile. The tables that are named, and all views on them, are
+    made anew beside it, and what is written to them meanwhile is laid over that. Then readers see all of it at once,
+    and sources go on from the offsets that are said. What was dumped of a topic at known offsets is told by --offset.
+    """
+    app = load_app(ctx)
+    given, known = _given(app, sources), _offsets(offsets)
+    if refill is not is_store(ctx.store):
+        if refill:
+            raise StoreMissing(ctx.store)
+        raise Fault(
+            f"{ctx.store} is a store already; name a new folder with --store, or add --refill to make these tables "
+            "anew; `penstock load` adds to them",
+            WRONG,
+        )
+    with parts(ctx) as tell:
+        tell("starting Spark", 0, 0)
+        spark = session(master)
+        try:
+            done = fill(
+                app,
+                ctx.store,
+                spark=spark,
+                staging=staging,
+                progress=tell,
+                refill=refill,
+                offsets=known,
+                tables=given,
+            )
+        finally:
+            spark.stop()
+    _say(ctx, done, refill)
+    return NO if done.rejected else DONE
+
+
+def _given(app: App, sources: Sequence[str]) -> dict[str, list[str]]:
+    """The sources of each table, in order."""
+    given: dict[str, list[str]] = {}
+    for text in sources:
+        table, sign, uri = text.partition("=")
+        if not sign or not uri:
+            raise Fault(f"{text!r} names no table and source; write TABLE=PATH, as in users=users.jsonl", WRONG)
+        given.setdefault(table_of(app, table).name, []).append(uri)
+        path = uri if os.path.lexists(uri) else Uri.parse(uri).rest
+        if Uri.parse(uri).scheme == "file" and not os.path.isdir(path):
+            file_size(path)  # which says what is wrong with it, before Spark is started
+    return given
+
+
+def _offsets(texts: Sequence[str]) -> dict[str, int]:
+    """Where sources go on."""
+    out: dict[str, int] = {}
+    for text in texts:
+        source, sign, offset = text.rpartition("=")
+        if not sign or "=" not in source or not (offset.isascii() and offset.isdigit()):
+            raise Fault(f"--offset {text!r} names no source and offset; write it as in users=kafka:users/0=5150", WRONG)
+        out[source] = int(offset)
+    return out
+
+
+def _say(ctx: Context, done: Backfilled, refill: bool) -> None:
+    for table, n in done.documents.items():
+        ctx.say(f"{table}: {n:,} documents")
+    for view, n in done.rows.items():
+        held = f", {done.held[view]:,} held" if done.held.get(view) else ""
+        ctx.say(f"{view}: {n:,} rows{held}")
+    if done.ties:
+        ctx.note(f"{done.ties:,} versions had the ts of another and other bytes: the greater bytes won")
+    if done.rejected:
+        ctx.note(f"{done.rejected:,} records were rejected; `penstock quarantine list` shows them")
+    for source, offset in done.sources.items():
+        back = ": it was further on, begin it again" if source in done.back else ""
+        (ctx.note if refill else ctx.detail)(f"{source} goes on at {offset:,}{back}")
+    ctx.detail(", ".join(f"{stage}: {seconds:.1f} s" for stage, seconds in done.seconds.items()))
+    spent = sum(seconds for stage, seconds in done.seconds.items() if stage != "start")
+    if spent:
+        ctx.note(f"{done.records / spent:,.0f} records/s, the start of Spark apart")
+
+
+_SHOWN = 20  # documents that are named
+_COLUMNS = ("view", "group", Column("stored", empty=True), Column("expected", empty=True), "documents")
+
+
+@command(
+    "verify",
+    app=True,
+    store=True,
+    examples=["penstock verify", "penstock verify revenue --fix", "penstock verify --spark 'local[4]' --snapshot copy"],
+)
+@click.argument("views", metavar="[VIEW]...", nargs=-1, shell_complete=view_names)
+@master_option
+@click.option("--fix", is_flag=True, help="Restate the groups that differ, through whoever holds the store.")
+@click.option(
+    "--snapshot",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="The copy to read: one that is there, or where it is made and stays (else one beside the store, removed).",
+)
+@click.option(
+    "--against",
+    metavar="TABLE=URI",
+    multiple=True,
+    shell_complete=table_names,
+    help="Where a table comes from: documents that are missing or older than there are found too; several times.",
+)
+@format_option
+def verify(
+    ctx: Context,
+    views: tuple[str, ...],
+    master: str | None,
+    fix: bool,
+    snapshot: str | None,
+    against: tuple[str, ...],
+    format: str | None,
+) -> int:
+    """Recompute views, all unless some are named, from a copy of the store by none of the code that keeps them.
+
+    Says which groups differ: what is stored, what it should be, and keys of documents behind it. The copy is made while
+    others write. Documents that a view can't take are counted as held, those that a function would yield something else
+    for now as told otherwise: neither is wrong. Exits with 1 if any group differs that --fix has not repaired.
+    """
+    app = load_app(ctx)
+    for name in views:
+        app.view_of(name)
+    sources = _given(app, against)
+    if not is_store(ctx.store):
+        raise StoreMissing(ctx.store)
+    if snapshot is None or not is_store(snapshot):
+        size = copy_size(ctx.store, snapshot or ctx.store)
+        where = "beside the store, removed at the end" if snapshot is None else f"in {snapshot}"
+        ctx.note(f"the copy that is read takes {shown_size(size)} {where}")
+    with parts(ctx) as tell:
+        spark = session(master)
+        try:
+            found = verified(
+                app, ctx.store, views, spark=spark, snapshot=snapshot, against=sources, fix=fix, progress=tell
+            )
+        finally:
+            spark.stop()
+    if found.wrong:
+        emit(ctx, map(_row, found.wrong), _COLUMNS, format)
+    for one in found.stale[:_SHOWN]:
+        ctx.note(f"{one.table} {shown(one.key)}: {'missing' if one.stored is ABSENT else 'stale'}")
+    for table, n in found.beyond.items():
+        ctx.note(f"{table}: {n:,} documents are not in the source")
+    for what, counted in (("held", found.held), ("told otherwise", found.told)):
+        for view, n in counted.items():
+            ctx.detail(f"{what}: {view}: {n:,}")
+    ctx.note(str(found))
+    if fix and not found.ok:
+        ctx.note(f"{len(found.stale):,} documents were put, {len(found.repaired):,} groups restated")
+    elif not found.ok:
+        ctx.note("`penstock verify --fix` puts and restates what differs")
+    return DONE if found.ok or fix else NO
+
+
+def _row(one: Difference) -> tuple[object, ...]:
+    stored, expected = (None if value is ABSENT else value for value in (one.stored, one.expected))
+    return one.view, one.group, stored, expected, list(one.by)

@@ -1,0 +1,197 @@
+"""How a store stands: its tables and views, where it is, and who writes it.
+
+On a terminal it is a page, which --watch draws again every second; elsewhere one JSON object, with --watch one a line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from datetime import datetime
+from io import StringIO
+from typing import Any
+
+import click
+
+from penstock.cache import owner_of, shown_size
+from penstock.cli.command_frame import command, load_app, open_reader
+from penstock.cli.context import WRONG, Context
+from penstock.cli.exit_errors import Fault
+from penstock.cli.json_values import dumps, spelt
+from penstock.cli.progress import progress
+from penstock.cli.rows_output import emit, shown_cell
+from penstock.cli.running.claims import claims, is_stopped
+from penstock.engine import Engine, memory_of_holder
+
+_EVERY = 1.0  # seconds
+_FORMATS = ("table", "json")
+_DATA = "data.mdb"
+
+
+@command(
+    "status",
+    app=True,
+    store=True,
+    examples=[
+        "penstock status",
+        "penstock status --watch",
+        "penstock status --digest",
+        "penstock status | jq .position",
+        "penstock status -v --format json | jq .views.revenue.holds",
+    ],
+)
+@click.option("--watch", is_flag=True, help="Draw it again every second, until Ctrl-C.")
+@click.option("--digest", is_flag=True, help="Add the digest of all content, which equal content shares.")
+@click.option("--format", "format", type=click.Choice(_FORMATS), help="How (a table on a terminal, else json).")
+def status(ctx: Context, watch: bool, digest: bool, format: str | None) -> None:
+    """Tables, views, position, sources, what is held, sizes, the last commit, and who writes.
+
+    In a pipe it is one JSON object; with --watch one each second. It counts the first 20 documents that a view can't
+    take by reason, each reason with the first key. With -v it has each of them with its traceback.
+    """
+    for_people = ctx.terminal if format is None else format == "table"
+    if watch and digest:
+        raise Fault("--digest reads all content, which is too much for each second of --watch; leave one out", WRONG)
+    with open_reader(ctx, load_app(ctx)) as engine:
+        if watch:
+            with suppress(KeyboardInterrupt):
+                _watch(ctx, for_people, lambda: _asked(ctx, for_people, read(engine, ctx.store, False)))
+        else:
+            with progress(ctx, "reading all content", None) if digest else nullcontext():
+                data = _asked(ctx, for_people, read(engine, ctx.store, digest))
+            click.echo(_page(ctx, data) if for_people else dumps(data))
+
+
+def _asked(ctx: Context, for_people: bool, data: dict[str, Any]) -> dict[str, Any]:
+    """The status with as much of what is held as is asked for."""
+    if not for_people and not ctx.verbose:
+        for view in data["views"].values():
+            view["holds"] = _by_reason(view["holds"])
+    return data
+
+
+def _by_reason(holds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Count documents that are held by their reason, the most frequent first.
+
+    >>> _by_reason([{"key": 7, "reason": "odd", "traceback": "…"}, {"key": 8, "reason": "odd", "traceback": "…"}])
+    [{'reason': 'odd', 'documents': 2, 'first': 7}]
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for hold in holds:
+        own = found.setdefault(hold["reason"], {"reason": hold["reason"], "documents": 0, "first": hold["key"]})
+        own["documents"] += 1
+    return sorted(found.values(), key=lambda own: -own["documents"])
+
+
+def _watch(ctx: Context, for_people: bool, look: Callable[[], dict[str, Any]]) -> None:
+    if not (for_people and ctx.terminal):
+        while True:
+            click.echo(_page(ctx, look()) + "\n" if for_people else dumps(look()))
+            time.sleep(_EVERY)
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(no_color=not ctx.color), auto_refresh=False, vertical_overflow="crop") as live:
+        while True:
+            live.update(Text.from_ansi(_page(ctx, look())), refresh=True)
+            time.sleep(_EVERY)
+
+
+def read(engine: Engine, store: str, digest: bool) -> dict[str, Any]:
+    """The status of a store, with what only its files and its writer tell."""
+    data = engine.status()
+    del data["readonly"]
+    try:
+        folders = [os.path.join(store, part["folder"]) for part in data.get("partitions", ())] or [store]
+        written = max(os.stat(os.path.join(folder, _DATA)).st_mtime for folder in folders)
+        last = datetime.fromtimestamp(written).astimezone()
+        data["committed"] = last.isoformat(timespec="seconds")
+    except OSError:
+        data["committed"] = None
+    data["owner"] = owner_of(store)
+    data["reading"] = [{**one, "state": "stopped"} if is_stopped(one["pid"]) else one for one in claims(store)]
+    memory = None if data["owner"] is None else memory_of_holder(store)
+    data["memory"] = None if memory is None else memory["memory"]
+    for kind in ("tables", "views"):
+        for name, about in data[kind].items():
+            about["memory"] = None if memory is None else memory[kind].get(name)
+    if digest:
+        data["digest"] = engine.digest()
+    return data
+
+
+def _page(ctx: Context, data: dict[str, Any]) -> str:
+    """The page for people."""
+    sizes = data["store"]
+    memory = "" if data["memory"] is None else f", {shown_size(data['memory'])} of memory"
+    lines = [
+        f"app       {data['app']}",
+        f"store     {shown_cell(data['path'])}, {shown_size(sizes['bytes'])}",
+        f"position  {spelt(data['position'])}, epoch {data['epoch']:,}, last commit {data['committed'] or 'unknown'}",
+        f"writer    {data['owner'] or 'nobody'}{memory}",
+    ]
+    building = data["building"]
+    if building is not None:
+        share = 100 * building["done"] // max(building["total"], 1)
+        lines.append(f"building  {', '.join(building['views'])}, {share} %; `penstock migrate` does the rest now")
+        if building["trouble"] is not None:
+            lines.append(f"          it stopped, and is tried again: {shown_cell(building['trouble'])}")
+    if "digest" in data:
+        lines.append(f"digest    {data['digest']}")
+    lines += _scrub(data["scrub"])
+    parts = ["\n".join(lines), *(table.rstrip() for table in _tables(ctx, data)), "\n".join(_held(data))]
+    return "\n\n".join(filter(None, parts))
+
+
+def _scrub(scrub: dict[str, Any]) -> Iterator[str]:
+    """The last scrub, and the damage that it found."""
+    damaged, uncounted = scrub["damaged"], scrub["uncounted"]
+    if scrub["ended"] is None:
+        text = "never; `penstock check` walks all pages, and `penstock run` does so in the background"
+    else:
+        text = f"{scrub['ended']}, {scrub['seconds']:g} s, {f'{len(damaged)} damaged' if damaged else 'no damage'}"
+    yield f"scrub     {text}"
+    for line in damaged:
+        yield f"          {shown_cell(line)}"
+    if uncounted:
+        yield f"          {uncounted} databases have no digest until a check or scrub has counted them"
+
+
+def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:
+    tables = [
+        [name, t["documents"], t["tombstones"], t["rejected"], t["log"]["segments"], t["log"]["unfolded"]]
+        for name, t in data["tables"].items()
+    ]
+    yield _drawn(ctx, tables, ["table", "documents", "deleted", "rejected", "log segments", "unfolded"])
+    views = [[name, v["source"], v["groups"], v["held"], v["held_groups"]] for name, v in data["views"].items()]
+    if views:
+        yield _drawn(ctx, views, ["view", "of", "groups", "held documents", "held groups"])
+    if "partitions" in data:
+        own = ("folder", "position", "epoch", "documents")
+        parts = [[*(part[name] for name in own), shown_size(part["bytes"])] for part in data["partitions"]]
+        yield _drawn(ctx, parts, ["partition", "position", "epoch", "documents", "size"])
+    if data["sources"]:
+        yield _drawn(ctx, [[name, offset] for name, offset in data["sources"].items()], ["source", "offset"])
+    if data["reading"]:
+        reading = [[r["source"], r["pid"], r["state"], r["lag"], r["rate"]] for r in data["reading"]]
+        yield _drawn(ctx, reading, ["reads", "process", "state", "behind", "records/s"])
+
+
+def _held(data: dict[str, Any]) -> Iterator[str]:
+    for name, view in data["views"].items():
+        for hold in view["holds"]:
+            yield f"held: {name} can't take {dumps(hold['key'])}: {shown_cell(hold['reason'])}"
+        if view["held"] > len(view["holds"]):
+            yield f"held: {name} can't take {view['held'] - len(view['holds']):,} more"
+    kept = sum(table["quarantined"] for table in data["tables"].values())
+    if kept:
+        yield f"rejected: {kept:,} record{'s are' if kept > 1 else ' is'} kept; `penstock quarantine` lists them"
+
+
+def _drawn(ctx: Context, rows: list[list[Any]], columns: list[str]) -> str:
+    out = StringIO()
+    emit(ctx, rows, columns, "table", out)
+    return out.getvalue()

@@ -1,0 +1,258 @@
+"""Tables and views to files, and into a table what such a file holds.
+
+Everything is streamed from one snapshot. A file gets its name when all of it is written, so that there is never half of
+one; a packed one is packed as its name ends.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, BinaryIO, Protocol, cast
+
+import click
+
+from penstock.cache import MissingExtra
+from penstock.cli.command_frame import command, load_app, open_reader, shown_view, table_of
+from penstock.cli.commands.load import take_lines
+from penstock.cli.context import WRONG, Context
+from penstock.cli.exit_errors import Fault
+from penstock.cli.files.csv_parquet import Columns, write_csv, write_parquet
+from penstock.cli.files.lossless_json import portable_lines, read_portable
+from penstock.cli.json_values import dumps
+from penstock.cli.name_completion import all_names, table_names
+from penstock.cli.progress import progress
+from penstock.cli.rows_output import must_be_csv, safe_option
+from penstock.engine import Snapshot
+from penstock.gateway import document_of, unwrap
+from penstock.views import Table, View
+
+_FORMATS = ("jsonl", "csv", "parquet")
+_PACKED = ("gz", "zst")
+_Written = Callable[[BinaryIO, Columns, Iterable[dict[str, Any]], Callable[[int], None]], None]
+_TOLD = 1024  # lines after which one tells how far it is
+
+
+@command(
+    "export",
+    app=True,
+    store=True,
+    examples=[
+        "penstock export users -o users.jsonl.gz",
+        "penstock export namecount --format csv",
+        "penstock export users | penstock --store other import users -",
+    ],
+)
+@click.argument("name", shell_complete=all_names)
+@click.option("--format", "format", type=click.Choice(_FORMATS), help="How (else as FILE ends, else jsonl).")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(),
+    help="Where to (else standard output); .gz and .zst are packed.",
+)
+@safe_option
+def export(ctx: Context, name: str, format: str | None, output: str | None, safe: bool) -> None:
+    """Write what NAME has at this moment, a table its documents or a view its rows, to a file or standard output.
+
+    JSON lines of a table lose nothing, deletions and each ts among them: `penstock import` makes the same table of
+    them. What JSON has no form for is written as {"$decimal": "1.50"}, {"$bytes": "base64"}, {"$float": "nan"}. CSV
+    and Parquet have documents alone: a column for each field, null where a document has none; lists, maps and columns
+    of several kinds are JSON in their cells. With --safe a text that begins with =, +, -, @, a tab or a carriage return
+    has a single quote before it, so that it doesn't read back as the same text. A view's rows are `key` and `value`, or
+    a column for each field of it.
+    """
+    kind, packing = _kind(format, output)
+    if safe:
+        must_be_csv(kind)
+    app = load_app(ctx)
+    with open_reader(ctx, app) as engine, engine.snapshot() as snap:
+        if name not in snap.schema.catalog.entries:
+            app.lookup(name)
+        what = snap.schema.tables[name].table if name in snap.schema.tables else shown_view(snap, name)
+        source: _Source = _Documents(snap, what) if isinstance(what, Table) else _Rows(snap, what)
+        rows_stand_there = output is None and ctx.terminal
+        shown = replace(ctx, quiet=True) if rows_stand_there else ctx
+        with progress(shown, name, source.total) as bar, _output(output, packing) as out:
+            _write(source, kind, out, lambda n: bar.advance(n, n), safe)
+    left = f"; {source.deletions:,} deletions are not in it" if kind != "jsonl" and source.deletions else ""
+    if output is not None or left:
+        ctx.note(f"{output or 'standard output'}: {source.total - source.deletions:,} {source.unit}{left}")
+
+
+@command(
+    "import",
+    app=True,
+    store=True,
+    examples=["penstock import users users.jsonl.gz", "penstock import users -"],
+)
+@click.argument("table", shell_complete=table_names)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
+@click.option("--again", is_flag=True, help="From the first line, also of what is in already.")
+@click.option("--format-in", metavar="FORMAT", help="jsonl, csv, tsv or parquet (else by the file's name).")
+def import_(ctx: Context, table: str, files: tuple[str, ...], again: bool, format_in: str | None) -> int:
+    """Put what `penstock export` wrote to a FILE into TABLE: documents, and from JSON lines of a table its deletions.
+
+    It is `penstock load`, but for what stands in JSON lines for something else: {"$decimal": "1.50"} is a Decimal,
+    {"$delete": 7, "$ts": 3} a deletion. Rows of a view are documents with a field key: a table by "key" takes them.
+    """
+    app = load_app(ctx)
+    target = table_of(app, table)
+    return take_lines(ctx, app, target, files, format_in, read_portable, again)
+
+
+class _Source(Protocol):
+    """What is exported."""
+
+    unit: str
+    total: int
+    deletions: int
+    first: tuple[str, ...]
+
+    def lines(self) -> Iterator[bytes]:
+        """Each as JSON."""
+        ...
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each as a map of columns, of which `first` are there in any case."""
+        ...
+
+
+class _Documents:
+    """The documents of a table, and in JSON lines its deletions."""
+
+    unit = "documents"
+
+    def __init__(self, snap: Snapshot, table: Table) -> None:
+        self._reader = snap.table(table.name)
+        self._table = table
+        self._instants = snap.state.ts.get(table.name) == "text"
+        self.deletions = self._reader.tombstones
+        self.total = len(self._reader) + self.deletions
+        roots = [path[0] for path in table.key.paths] + ([table.ts[0]] if table.ts else [])
+        self.first = tuple(dict.fromkeys(roots))
+
+    def lines(self) -> Iterator[bytes]:
+        """Each as JSON that loses nothing."""
+        for line in self._reader.lines():
+            yield b"\n".join(portable_lines(self._table, line, self._instants))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The documents."""
+        return (document_of(line) for line in self._reader.lines() if not unwrap(line).absent)
+
+
+class _Rows:
+    """The rows of a view."""
+
+    unit = "rows"
+    deletions = 0
+
+    def __init__(self, snap: Snapshot, view: View) -> None:
+        self._reader = snap.view(view.name)
+        self.total = len(self._reader)
+        self._fields = () if view.fields is None or "key" in view.fields or "held" in view.fields else view.fields
+        self._held = snap.holds_any(view.name)
+        self.first = ("key", *(self._fields or ("value",)), *(("held",) if self._held else ()))
+
+    def lines(self) -> Iterator[bytes]:
+        """Each as an object of key and value."""
+        for row in self._reader.items():
+            shown = {"key": row.key, "value": row.value} | ({"held": True} if row.held else {})
+            yield dumps(shown, exact=True).encode()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each with a column for each field of the value."""
+        for row in self._reader.items():
+            key = list(row.key) if isinstance(row.key, tuple) else row.key
+            held = {"held": row.held} if self._held else {}
+            if self._fields:
+                yield {"key": key, **dict.fromkeys(self._fields), **(row.value or {}), **held}
+            else:
+                yield {"key": key, "value": row.value, **held}
+
+
+def _write(source: _Source, kind: str, out: BinaryIO, tell: Callable[[int], None], safe: bool) -> None:
+    if kind != "jsonl":
+        written: _Written = partial(write_csv, safe=safe) if kind == "csv" else write_parquet
+        written(out, Columns.of(source.rows(), source.first, typed=kind == "parquet"), source.rows(), tell)
+        return
+    n = 0
+    for n, line in enumerate(source.lines(), 1):
+        out.write(line + b"\n")
+        if n % _TOLD == 0:
+            tell(_TOLD)
+    tell(n % _TOLD)
+
+
+def _kind(format: str | None, output: str | None) -> tuple[str, str | None]:
+    """The format of a file, and how it is packed."""
+    named = os.path.basename(output or "").lower().split(".")[1:]
+    packing = named.pop() if named and named[-1] in _PACKED else None
+    by_name = {"csv": "csv", "parquet": "parquet", "pq": "parquet"}.get(named[-1] if named else "", "jsonl")
+    kind = format or by_name
+    if kind == "parquet" and (output is None or packing is not None):
+        why = "Parquet goes to a file" if output is None else "Parquet is packed by itself"
+        raise Fault(f"{why}; write -o FILE.parquet", WRONG)
+    return kind, packing
+
+
+@contextmanager
+def _output(path: str | None, packing: str | None) -> Iterator[BinaryIO]:
+    """Where to write; a file has its name at the end, and only then."""
+    if path is None:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    begun = f"{path}.{secrets.token_hex(8)}.partial"
+    with ExitStack() as stack:
+        stack.enter_context(_named(path, begun))
+        file: BinaryIO = stack.enter_context(open(begun, "xb"))
+        stack.callback(_forget, begun)
+        with _packed(file, packing) as out:
+            yield out
+        file.flush()
+        os.fsync(file.fileno())
+        os.replace(begun, path)
+
+
+@contextmanager
+def _named(path: str, begun: str) -> Iterator[None]:
+    """What the system refuses of a file is said of the name that was given, not of the one it has until it is whole."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename in (None, begun):
+            error.filename, error.filename2 = path, None
+        raise
+
+
+@contextmanager
+def _packed(file: BinaryIO, packing: str | None) -> Iterator[BinaryIO]:
+    """A file that packs what is written to it."""
+    if packing is None:
+        yield file
+    elif packing == "gz":
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packer:
+            yield cast(BinaryIO, packer)
+    else:
+        try:
+            zstd: Any = importlib.import_module("zstandard")
+        except ImportError:
+            raise MissingExtra("zstandard", "zstd") from None
+        with zstd.ZstdCompressor().stream_writer(file, closefd=False) as packer:
+            yield packer
+
+
+def _forget(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)

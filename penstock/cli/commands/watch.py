@@ -1,0 +1,164 @@
+"""Watching views: what changes in them, as it is committed, by whichever process.
+
+On a terminal it is a table that stands in its place; elsewhere each change is a JSON object on a line of its own, or a
+row of CSV, which is written out before the next look. It ends in good order with the first signal, and with whoever
+reads it.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import click
+
+from penstock.cli.command_frame import command, load_app, open_reader, shown_view
+from penstock.cli.context import WRONG, Context
+from penstock.cli.exit_errors import Fault
+from penstock.cli.json_values import dumps, loads, spelt
+from penstock.cli.name_completion import view_names
+from penstock.cli.rows_output import SAFE_CSV, emit, formats, write_array
+from penstock.cli.running.feed_steps import Steps
+from penstock.cli.signals import Stop
+from penstock.engine import Engine
+from penstock.views import ABSENT, Change, Position
+
+_LOOK = 0.02  # seconds between two looks
+_DRAW = 0.1  # seconds between two pages
+
+
+class _Position(click.ParamType[Position]):
+    """A position as it is typed: a number, or a list of those of all partitions."""
+
+    name = "position"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Position:
+        """The position that a text means."""
+        try:
+            own = loads(value) if isinstance(value, str) else value
+        except ValueError:
+            own = None
+        numbers = own if isinstance(own, list) else [own]
+        if not numbers or any(type(one) is not int or one < 0 for one in numbers):
+            self.fail(f"{value!r} is no position; write one as changes have it: 1200, or '[1200, 873]'", param, ctx)
+        return own
+
+
+@command(
+    "watch",
+    app=True,
+    store=True,
+    examples=[
+        "penstock watch namecount",
+        "penstock watch namecount revenue",
+        "penstock watch namecount --since 1200 | jq .group",
+        "penstock watch namecount --since '[1200, 873]'",
+        "penstock watch namecount --format csv > changes.csv",
+    ],
+)
+@click.argument("views", nargs=-1, required=True, metavar="VIEW...", shell_complete=view_names)
+@click.option("--since", type=_Position(), metavar="P", help="All changes after this position, not from now on.")
+@click.option("--early", is_flag=True, help="Also show changes of weak and auto views whose batch is not saved yet.")
+@formats("How changes come out (a table that stands in its place on a terminal, else jsonl: a JSON object a line).")
+def watch(ctx: Context, views: tuple[str, ...], since: Position | None, early: bool, format: str | None) -> None:
+    """The changes of each VIEW as they are committed, until Ctrl-C.
+
+    On a terminal it is a table of groups with their values, what these were before, and how often they change. In a
+    pipe each change is a JSON object on a line: view, group, old, new, position; `old` is left out where a group came
+    to be, `new` where it is gone. The position of the last one is what --since takes. The feed keeps the last 1,000,000
+    changes; where it no longer reaches back to P, that is an error. Of a store of several partitions a position is a
+    list of numbers, one of each. A view with production="weak" or "auto" can show contributions before their batch is
+    saved; these changes come when it is saved, or at once with --early.
+    """
+    if format == "table" and not ctx.terminal:
+        raise Fault("--format table is drawn again and again on a terminal; write jsonl, json or csv here", WRONG)
+    app = load_app(ctx)
+    names = list(dict.fromkeys(views))
+    with Stop() as stop, open_reader(ctx, app) as engine:
+        with engine.snapshot() as snap:
+            for name in names:
+                shown_view(snap, name)
+        if ctx.terminal and format in (None, "table"):
+            _on_terminal(ctx, engine, names, since, early, lambda: stop.asked)
+        else:
+            steps = Steps(engine, names, _now(engine, early) if since is None else since, early)
+            ctx.detail(f"from position {spelt(steps.position)} on")
+            _in_pipe(ctx, _coming(steps, lambda: stop.asked), format)
+
+
+def _now(engine: Engine, early: bool) -> Position:
+    with engine.snapshot() as snap:
+        return snap.position if early else snap.saved
+
+
+def _in_pipe(ctx: Context, changes: Iterator[Change], format: str | None) -> None:
+    if format in ("csv", SAFE_CSV):
+        emit(ctx, map(_row, changes), ("view", "group", "old", "new", "position"), format)
+    elif format == "json":
+        write_array((dumps(change.data()) for change in changes), sys.stdout)
+    else:
+        for change in changes:
+            sys.stdout.write(dumps(change.data()) + "\n")
+
+
+def _row(change: Change) -> tuple[Any, ...]:
+    old, new = (None if value is ABSENT else value for value in (change.old, change.new))
+    return change.view, change.group, old, new, change.position
+
+
+def _coming(steps: Steps, stopped: Callable[[], bool]) -> Iterator[Change]:
+    """The changes as they are committed; what was made of them is written out before the next look."""
+    gone = _gone()
+    while not stopped() and not gone():
+        for changes, _ in steps.step():
+            yield from changes
+            sys.stdout.flush()
+            if stopped():
+                return
+        time.sleep(_LOOK)
+
+
+def _gone() -> Callable[[], bool]:
+    """Whether nobody reads standard output any more, which a write would only tell at the next change."""
+    try:
+        file = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return lambda: False
+    poll = select.poll()
+    poll.register(file, 0)  # errors are always told
+    return lambda: bool(poll.poll(0))
+
+
+def _on_terminal(
+    ctx: Context,
+    engine: Engine,
+    names: Sequence[str],
+    since: Position | None,
+    early: bool,
+    stopped: Callable[[], bool],
+) -> None:
+    from penstock.cli.drawing.watch_table import Board, drawing
+
+    live, room = drawing(ctx.color)
+    board = Board(names, room)
+    if since is None:
+        with engine.snapshot() as snap:
+            since = snap.position if early else snap.saved
+            for name in names:
+                board.show(name, islice(snap.view(name), board.room // len(names)))
+    steps = Steps(engine, names, since, early)
+    with live:
+        drawn = 0.0
+        while not stopped():
+            for changes, _ in steps.step():
+                board.take(changes)
+                if stopped():
+                    break
+            if time.monotonic() - drawn >= _DRAW:
+                drawn = time.monotonic()
+                live.update(board.page(steps.position, live.console.width), refresh=True)
+            time.sleep(_LOOK)

@@ -1,0 +1,1 @@
+"""Draw graphs and live tables."""

@@ -1,0 +1,185 @@
+"""The graph of tables and views in words: what each definition is, and how they hang together.
+
+Every view has one source, so that the graph is a forest, whose roots are the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cli.json_values import dumps
+from penstock.views import App, FieldMap, Path, ReduceFunction, Reducer, Table, View, is_accumulator
+
+Definition = Table | View
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A definition, how deep it stands under its table, and what stands on it."""
+
+    definition: Definition
+    depth: int
+    children: tuple[Node, ...]
+
+    def all(self) -> Iterator[Node]:
+        """This one and all under it, each before those on it."""
+        yield self
+        for child in self.children:
+            yield from child.all()
+
+
+def forest(app: App, only: Definition | None = None) -> list[Node]:
+    """The tables with what stands on them; of `only` what it comes from and what stands on it."""
+    kept = None if only is None else {*_sources(only), *_above(app, only)}
+
+    def node(definition: Definition, depth: int) -> Node:
+        views = [v for v in app.views() if v.source is definition and (kept is None or v in kept)]
+        return Node(definition, depth, tuple(node(view, depth + 1) for view in views))
+
+    return [node(table, 0) for table in app.tables() if kept is None or table in kept]
+
+
+def _sources(definition: Definition) -> Iterator[Definition]:
+    yield definition
+    if isinstance(definition, View):
+        source = definition.source
+        assert isinstance(source, Table | View), "there are no other sources"
+        yield from _sources(source)
+
+
+def _above(app: App, definition: Definition) -> Iterator[Definition]:
+    for view in app.views():
+        if view.source is definition:
+            yield view
+            yield from _above(app, view)
+
+
+def sentence(definition: Definition) -> str:
+    """A definition in a line."""
+    if isinstance(definition, Table):
+        parts = [f"table by {_paths(definition.key.paths, definition.key.single)}"]
+        if definition.has_ts:
+            parts.append(f"ts {'of the broker' if definition.ts is None else '.'.join(definition.ts)}")
+        if definition.merge.value != "replace":
+            parts.append(definition.merge.value)
+        return ", ".join(parts)
+    return f"{groups(definition)} → {reducers(definition)}"
+
+
+def groups(view: View) -> str:
+    """What a view groups by, and which documents."""
+    if not isinstance(view.map, FieldMap):
+        return f"by function {getattr(view.map.function, '__name__', 'of its own')}"
+    key = view.map.key
+    by = f"by {_paths(key.paths, key.single)}" if key.paths else "all in one group"
+    return by if view.map.where is None else f"{by} where {condition(view.map.where.describe())}"
+
+
+def reducers(view: View) -> str:
+    """What a view folds."""
+    if view.index:
+        return "an index of values"
+    value = view.map.value if isinstance(view.map, FieldMap) else None
+    named = [_reducer(reducer, value) for reducer in view.reducers]
+    if view.fields is None:
+        return named[0]
+    return ", ".join(f"{name}: {text}" for name, text in zip(view.fields, named, strict=True))
+
+
+def in_tree(view: View) -> bool:
+    """Whether a view keeps its contributions in trees, and not accumulators alone."""
+    kept = (isinstance(r, ReduceFunction) or not all(is_accumulator(cell) for cell in r.cells) for r in view.reducers)
+    return view.sources or view.index or any(kept)
+
+
+def condition(where: Mapping[str, Any]) -> str:
+    """A condition as it is described, in words.
+
+    >>> import penstock as ps
+    >>> condition((~((ps.field("a") > 0) & (ps.field("b") == "x"))).describe())
+    'not (a > 0 and b == "x")'
+    """
+    form = where["is"]
+    if form in ("and", "or"):
+        parts = [
+            f"({condition(part)})" if part["is"] in ("and", "or") and part["is"] != form else condition(part)
+            for part in (where["left"], where["right"])
+        ]
+        return f" {form} ".join(parts)
+    if form == "not":
+        inner = where["inner"]
+        if inner["is"] == "null":
+            return f"{'.'.join(inner['path'])} != null"
+        return f"not ({condition(inner)})" if inner["is"] != "true" else f"not {condition(inner)}"
+    path = ".".join(where["path"])
+    if form == "null":
+        return f"{path} == null"
+    if form == "true":
+        return path
+    value = where["value"]
+    return f"{path} {form} {value[1] if isinstance(value, list) else dumps(value)}"
+
+
+def _reducer(reducer: Reducer | ReduceFunction, value: Path | None) -> str:
+    about = reducer.describe()
+    if isinstance(reducer, ReduceFunction):
+        return f"function {about['function']}"
+    reads = ".".join((*(value or ()), *(reducer.field or ()))) if reducer.cells or reducer.field else ""
+    more = [f"{name}={_argument(about[name])}" for name in ("n", "by", "shares") if about.get(name) is not None]
+    return f"{about.get('reducer', 'group')}({', '.join(filter(None, [reads, *more]))})"
+
+
+def _argument(value: Any) -> str:
+    return (
+        ".".join(map(str, value)) if isinstance(value, list) and value and isinstance(value[0], str) else dumps(value)
+    )
+
+
+def _paths(paths: Sequence[tuple[str, ...]], single: bool) -> str:
+    named = [".".join(path) for path in paths]
+    return named[0] if single else f"({', '.join(named)})"
+
+
+def text(roots: Sequence[Node], notes: Mapping[str, str]) -> str:
+    """The forest for people; `notes` stands beside a name."""
+    lines: list[tuple[str, str, str]] = []
+
+    def walk(node: Node, lead: str, last: bool) -> None:
+        branch = "" if not node.depth else lead + ("└─ " if last else "├─ ")
+        name = node.definition.name
+        lines.append((branch + name, sentence(node.definition), notes.get(name, "")))
+        inner = "" if not node.depth else lead + ("   " if last else "│  ")
+        for i, child in enumerate(node.children, 1):
+            walk(child, inner, i == len(node.children))
+
+    for root in roots:
+        walk(root, "", True)
+    wide = max((len(line[0]) for line in lines), default=0)
+    middle = max((len(line[1]) for line in lines), default=0)
+    return "\n".join(f"{name:{wide}}  {what:{middle}}  {note}".rstrip() for name, what, note in lines)
+
+
+def mermaid(roots: Sequence[Node]) -> str:
+    """The forest as a Mermaid flowchart."""
+    nodes = [node for root in roots for node in root.all()]
+    ids = {node.definition.name: f"n{i}" for i, node in enumerate(nodes)}
+    lines = ["flowchart LR"]
+    for node in nodes:
+        name, table = node.definition.name, isinstance(node.definition, Table)
+        label = "<br/>".join(map(_escaped, (name, *_parts(node.definition))))
+        left, right = ('[("', '")]') if table else ('["', '"]')
+        lines.append(f"  {ids[name]}{left}{label}{right}")
+    lines += [
+        f"  {ids[node.definition.name]} --> {ids[child.definition.name]}" for node in nodes for child in node.children
+    ]
+    return "\n".join(lines)
+
+
+def _parts(definition: Definition) -> tuple[str, ...]:
+    return (sentence(definition),) if isinstance(definition, Table) else (groups(definition), reducers(definition))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")

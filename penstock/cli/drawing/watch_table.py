@@ -1,0 +1,167 @@
+"""The table of `watch` on a terminal: a line a group, which stays in its place while what it says changes.
+
+Invariant: no more lines than the terminal has room for; what changed least recently gives way. Time comes in through
+`clock`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from penstock.cli.json_values import dumps, spelt
+from penstock.cli.rows_output import shown_cell
+from penstock.views import ABSENT, Change, Position, Row
+
+_HALF = 2.0  # seconds after which a change counts half in a rate
+_FRESH = 1.0  # seconds for which a change is bold
+_AROUND = 6  # lines that aren't groups
+_CUT = 8  # a column of values is not made narrower while others have room
+_COUNTS = 2  # columns
+_LEAST = 0.05  # a rate below this is none
+
+
+@dataclass(slots=True)
+class Rate:
+    """Changes a second, of late.
+
+    >>> rate = Rate()
+    >>> for second in range(100):
+    ...     rate.add(5, float(second))
+    >>> 4 < rate.at(99.5) < 6, rate.at(200.0) < 0.01
+    (True, True)
+    """
+
+    level: float = 0.0
+    since: float = 0.0
+
+    def add(self, n: int, now: float) -> None:
+        """So many more, now."""
+        self.level = self.level * 0.5 ** ((now - self.since) / _HALF) + n
+        self.since = now
+
+    def at(self, now: float) -> float:
+        """The rate now."""
+        return float(self.level * 0.5 ** ((now - self.since) / _HALF) * math.log(2) / _HALF)
+
+
+@dataclass(slots=True)
+class _Line:
+    view: str
+    group: Any
+    new: Any
+    old: Any
+    changes: int
+    rate: Rate
+    at: float  # when it changed last
+
+
+class Board:
+    """The lines, and how they are drawn."""
+
+    def __init__(self, views: Sequence[str], room: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._several = len(views) > 1
+        self._room = max(1, room)
+        self._clock = clock
+        self._lines: dict[tuple[str, str], _Line] = {}
+        self._changes = 0
+        self._rate = Rate()
+
+    @property
+    def room(self) -> int:
+        """How many lines there may be."""
+        return self._room
+
+    def show(self, view: str, rows: Iterable[Row]) -> None:
+        """Begin with these rows."""
+        for row in rows:
+            self._lines[view, dumps(row.key)] = _Line(view, row.key, row.value, ABSENT, 0, Rate(), -math.inf)
+
+    def take(self, changes: Sequence[Change]) -> None:
+        """What has changed."""
+        if not changes:
+            return
+        now = self._clock()
+        self._changes += len(changes)
+        self._rate.add(len(changes), now)
+        further: dict[tuple[str, str], _Line] = {}
+        for change in changes:
+            key = change.view, dumps(change.group)
+            line = self._lines.get(key) or further.get(key)
+            if line is None:
+                line = further[key] = _Line(change.view, change.group, ABSENT, ABSENT, 0, Rate(), now)
+            line.new, line.old, line.at = change.new, change.old, now
+            line.changes += 1
+            line.rate.add(1, now)
+        for key in list(further)[-self._room :]:
+            self._place(key, further[key])
+
+    def page(self, position: Position | None, width: int) -> RenderableType:
+        """The table, and what stands under it, for so many columns of a terminal."""
+        now = self._clock()
+        rows = [self._cells(line, now) for line in self._lines.values()]
+        names = ["view", "group", "value", "before", "changes", "/s"][not self._several :]
+        widths = _widths(names, rows, width)
+        lines = [Text(_line(names, widths), style="bold"), Text("  ".join("─" * n for n in widths))]
+        for cells, line in zip(rows, self._lines.values(), strict=True):
+            lines.append(Text(_line(cells, widths), style="bold" if now - line.at < _FRESH else ""))
+        total = self._rate.at(now)
+        said = f"position {spelt(position or 0)}, {self._changes:,} changes, {total:,.1f}/s; Ctrl-C ends it"
+        return Group(*lines, Text(), Text(said, style="dim", no_wrap=True, overflow="ellipsis"))
+
+    def _cells(self, line: _Line, now: float) -> list[str]:
+        rate = line.rate.at(now)
+        counts = [f"{line.changes:,}" if line.changes else "", f"{rate:,.1f}" if rate >= _LEAST else ""]
+        return [line.view] * self._several + [shown_cell(line.group), _shown(line.new), _shown(line.old), *counts]
+
+    def _place(self, key: tuple[str, str], line: _Line) -> None:
+        """Put a line where one is that gives way to it, or below all."""
+        if len(self._lines) < self._room:
+            self._lines[key] = line
+            return
+        goes = min(self._lines, key=lambda known: self._lines[known].at)
+        self._lines = {
+            key if known == goes else known: line if known == goes else it for known, it in self._lines.items()
+        }
+
+
+def _widths(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The columns' widths: what they need, as far as there is room; values are cut first, counts and names never."""
+    out = [min(width, max(map(cell_len, (name, *(row[i] for row in rows))))) for i, name in enumerate(names)]
+    left = width - 2 * (len(names) - 1)
+    values = [i for i, name in enumerate(names) if name in ("value", "before")]
+    others = [i for i in range(len(names) - _COUNTS) if i not in values]
+    for part, least in ((values, _CUT), (others, 0), (values, 0)):
+        while sum(out) > left and (wide := [i for i in part if out[i] > max(least, len(names[i]))]):
+            out[max(wide, key=out.__getitem__)] -= 1
+    return out
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """The cells in their columns; counts, which come last, stand to the right."""
+    out: list[str] = []
+    for i, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        room = width - cell_len(cell)
+        if room < 0:
+            out.append(set_cell_size(cell, width - 1) + "…")
+        else:
+            out.append(" " * room + cell if i >= len(cells) - _COUNTS else cell + " " * room)
+    return "  ".join(out)
+
+
+def drawing(color: bool) -> tuple[Live, int]:
+    """What draws a page over the one before, and how many lines there is room for."""
+    console = Console(no_color=not color)
+    return Live(console=console, auto_refresh=False, vertical_overflow="crop"), console.height - _AROUND
+
+
+def _shown(value: Any) -> str:
+    return "" if value is ABSENT else shown_cell(value)

@@ -1,0 +1,59 @@
+"""Errors of the package as a person at a command line is told of them: the advice is what to type, not what to call."""
+
+from __future__ import annotations
+
+from penstock.cache import (
+    DefinitionError,
+    KeyKind,
+    KeyTooLong,
+    PenstockError,
+    RecordError,
+    StoreInUse,
+    StoreMissing,
+    UnknownName,
+    ValueKind,
+)
+from penstock.cli.context import FAILED, WRONG
+from penstock.cli.exit_errors import Fault
+from penstock.sink import SinkTaken
+from penstock.spout import SourceMissing, UnknownScheme, UriError
+from penstock.views import Position, PositionAhead, PositionExpired, shown_position
+
+
+def of_package(error: PenstockError) -> Fault:
+    """What an error of the package is on the command line, where advice is what to type."""
+    if isinstance(error, UnknownName):
+        near = f"did you mean {error.nearest!r}?" if error.nearest else "`penstock explain` shows those there are"
+        return Fault(f"there is no {error.kind} named {error.name!r}; {near}", WRONG)
+    if isinstance(error, StoreMissing):
+        return Fault(
+            f"there is no store at {error.path}; `penstock load TABLE FILE` makes one, --store names another", WRONG
+        )
+    if isinstance(error, StoreInUse):
+        return Fault(f"the store at {error.path} is being written by {error.holder}; end that one and run this again")
+    if isinstance(error, PositionExpired):
+        return Fault(
+            f"the feed no longer has all changes since position {shown_position(error.asked)}; --since "
+            f"{_typed(error.oldest)} goes back as far as it does, and `penstock query VIEW` shows what there is now"
+        )
+    if isinstance(error, PositionAhead):
+        return Fault(f"{error}; `penstock status` shows where the store is", WRONG)
+    argument = isinstance(
+        error,
+        DefinitionError
+        | KeyKind
+        | KeyTooLong
+        | RecordError
+        | SinkTaken
+        | SourceMissing
+        | UnknownScheme
+        | UriError
+        | ValueKind,
+    )
+    return Fault(str(error), WRONG if argument else FAILED)
+
+
+def _typed(position: Position) -> str:
+    """A position as it is typed in a shell."""
+    shown = shown_position(position)
+    return shown if shown.isdecimal() else f"'{shown}'"

@@ -1,0 +1,177 @@
+"""Documents and rows as columns: CSV and Parquet, written as they come.
+
+The columns are found in a first pass over the same snapshot, so that no more than a few rows are in memory. Invariants:
+
+- CSV reads back as the same values, but for what it can't tell: an absent field is null there, Decimals are numbers,
+  and with `safe` some texts have a quote before them;
+- a column of Parquet has a type where all its values have one; where they have several, or lists and maps, it is JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import islice
+from typing import Any, BinaryIO
+
+from penstock.cache import MissingExtra, TooManyDigits
+from penstock.cli.context import WRONG
+from penstock.cli.exit_errors import Fault
+from penstock.cli.json_values import dumps, loads
+from penstock.cli.rows_output import safe_text
+
+__all__ = ["Columns", "write_csv", "write_parquet"]
+
+_MOST = 10_000  # columns
+_ROWS = 4096  # that are written together
+_EXACT = 1 << 53  # up to which a float holds every int
+_DIGITS = 38
+_JSON_FIRST = frozenset(' -0123456789"[{tfn')  # what JSON begins with
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What kinds of values a column has."""
+
+    kinds: set[type] = field(default_factory=set)
+    whole: int = 0  # digits before the point of its numbers
+    part: int = 0  # and behind it
+    wide: bool = False  # an int that no float holds
+    huge: bool = False  # an int of more than 64 bits
+
+    def see(self, value: Any) -> None:
+        """Another value."""
+        kind = type(value)
+        self.kinds.add(kind)
+        if kind is int:
+            self.wide = self.wide or not -_EXACT <= value <= _EXACT
+            self.huge = self.huge or not -(1 << 63) <= value < 1 << 63
+            self.whole = max(self.whole, len(str(value)) if not self.huge else _DIGITS + 1)
+        elif kind is Decimal:
+            exponent = value.as_tuple().exponent
+            assert isinstance(exponent, int), "Decimals are finite"
+            self.part = max(self.part, -exponent)
+            self.whole = max(self.whole, value.adjusted() + 1, 1)
+
+
+@dataclass(slots=True)
+class Columns:
+    """The columns of what comes, in the order in which they are met; those given stand first."""
+
+    seen: dict[str, Seen]
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], first: Iterable[str], typed: bool) -> Columns:
+        """Those of these rows; the values are only looked at where the columns are to be `typed`."""
+        columns = cls({name: Seen() for name in first})
+        for row in rows:
+            for name, value in row.items():
+                known = columns.seen.get(name)
+                if known is None:
+                    known = columns.seen[name] = Seen()
+                    if len(columns.seen) > _MOST:
+                        raise Fault(
+                            f"there are more than {_MOST:,} different fields; export with --format jsonl", WRONG
+                        )
+                if typed:
+                    known.see(value)
+        return columns
+
+
+def write_csv(
+    out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Callable[[int], None], safe: bool = False
+) -> None:
+    """Write rows with a head; with `safe` a spreadsheet takes no text for a formula."""
+    cell = _safe_cell if safe else _cell
+    text = io.TextIOWrapper(out, "utf-8", newline="", write_through=False)
+    writer = csv.writer(text, lineterminator="\n")
+    names = list(columns.seen)
+    writer.writerow(map(safe_text, names) if safe else names)
+    for part in _parts(rows):
+        writer.writerows([[cell(row.get(name)) for name in names] for row in part])
+        tell(len(part))
+    text.flush()
+    text.detach()
+
+
+def _cell(value: Any) -> str:
+    """The cell that reads back as this value: text as it stands, unless it would be read as something else.
+
+    >>> _cell("Sue"), _cell("7"), _cell(7), _cell(""), _cell(None)
+    ('Sue', '"7"', '7', '""', '')
+    """
+    if value is None:
+        return ""
+    if type(value) is int and -(1 << 63) <= value < 1 << 63:
+        return str(value)
+    if type(value) is not str:
+        return dumps(value)
+    if value and value.isprintable():
+        if value[0] not in _JSON_FIRST:
+            return value
+        try:
+            loads(value)
+        except TooManyDigits:
+            return dumps(value)
+        except (ValueError, RecursionError):
+            return value
+    return dumps(value)
+
+
+def _safe_cell(value: Any) -> str:
+    """The same, with a quote before text that a spreadsheet would take for a formula.
+
+    >>> _safe_cell("=1+1"), _safe_cell(-1), _safe_cell("Sue"), _safe_cell([-1])
+    ("'=1+1", '-1', 'Sue', '[-1]')
+    """
+    return _cell(safe_text(value) if type(value) is str else value)
+
+
+def write_parquet(out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Callable[[int], None]) -> None:
+    """Write rows in groups, each column with its type."""
+    try:
+        arrow: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtra("pyarrow", "arrow") from None
+    kinds = {name: _arrow_type(arrow, seen) for name, seen in columns.seen.items()}
+    schema = arrow.schema([(name, kind or arrow.string()) for name, kind in kinds.items()])
+    with parquet.ParquetWriter(out, schema) as writer:
+        for part in _parts(rows):
+            arrays = [
+                arrow.array([_value(row.get(name), kind is None) for row in part], schema.field(name).type)
+                for name, kind in kinds.items()
+            ]
+            writer.write_table(arrow.table(arrays, schema=schema))
+            tell(len(part))
+
+
+def _arrow_type(arrow: Any, seen: Seen) -> Any:
+    """The type of a column; None where it is JSON."""
+    kinds = seen.kinds - {type(None)}
+    if kinds == {bool}:
+        return arrow.bool_()
+    if kinds == {int} and not seen.huge:
+        return arrow.int64()
+    if kinds == {float} or (kinds == {int, float} and not seen.wide):
+        return arrow.float64()
+    if kinds in ({Decimal}, {Decimal, int}) and seen.whole + seen.part <= _DIGITS:
+        return arrow.decimal128(max(1, seen.whole + seen.part), seen.part)
+    if kinds == {bytes}:
+        return arrow.binary()
+    return arrow.string() if kinds <= {str} else None
+
+
+def _value(value: Any, json: bool) -> Any:
+    return dumps(value) if json and value is not None else value
+
+
+def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    source = iter(rows)
+    while part := list(islice(source, _ROWS)):
+        yield part

@@ -1,0 +1,125 @@
+"""The table of commands, and the program.
+
+Invariant: what `penstock --help` prints stands here, so that it imports no command, no engine and no NumPy.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any
+
+import click
+
+from penstock.cli.command_frame import Entry, Frame, Given, global_options
+
+_BEGIN, _WRITE, _READ, _LOOK, _COPY = "To begin", "Write", "Read", "Look inside", "Copies"
+_REPAIR = "Repair"
+
+ENTRIES: dict[str, Entry] = {
+    "init": Entry(_BEGIN, "penstock.cli.commands.init:init", "Write an app and a sample that run at once."),
+    "completion": Entry(
+        _BEGIN, "penstock.cli.shell_completion:completion", "Print what makes a shell complete commands."
+    ),
+    "load": Entry(_WRITE, "penstock.cli.commands.load:load", "Load files: JSON lines, CSV, Parquet."),
+    "put": Entry(_WRITE, "penstock.cli.commands.records:put", "Put documents."),
+    "delete": Entry(_WRITE, "penstock.cli.commands.records:delete", "Delete documents by key."),
+    "post": Entry(_WRITE, "penstock.cli.commands.records:post", "Put records that name their table."),
+    "run": Entry(_WRITE, "penstock.cli.commands.run:run", "Take records from sources as they come."),
+    "pause": Entry(_WRITE, "penstock.cli.commands.pause:pause", "Pause what `run` reads."),
+    "resume": Entry(_WRITE, "penstock.cli.commands.pause:resume", "Let it go on."),
+    "backfill": Entry(_WRITE, "penstock.cli.commands.spark:backfill", "Fill a new store in bulk, with Spark."),
+    "migrate": Entry(_WRITE, "penstock.cli.commands.migrate:migrate", "Build views whose definitions changed."),
+    "get": Entry(_READ, "penstock.cli.commands.query:get", "The result of one group of a view."),
+    "query": Entry(_READ, "penstock.cli.commands.query:query", "The rows of a view, in order."),
+    "why": Entry(_READ, "penstock.cli.commands.query:why", "The documents behind a result, and what each contributes."),
+    "watch": Entry(_READ, "penstock.cli.commands.watch:watch", "The changes of views, as they are committed."),
+    "doc": Entry(_READ, "penstock.cli.commands.query:doc", "A document, and what each view was told of it."),
+    "status": Entry(_LOOK, "penstock.cli.commands.status:status", "Tables, views, sizes, and who writes."),
+    "explain": Entry(_LOOK, "penstock.cli.commands.explain:explain", "How tables and views hang together."),
+    "crashtest": Entry(
+        _LOOK, "penstock.cli.commands.crashtest:crashtest_", "Crash the app wherever it can, and check its views."
+    ),
+    "repost": Entry(
+        _REPAIR, "penstock.cli.commands.repair:repost", "Post old values again, so that nothing is left of them."
+    ),
+    "restate": Entry(_REPAIR, "penstock.cli.commands.repair:restate", "Make right what views say."),
+    "check": Entry(
+        _REPAIR, "penstock.cli.commands.repair:check", "Read all of the store, and hold views against documents."
+    ),
+    "verify": Entry(_REPAIR, "penstock.cli.commands.spark:verify", "Recompute views from a copy, with Spark."),
+    "quarantine": Entry(
+        _REPAIR, "penstock.cli.commands.quarantine:quarantine", "What could not be taken: list, show, retry, drop."
+    ),
+    "snapshot": Entry(_COPY, "penstock.cli.commands.copies:snapshot", "Copy the store while it is written."),
+    "restore": Entry(_COPY, "penstock.cli.commands.copies:restore", "Make a store of a copy."),
+    "compact": Entry(_COPY, "penstock.cli.commands.copies:compact", "Give back the space of old versions."),
+    "repartition": Entry(
+        _COPY, "penstock.cli.commands.repartition:repartition", "Give the store another number of partitions."
+    ),
+    "export": Entry(_COPY, "penstock.cli.commands.transfer:export", "Write a table or view to a file."),
+    "import": Entry(_COPY, "penstock.cli.commands.transfer:import_", "Read what export wrote."),
+}
+
+
+@click.command(
+    "penstock",
+    cls=Frame,
+    entries=ENTRIES,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    params=global_options(app=True, store=True, env=True),
+    examples=[
+        "penstock init",
+        "penstock load orders sample.jsonl",
+        "penstock query revenue",
+        "penstock get --help",
+    ],
+)
+@click.version_option(package_name="penstock", message="%(prog)s %(version)s")
+@click.pass_context
+def group(ctx: click.Context, app: str | None, store: str | None, quiet: bool, verbose: bool) -> None:
+    """Keep aggregate views true while their documents change.
+
+    On a terminal results are tables; in a pipe they are JSON, a line for each row, unless --format says otherwise.
+    Exit codes: 0 done, 1 the answer is no, 2 used wrongly, 3 failed, 130 interrupted.
+    """
+    ctx.obj = Given(app, store, quiet, verbose)
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    _open_closed()
+    sys.stdout.flush()
+    raw = io.BufferedWriter(_Output(sys.stdout.fileno(), "w", closefd=False))
+    sys.stdout = io.TextIOWrapper(raw, "utf-8", "replace", line_buffering=sys.stdout.isatty())
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(encoding="utf-8", errors="replace")
+    group.main(prog_name="penstock")
+
+
+class _Output(io.FileIO):
+    """Standard output, by whose name an error says that it can't be written."""
+
+    def write(self, data: Any, /) -> int:
+        """Write, or say what can't be written."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = "standard output"
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # what is left to write has been told of
+            raise
+
+
+def _open_closed() -> None:
+    """Who closed a standard stream (`>&-`) has nothing to say or to hear there; no other file may get its number."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            if nothing != number:
+                os.dup2(nothing, number)
+                os.close(nothing)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))

@@ -1,0 +1,1 @@
+"""Read sources and deliver changes for as long as `run` runs."""

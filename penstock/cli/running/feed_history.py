@@ -1,0 +1,49 @@
+"""The changes that led to a result, out of the feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from penstock.cache import decode_key, encode_key
+from penstock.cli.command_frame import shown_view
+from penstock.cli.context import NO, Context
+from penstock.cli.exit_errors import Fault
+from penstock.cli.json_values import dumps, spelt
+from penstock.cli.rows_output import Column, emit
+from penstock.engine import Engine
+from penstock.views import ABSENT, Change
+
+_COLUMNS = ("position", "change", Column("old", empty=True), Column("new", empty=True))
+
+
+def show_history(ctx: Context, engine: Engine, view: str, group: Any, format: str | None) -> None:
+    """A row for each change of a group, the oldest first; a line beside them tells where the feed begins."""
+    with engine.snapshot() as snap:
+        shown_view(snap, view)
+        first, there = snap.followed, group in snap.view(view)
+    began = first if isinstance(first, int) else any(first)
+    changes = _changes(engine, view, group)
+    reach = f"the feed has all changes since position {spelt(first)}" + ("" if began else ", which is the beginning")
+    known = next(changes, None)
+    if known is None:
+        what = "has not changed since then" if there else "neither is there nor was since then"
+        raise Fault(f"{reach}, and group {dumps(group)} of view {view!r} {what}", NO)
+    emit(ctx, map(_row, chain([known], changes)), _COLUMNS, format)
+    ctx.note(reach)
+
+
+def _changes(engine: Engine, view: str, group: Any) -> Iterator[Change]:
+    whole = encode_key(group)
+    known = decode_key(whole)
+    unequal = known != known or known != decode_key(whole)  # it has a NaN in it
+    for change in engine.changes(view):
+        # 1 and true are equal, and are two groups.
+        if (unequal or change.group == known) and encode_key(change.group) == whole:
+            yield change
+
+
+def _row(change: Change) -> tuple[Any, ...]:
+    what = "added" if change.old is ABSENT else "removed" if change.new is ABSENT else "changed"
+    return change.position, what, *(None if value is ABSENT else value for value in (change.old, change.new))

@@ -1,0 +1,205 @@
+"""Changes of views into sinks, for as long as `run` runs.
+
+Each view has a thread of its own, which reads the store as any other process would. Invariants:
+
+- a sink is told that it holds a position when it was given all up to there, and at the end it has all that the sources
+  gave;
+- of the processes of one store one writes a sink; the others wait, and the death of that one lets the next go on;
+- where a sink fails, everything stops in good order, and its error is what the command ends with;
+- what a sink can't go on from is refused before it is written to;
+- a sink gets saved changes, and with ?early=1 also those whose batch is not saved yet.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from penstock.cache import hidden
+from penstock.cli.command_frame import view_of
+from penstock.cli.context import WRONG
+from penstock.cli.exit_errors import Fault
+from penstock.cli.json_values import dumps
+from penstock.cli.running.claims import Claim
+from penstock.cli.running.feed_steps import Steps
+from penstock.engine import LOST, Engine
+from penstock.kafka import BrokerAway, KafkaFault
+from penstock.sink import (
+    ENVELOPES,
+    FileSink,
+    KafkaSink,
+    Sink,
+    SinkBehind,
+    SinkBusy,
+    SinkTaken,
+    open_file,
+    open_topic,
+    width_of,
+)
+from penstock.spout import Registry, Uri, UriError
+from penstock.views import App, NotBuilt, Position, PositionAhead, PositionExpired, shown_position
+
+_LOOK = 0.02  # seconds between two looks
+_FOLDER = "writing"
+_TURN = 0.5  # seconds between two looks whether another process has let go of the sink
+
+
+def _file(uri: Uri, view: str) -> Sink:
+    uri.only("envelope", "early")
+    return open_file(uri.rest, view, _envelope(uri), dumps)
+
+
+def _kafka(uri: Uri, view: str) -> Sink:
+    try:
+        return open_topic(uri.text, uri.rest, uri.options, view, _envelope(uri), dumps)
+    except BrokerAway:
+        raise
+    except KafkaFault as error:
+        raise UriError(error.where, error.reason, error.remedy) from error
+
+
+def _envelope(uri: Uri) -> str:
+    envelope = uri.options.get("envelope", ENVELOPES[0])
+    if envelope not in ENVELOPES:
+        raise UriError(uri.text, f"there is no envelope {envelope!r}", f"it is one of {', '.join(ENVELOPES)}")
+    return envelope
+
+
+SINKS: Registry[Sink] = Registry("sink", "penstock.sinks", {"file": _file, "kafka": _kafka})
+
+
+def _at_once() -> None:
+    """Nothing is on its way."""
+
+
+class Delivery(threading.Thread):
+    """One view on its way into a sink."""
+
+    def __init__(self, text: str, view: str, sink: Sink, early: bool = False) -> None:
+        super().__init__(name=f"penstock-{hidden(text)}", daemon=True)
+        self.text = hidden(text)
+        self.error: BaseException | None = None
+        self.notes: deque[str] = deque()
+        self._view = view
+        self._early = early
+        self._given = 0
+        self._sink = sink
+        self._since: Position | None = None
+        self._busy: SinkBusy | None = None
+        self._engine: Engine | None = None
+        self._settle: Callable[[], None] = _at_once
+        self._steps: Steps | None = None
+        self._last = threading.Event()
+
+    def begin(self) -> bool:
+        """Take the sink, and see where it stands; False while another process of this store writes it."""
+        try:
+            self._since = self._sink.begin()
+        except SinkBusy as error:
+            if self._busy is None:
+                self.notes.append(f"{self.text}: {error.reason}; waiting until that one lets go")
+            self._busy = error
+            return False
+        self._busy = None
+        return True
+
+    def read(self, engine: Engine, settle: Callable[[], None] = _at_once) -> None:
+        """What it is to read from; `settle` waits until all that was committed shows in every view."""
+        self._engine, self._settle = engine, settle
+
+    def finish(self) -> None:
+        """No more will be committed: give what there is, and end."""
+        self._last.set()
+
+    def run(self) -> None:
+        """Until it is told to finish, or fails."""
+        last = False
+        try:
+            while not last:
+                last = self._last.is_set()  # before it looks, so that the last look sees all
+                if last:
+                    self._be_settled()
+                self._step(last)
+                self._last.wait(_LOOK if self._busy is None else _TURN)
+        except PositionExpired as error:
+            self.error = SinkBehind(self.text, error.asked, _expired(error))
+        except PositionAhead as error:
+            stands = f"the store is at position {shown_position(error.position)}"
+            at = f"{stands}, so that it is another store, or one that was restored"
+            self.error = SinkBehind(self.text, error.asked, at)
+        except BaseException as error:
+            self.error = error
+
+    def _be_settled(self) -> None:
+        try:
+            self._settle()
+        except LOST as error:
+            self.notes.append(f"{self.text}: what partitions owe each other may come with the next run: {error}")
+
+    def _step(self, last: bool) -> None:
+        assert self._engine is not None, "it was told what to read from"
+        if self._busy is not None and not self.begin():
+            return
+        if self._steps is None:
+            self._steps = Steps(self._engine, [self._view], self._since, self._early)
+        try:
+            for changes, position in self._steps.step():
+                self._sink.write(changes)
+                if position is not None:
+                    self._sink.holds(position)
+                self._given += len(changes)
+        except NotBuilt as error:
+            if last:
+                self.notes.append(f"{self.text}: nothing was given: {error}")
+
+    def has_done(self) -> bool:
+        """Whether anything came of it."""
+        return self._given > 0
+
+    def said(self) -> str:
+        """How far it is, in words."""
+        return f"{self.text}: {self._given:,} changes{'' if self._busy is None else f', {self._busy.reason}'}"
+
+
+def _expired(error: PositionExpired) -> str:
+    oldest = f"position {shown_position(error.oldest)}"
+    if width_of(error.asked) == width_of(error.oldest):
+        return f"the feed reaches back to {oldest} only"
+    return f"the store was given another number of partitions since, so that its feed begins at {oldest}"
+
+
+def asked_of(app: App, text: str) -> tuple[str, str, str]:
+    """What --to asks for: its text, the view, the URI."""
+    name, sign, uri = text.partition("=")
+    if not sign or not uri:
+        raise Fault(f"--to {text} names no view; write --to VIEW={text.strip('=') or 'URI'}", WRONG)
+    return text, view_of(app, name).name, uri
+
+
+def begun(stack: ExitStack, store: str, text: str, view: str, uri: str) -> Delivery:
+    """A sink, and what goes into it; it was begun, unless another process of the store writes it."""
+    sink = SINKS.open(uri, view)
+
+    def claim(what: str) -> str | None:
+        """The right to write it, which is let go of when the sink was closed, or this process ends."""
+        own = Claim(store, what, _FOLDER)
+        other = own.take()
+        if other is None:
+            own.say("writing", None, 0)
+            held.callback(own.release)
+            return None
+        own.release()
+        if other == f"process {os.getpid()}":
+            raise SinkTaken(hidden(text), "it is given twice", "name a sink once, for the changes of one view")
+        return other
+
+    held = stack.enter_context(ExitStack())
+    stack.callback(sink.close)
+    if isinstance(sink, FileSink | KafkaSink):
+        sink.claim = claim
+    delivery = Delivery(text, view, sink, Uri.parse(uri).flag("early"))
+    delivery.begin()
+    return delivery

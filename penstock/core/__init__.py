@@ -1,0 +1,3 @@
+"""One partition: its catalog, and the transaction that takes a batch."""
+
+__all__: list[str] = []

@@ -1,0 +1,34 @@
+"""How damage anywhere in a store is named, by its catalog."""
+
+from __future__ import annotations
+
+from penstock.cache import META, Place, number_shown
+from penstock.core.catalog import Catalog
+from penstock.gateway import META_PLACE, QUARANTINE, table_places
+from penstock.mapreduce import FEED, view_places
+
+__all__ = ["places_of"]
+
+_FEED = "read the views with changes(…, initial=True), and follow from there"
+_LOST = "drop it with `penstock quarantine drop`, and put the record anew from its source"
+_OWN: dict[str, Place] = {
+    META: META_PLACE,
+    FEED: Place("the feed of changes", number_shown("position"), _FEED),
+    QUARANTINE: Place("quarantine", lambda key: f"record r{int.from_bytes(key, 'big')}", _LOST),
+}
+
+
+def places_of(catalog: Catalog | None) -> dict[str, Place]:
+    """By database what it is for; without a catalog those that every store has."""
+    out = dict(_OWN)
+    if catalog is None:
+        return out
+    tables = {name for name, entry in catalog.entries.items() if entry.target["kind"] == "table"}
+    for name, entry in catalog.entries.items():
+        if name in tables:
+            out |= table_places(name, entry.number)
+            continue
+        for number, definition in ((entry.number, entry.definition), (entry.written, entry.target)):
+            if number:
+                out |= view_places(name, number, definition["source"] not in tables)
+    return out

@@ -1,0 +1,246 @@
+"""The switch from one generation of views to the next, in one partition and over all partitions of a store.
+
+Every partition switches in a transaction of its own. The first switch decides: from then on all others must switch,
+and an opening of the store completes that before anything else. Invariants:
+
+- a partition that switched keeps the former generation whole until all partitions have switched;
+- readers of the whole store see the former generation until then, as of the position before the switch;
+- no partition commits content between the first switch and the last one.
+
+The switch of a refill is one too. It replaces tables and their views, and it sets sources and quarantine. All that it
+needs is stored before the first partition switches, so that an opening can complete it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
+
+from penstock.cache import Store, Writer, index_db, log_db
+from penstock.core.catalog import (
+    Catalog,
+    Entry,
+    Former,
+    Next,
+    Refill,
+    Resume,
+    State,
+    Unfinished,
+    added,
+    catalog_of,
+    read_catalog,
+    read_state,
+    row_of_catalog,
+    write_built,
+    write_catalog,
+    write_notes,
+    write_state,
+)
+from penstock.core.schema import Schema
+from penstock.gateway import keep_rejected, moved_db, rejects_db, rejects_from, repeated_db, without_tails
+from penstock.mapreduce import Building, Writes, rows_db, view_dbs
+
+__all__ = [
+    "complete_switches",
+    "databases_of",
+    "decides",
+    "finished",
+    "former_catalog",
+    "former_schema",
+    "former_state",
+    "is_ready",
+    "switch_refill",
+    "switched",
+    "without_filling",
+]
+
+_FED = 64  # bytes that a change of the switch counts in the feed, which has them nowhere
+
+
+def switched(writer: Writer, catalog: Catalog, state: State, feed: bool, partitioned: bool) -> tuple[Catalog, State]:
+    """Make every next generation the current one; the catalog and the state after that.
+
+    `feed` says whether the store keeps a changes feed. One partition of several keeps the former entries for readers.
+    """
+    position, fed = state.position + 1, 0
+    entries: dict[str, Entry] = {}
+    former: list[Former] = list(catalog.former)
+    trash = list(catalog.trash)
+    held = dict(state.held_groups)
+    for name, entry in catalog.entries.items():
+        if entry.next is None:
+            entries[name] = entry
+            continue
+        kept = rows_db(entry.number) if feed else None
+        trash += [db for db in view_dbs(entry.number) if db != kept] if entry.number else []
+        former.append(Former(name, entry.number, entry.definition, position))
+        fed += max(writer.count(rows_db(number)) for number in (entry.number, entry.next.number))
+        held.pop(name, None)
+        if entry.next.number:
+            entries[name] = Entry(entry.next.number, entry.next.definition)
+            held[name] = held.pop(Building.label(name), 0)
+    if not feed:
+        former, fed = [], 0
+    return (
+        msgspec.structs.replace(
+            catalog,
+            entries=entries,
+            last=catalog.highest(),
+            since=None,
+            former=tuple(former),
+            trash=tuple(dict.fromkeys(trash)),
+            unfinished=Unfinished(catalog.entries, state.held_groups, state.position) if partitioned else None,
+        ),
+        msgspec.structs.replace(
+            state,
+            position=position,
+            held_groups=held,
+            followed=state.followed if feed else position,
+            fed=state.fed + fed,
+            fed_bytes=state.fed_bytes + fed * _FED,
+        ),
+    )
+
+
+def switch_refill(writer: Writer, catalog: Catalog, state: State, feed: bool, partitioned: bool) -> None:
+    """Make what a refill has filled the current tables and views; nothing but the switch is left of it."""
+    refill = catalog.refill
+    assert refill is not None, "it was begun"
+    ready, filling = refill.ready, refill.filling
+    assert ready is not None, "all is filled"
+    writes, fresh = Writes(), rejects_db(refill.first)
+    without_tails(writer, ready.untimed, writes)
+    rejects = [reject for _, reject in rejects_from(writer, db=fresh)]
+    keep_rejected(rejects, state.quarantined, dict.fromkeys(refill.since, 0), writes)
+    writes.write(writer)
+    entries = dict(catalog.entries)
+    for name in filling.keys() - refill.since.keys():
+        entries[name] = msgspec.structs.replace(entries[name], next=Next(filling[name], entries[name].definition))
+    changed, after = switched(
+        writer, msgspec.structs.replace(catalog, entries=entries, refill=None), state, feed, partitioned
+    )
+    entries, trash = dict(changed.entries), [*changed.trash, fresh]
+    for name in refill.since:
+        trash += databases_of(catalog, name, entries[name].number)
+        entries[name] = msgspec.structs.replace(entries[name], number=filling[name])
+    unfinished = Unfinished(catalog.entries, state.held_groups, state.position, state) if partitioned else None
+    changed = msgspec.structs.replace(
+        changed, entries=entries, trash=tuple(dict.fromkeys(trash)), unfinished=unfinished, last=catalog.highest()
+    )
+    write_catalog(writer, changed)
+    write_notes(writer, {source: Resume(*note) for source, note in ready.notes.items()})
+    after = msgspec.structs.replace(
+        after,
+        sources={**state.sources, **ready.sources},
+        ts={**state.ts, **(refill.kinds or {})},
+        rejected=added(state.rejected, ready.rejected),
+        quarantined=state.quarantined + writes.numbered,
+        kept=added(state.kept, writes.kept),
+    )
+    write_state(writer, after)
+
+
+def without_filling(catalog: Catalog, refill: Refill | None) -> Catalog:
+    """Return the catalog with this refill; the databases that the former one filled are to be emptied."""
+    filling = {} if catalog.refill is None else catalog.refill.filling
+    left = [db for name, number in filling.items() for db in databases_of(catalog, name, number)]
+    if catalog.refill is not None and filling:
+        left.append(rejects_db(catalog.refill.first))
+    trash = tuple(dict.fromkeys([*catalog.trash, *left]))
+    return msgspec.structs.replace(catalog, refill=refill, trash=trash, last=catalog.highest())
+
+
+def databases_of(catalog: Catalog, name: str, number: int) -> list[str]:
+    """The databases of a table or view that has this number."""
+    table = catalog.entries[name].definition["kind"] == "table"
+    return [log_db(number), index_db(number), moved_db(number), repeated_db(number)] if table else view_dbs(number)
+
+
+def finished(catalog: Catalog) -> Catalog:
+    """The catalog of a partition once all partitions have switched."""
+    return msgspec.structs.replace(catalog, unfinished=None, last=catalog.highest())
+
+
+def complete_switches(stores: Sequence[Store], feed: bool) -> None:
+    """Finish a switch that only some of these partitions made; they are open to be written, and nobody else has them.
+
+    A partition has switched if it keeps former entries. Another one waits if it still has a next generation, or if its
+    refill is ready. A refill that is ready and was not switched anywhere is discarded.
+    """
+    catalogs = [_catalog(store) for store in stores]
+    first = next((catalog for catalog in catalogs if catalog is not None and catalog.unfinished is not None), None)
+    for store, catalog in zip(stores, catalogs, strict=True):
+        if catalog is None or catalog.unfinished is not None:
+            continue
+        with store.write() as writer:
+            if is_ready(catalog) and (first is None or not decides(first, catalog)):
+                refill = catalog.refill
+                assert refill is not None, "it is ready"
+                catalog = without_filling(catalog, Refill(refill.since, refill.sources))
+                write_catalog(writer, catalog)
+            if first is None:
+                continue
+            if is_ready(catalog):
+                switch_refill(writer, catalog, read_state(writer), feed, partitioned=True)
+            elif _waits(catalog):
+                changed, state = switched(writer, catalog, read_state(writer), feed, partitioned=True)
+                write_catalog(writer, changed)
+                write_built(writer, None)
+                write_state(writer, state)
+    for store in stores:
+        catalog = _catalog(store)
+        if catalog is not None and catalog.unfinished is not None:
+            with store.write() as writer:
+                write_catalog(writer, finished(catalog))
+
+
+def is_ready(catalog: Catalog) -> bool:
+    """Return True if nothing but the switch is left of a refill."""
+    return catalog.refill is not None and catalog.refill.ready is not None
+
+
+def decides(switched: Catalog, waiting: Catalog) -> bool:
+    """Return True if the catalog of a partition shows that it switched to the refill for which another one waits."""
+    filling = {} if waiting.refill is None else waiting.refill.filling
+    return all(name in switched.entries and switched.entries[name].number == filling[name] for name in filling)
+
+
+def _catalog(store: Store) -> Catalog | None:
+    with store.read() as reader:
+        return read_catalog(reader, "memory")
+
+
+def _waits(catalog: Catalog) -> bool:
+    return any(entry.next is not None for entry in catalog.entries.values())
+
+
+def former_catalog(catalog: Catalog) -> Catalog:
+    """The catalog that readers had before an unfinished switch; any other one is as it is."""
+    unfinished = catalog.unfinished
+    if unfinished is None:
+        return catalog
+    former = tuple(former for former in catalog.former if former.until <= unfinished.position)
+    return msgspec.structs.replace(catalog, entries=unfinished.entries, former=former, trash=(), unfinished=None)
+
+
+def former_schema(catalog: Catalog) -> Schema:
+    """The schema that readers had before an unfinished switch."""
+    return _schema(row_of_catalog(former_catalog(catalog)))
+
+
+@lru_cache(maxsize=8)
+def _schema(row: bytes) -> Schema:
+    """Made once: until the switch is finished every snapshot asks for it."""
+    return Schema(row, catalog_of(row, "memory"))
+
+
+def former_state(state: State, unfinished: Unfinished) -> State:
+    """The state that readers had before an unfinished switch."""
+    if unfinished.state is not None:
+        return unfinished.state
+    position = unfinished.position
+    return msgspec.structs.replace(
+        state, position=position, followed=min(state.followed, position), held_groups=unfinished.held_groups
+    )

@@ -1,0 +1,43 @@
+"""A transaction that changes only generations of tables and views of which readers see nothing.
+
+It has no position of its own, and the feed has nothing of it. Invariant: contributions to groups of other partitions
+are saved in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.cache import Writer
+from penstock.core.catalog import State, added, write_state
+from penstock.mapreduce import Writes
+
+if TYPE_CHECKING:
+    from penstock.core.commit import Core
+
+__all__ = ["hidden_transaction", "write_hidden"]
+
+
+def hidden_transaction(core: Core, change: Callable[[Writer, Writes], None]) -> None:
+    """Do one such transaction, within a step of the core."""
+    writes = Writes()
+    with core.store.write() as writer:
+        change(writer, writes)
+        state = write_hidden(core, writer, writes)
+    writes.committed()
+    core.state = state
+
+
+def write_hidden(core: Core, writer: Writer, writes: Writes) -> State:
+    """Write the changes of such a transaction; the state after it."""
+    core.settle(writer, writes)
+    writes.write(writer)
+    state = core.owing(writer, writes, core.state)
+    if any(writes.held_groups.values()):
+        state = msgspec.structs.replace(state, held_groups=added(state.held_groups, writes.held_groups))
+    if state != core.state:
+        write_state(writer, state)
+    return state

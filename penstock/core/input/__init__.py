@@ -1,0 +1,1 @@
+"""Input on its way into a transaction."""

@@ -1,0 +1,156 @@
+"""One transaction over several tables: what is added until its end, and how its batches fared."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.cache import Closed
+from penstock.core.input.batches import Batch, batches_of
+from penstock.gateway import REJECTED, Form, Outcome, Received, Reject, Report, TableBatch
+from penstock.views import KEPT, Counts, Rejection
+
+
+class Target(Protocol):
+    """Whoever takes the transaction in the end."""
+
+    def _writable(self, *tables: str) -> None:
+        """Raises where nothing can be written, or nothing to one of these tables."""
+        ...
+
+
+def joined_records(parts: list[Batch]) -> TableBatch:
+    """The records of several batches of one table, in order."""
+    if len(parts) == 1:
+        return parts[0].records
+    out = TableBatch([])
+    for part in parts:
+        start = out.n
+        out.refused += part.records.refused
+        out.lines += part.records.lines
+        out.deletes.update((start + i, d) for i, d in part.records.deletes.items())
+        out.stamps.update((start + i, ts) for i, ts in part.records.stamps.items())
+    return out
+
+
+def _counts_of(report: Report, places: slice | None = None) -> tuple[int, int, int, int, int]:
+    """(applied, equal, late, held, rejected) of a report's records, or of some of them."""
+    outcome = bytes(report.outcome if places is None else report.outcome[places])
+    held = len(report.held)
+    if places is not None:
+        held = sum(1 for i in report.held if places.start <= i < places.stop)
+    return (
+        outcome.count(Outcome.APPLIED),
+        outcome.count(Outcome.EQUAL),
+        outcome.count(Outcome.LATE),
+        held,
+        outcome.count(REJECTED),
+    )
+
+
+def counts_in(table: str, part: Batch, report: Any, places: slice) -> Counts:
+    applied, equal, late, held, rejected = _counts_of(report, places)
+    if not rejected and not part.refused:
+        return Counts(applied, equal, late, held)
+    why = dict(islice(part.refused.items(), KEPT))
+    if rejected:
+        own = sorted(i for i in report.rejected if places.start <= i < places.stop)
+        why |= {part.place(i - places.start): report.rejected[i] for i in own[:KEPT]}
+    first = tuple(Rejection(table, part.where(place), why[place]) for place in sorted(why)[:KEPT])
+    return Counts(applied, equal, late, held, rejected + part.records.refused, first)
+
+
+def rejects_in(tables: Mapping[str, Sequence[Batch]], done: Mapping[str, Report]) -> Iterator[Reject]:
+    """What quarantine keeps of batches: all that their tables rejected, in order."""
+    for name, parts in tables.items():
+        rejected = done[name].rejected
+        known, start = sorted(rejected), 0
+        for part in parts:
+            end = start + part.records.n
+            own = known[bisect_left(known, start) : bisect_left(known, end)]
+            if own or part.refused:
+                yield from _rejects_of(name, part, {at - start: rejected[at] for at in own})
+            start = end
+
+
+def _rejects_of(table: str, part: Batch, rejected: Mapping[int, str]) -> Iterator[Reject]:
+    """Those of one batch; `rejected` are by their places among its records."""
+    records, why = part.records, dict(part.refused)
+    received = dict(part.received)
+    lines = np.searchsorted(records.places(), np.fromiter(rejected, np.int64, len(rejected)))
+    for at, place, line in zip(rejected, part.places(rejected), lines.tolist(), strict=True):
+        deletion = records.deletes.get(at)
+        if deletion is None:
+            received[place] = Received.of_line(records.lines[line], records.stamp(at))
+        else:
+            received[place] = Received.of_key(deletion.key, deletion.ts)
+        why[place] = rejected[at]
+    for place in sorted(why):
+        got = received.get(place) or Received(Form.TEXT, b"", 0)
+        yield Reject(table, part.origin, part.offset(place), part.where(place), why[place], got)
+
+
+class Transaction:
+    """What `engine.batch()` gives: records that become one transaction at the end of the block.
+
+    >>> import penstock as ps
+    >>> app = ps.App("shop")
+    >>> users, orders = app.table("users", key="id"), app.table("orders", key="number")
+    >>> with ps.open(app, None) as engine:
+    ...     with engine.batch() as b:
+    ...         b.put("users", {"id": 7, "name": "Sue"})
+    ...         b.put("orders", {"number": 1, "user": 7})
+    ...     print(b.counts)
+    2 applied
+    """
+
+    def __init__(self, engine: Target) -> None:
+        self._engine = engine
+        self._tables: dict[str, list[Batch]] = {}
+        self._ended = False
+        self.origin = "batch"  # what quarantine calls it
+        self.counts = Counts()
+
+    def put(self, table: str, doc: Any, ts: Any = None) -> None:
+        """Put one document.
+
+        b.put("users", {"id": 7, "name": "Sue"})
+        """
+        self._batch(table).add(doc, ts)
+
+    def put_many(self, table: str, docs: Any) -> None:
+        """Put many documents, all of them in this transaction.
+
+        b.put_many("users", [{"id": 7}, {"id": 8}])
+        """
+        parts = self._parts(table)
+        parts += list(batches_of(docs, 1 << 31))
+
+    def delete(self, table: str, key: Any, ts: Any = None) -> None:
+        """Delete the document with this key.
+
+        b.delete("orders", 12)
+        """
+        self._batch(table).delete(key, ts)
+
+    def take(self) -> dict[str, list[Batch]]:
+        """What is to be written; nothing can be added then."""
+        self._ended = True
+        return self._tables
+
+    def _parts(self, table: str) -> list[Batch]:
+        if self._ended:
+            raise Closed("the batch")
+        self._engine._writable(table)
+        return self._tables.setdefault(table, [])
+
+    def _batch(self, table: str) -> Batch:
+        parts = self._parts(table)
+        if not parts or parts[-1].unit != "record":
+            before = sum(part.size for part in parts if part.unit == "record")
+            parts.append(Batch(unit="record", first=1 + before, origin=self.origin))
+        return parts[-1]

@@ -1,0 +1,104 @@
+"""The nodes of a store's tables and views, made of what its catalog says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.cache import DocLog, Limits, Reader, StoreDamaged
+from penstock.core.catalog import Catalog, State
+from penstock.gateway import TableNode, moved_db
+from penstock.mapreduce import Building, FunctionMapper, Spaces, ViewNode, held_db, resting_db, rows_db, told_db
+from penstock.views import App, FieldMap, Source, Table
+
+__all__ = ["Making", "drop_largest", "filling_nodes", "halting", "moves_noted"]
+
+_log = logging.getLogger("penstock.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Makes nodes of tables and views that have these numbers, of tables whose ts are of these kinds."""
+
+    app: App
+    numbers: Mapping[str, int]
+    kinds: Mapping[str, str]
+    seed: int
+    slots: int
+    limits: Limits
+
+    def table(self, reader: Reader, table: Table, known: dict[str, ViewNode]) -> TableNode:
+        """The node of a table, and those of all views on it, which become known."""
+        number = self.numbers[table.name]
+        log = DocLog(number, table.has_ts, self.slots, self.limits)
+        log.open(reader)
+        spaces = Spaces()
+        views = self._views_on(reader, table, spaces, known)
+        log.sides = [told_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)] + [moved_db(number)]
+        node = TableNode(table, number, views, log, spaces, self.seed)
+        node.ts_kind = self.kinds.get(table.name)
+        return node
+
+    def _views_on(
+        self, reader: Reader, source: Source, spaces: Spaces | None, known: dict[str, ViewNode]
+    ) -> list[ViewNode]:
+        nodes: list[ViewNode] = []
+        for view in self.app.views():
+            if view.source is not source:
+                continue
+            number = self.numbers[view.name]
+            empty = reader.count(rows_db(number)) == 0
+            node = ViewNode(
+                view, number, spaces if isinstance(view.map, FieldMap) else None, empty, 2 * self.limits.few
+            )
+            node.held = reader.count(held_db(number))
+            node.rests = bool(reader.count(resting_db(number)))
+            known[view.name] = node
+            node.children = self._views_on(reader, view, None, known)
+            nodes.append(node)
+        return nodes
+
+
+def filling_nodes(
+    catalog: Catalog, making: Callable[[Mapping[str, int], Mapping[str, str]], Making], app: App, reader: Reader
+) -> tuple[dict[str, TableNode], list[ViewNode]]:
+    """The nodes of the tables that a refill has copied, and of their views, of which readers see nothing."""
+    refill = catalog.refill
+    if refill is None or refill.kinds is None:
+        return {}, []
+    filler, views = making(refill.filling, refill.kinds), dict[str, ViewNode]()
+    tables = {name: filler.table(reader, app.table_of(name), views) for name in refill.since}
+    for view in views.values():
+        view.building = Building()
+    return tables, list(views.values())
+
+
+def drop_largest(tables: Mapping[str, TableNode], views: Iterable[ViewNode], budget: int) -> None:
+    """Drop the memory of nodes, the largest first, until it is within this many bytes."""
+    sizes = {name: node.nbytes() for name, node in tables.items()}
+    chained = [view for view in views if view.chained]
+    if sum(sizes.values()) + sum(view.nbytes(spaces=True) for view in chained) <= budget:
+        return
+    for view in chained:
+        view.forget(None)
+    if sum(sizes.values()) > budget:
+        tables[max(sizes, key=sizes.__getitem__)].forget()
+
+
+def moves_noted(catalog: Catalog, state: State, table: Table) -> bool:
+    """Whether it is noted when lines were written that are copied: only where somebody will ask."""
+    kept = not table.has_ts and bool(state.kept.get(table.name))
+    return kept or (catalog.refill is not None and table.name in catalog.refill.since)
+
+
+@contextmanager
+def halting(log: DocLog) -> Iterator[None]:
+    """Do a step of compaction between batches; batches go on where the damaged index of the table halts it."""
+    try:
+        yield
+    except StoreDamaged as damage:
+        if not log.halted:
+            raise
+        _log.error("a table is not compacted until it is repaired, and its log grows: %s", damage)

@@ -1,0 +1,1 @@
+"""Read one partition: snapshots, the feed, and the contributions to a group."""

@@ -1,0 +1,146 @@
+"""One digest over content: documents, tombstones, remembered emissions, contributions, trees, rows of views.
+
+Rows of views and nodes of trees are hashed in key order. A table's documents lie in the order of its history, so each
+is hashed with its key, version and what function views were told of it, and these hashes are added modulo 2²⁵⁶: a
+sum doesn't ask for an order, needs no sorting of what may be larger than memory, and can be taken in parts, those of
+partitions. Where a line lies, segments, offsets, epochs and what is held apart are no content, nor are deletions that
+`tombstones=` lets go, forgotten or not. Of a view that is being built anew the rows that readers see count, and nothing
+of what its functions yielded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from penstock.cache import canonical, encode_key, record_key, unseal
+from penstock.core.schema import TableShown
+from penstock.gateway import Unwrapped, document_of, forgettable, key_value, unwrap
+from penstock.generations.agreement import described_view
+from penstock.mapreduce import (
+    FunctionMapper,
+    Groups,
+    Pairs,
+    TreeReduce,
+    ViewNode,
+    behind_db,
+    read_emissions,
+    told_db,
+)
+from penstock.views import App, Merge, reach
+
+if TYPE_CHECKING:
+    from penstock.core.reading.snapshot import Snapshot
+
+_BITS = 256
+
+
+def digest_of(snap: Snapshot, app: App) -> str:
+    """The digest of a snapshot; nodes of trees that are not written yet may take functions of the app to be folded."""
+    with snap.naming():
+        return _digest_of(snap, app)
+
+
+def _digest_of(snap: Snapshot, app: App) -> str:
+    total = blake2b(digest_size=_BITS // 8)
+    schema = snap.schema
+    for name, node in sorted(schema.tables.items()):
+        total.update(canonical([name, "documents"]))
+        total.update(_table_sum(snap, node).to_bytes(_BITS // 8, "big"))
+    for name, view in sorted(schema.views.items()):
+        total.update(canonical([name, "rows"]))
+        reader = snap.reader()
+        for key, row in reader.scan(view.reduce.db):
+            unseal(key, row, view.reduce.db)
+            total.update(len(key).to_bytes(4, "big") + key + len(row).to_bytes(4, "big") + row)
+        if isinstance(view.reduce, TreeReduce):
+            total.update(canonical([name, "trees"]))
+            for key, row in _folding(snap, view, view.reduce, app).nodes(reader):
+                total.update(len(key).to_bytes(4, "big") + key + len(row).to_bytes(4, "big") + row)
+        if isinstance(view.mapper, FunctionMapper) and view.chained:
+            total.update(_chained_sum(snap, view).to_bytes(_BITS // 8, "big"))
+    return total.hexdigest()
+
+
+def _folding(snap: Snapshot, view: ViewNode, reduce: TreeReduce, app: App) -> TreeReduce:
+    """The trees of a view with the functions of an app, where these are asked for and the store has the same view."""
+    wanted = {own.name: own for own in app.views()}.get(view.name)
+    if wanted is None or not snap.reader().count(behind_db(view.number)):
+        return reduce
+    if described_view(wanted) != snap.schema.catalog.entries[view.name].definition:
+        return reduce
+    own = ViewNode(wanted, view.number, None, complete=False).reduce
+    assert isinstance(own, TreeReduce), "equal definitions have equal reducers"
+    return own
+
+
+def _item(parts: list[Any]) -> int:
+    return int.from_bytes(blake2b(canonical(parts), digest_size=_BITS // 8).digest(), "big")
+
+
+def _table_sum(snap: Snapshot, node: TableShown) -> int:
+    readers = [part.reader() for part in snap.parts]
+    is_old = forgettable(readers, node.table, node.number, snap.state.ts.get(node.table.name))
+    total = sum(_part_sum(part, node, is_old) for part in snap.parts)
+    return total % (1 << _BITS)
+
+
+def _part_sum(snap: Snapshot, node: TableShown, is_old: Callable[[bytes], bool] | None) -> int:
+    """The sum of the documents that one partition has."""
+    views = sorted(snap.schema.views_on(node.table.name), key=lambda view: view.name)
+    views = [v for v in views if isinstance(v.mapper, FunctionMapper) and snap.schema.as_of(v.name) is None]
+    total = 0
+    told: dict[str, list[Pairs] | None] = {}
+    base = -1
+    for segment, at, line in snap.log(node.table.name).places():
+        if segment != base:
+            base = segment
+            for view in views:
+                told[view.name] = _told(snap, view, base)
+        if is_old is not None and is_old(line):
+            continue
+        found = unwrap(line)
+        parts = _version(node, found, line)
+        if not found.absent:
+            for view in views:
+                own = told[view.name]
+                pairs = [] if own is None else own[at]
+                parts.append([[group, value] for group, value in pairs])
+        total += _item(parts)
+    return total
+
+
+def _version(node: TableShown, found: Unwrapped, line: bytes) -> list[Any]:
+    """The key, the document or its absence, and its version."""
+    table = node.table
+    if found.absent:
+        floor = found.patched.floor if found.patched is not None else found.ts
+        return [encode_key(found.key), None, floor]
+    doc = document_of(line)
+    key = encode_key(key_value(table, doc))
+    if found.patched is not None:
+        return [key, doc, found.patched.stamps, found.patched.floor]
+    if table.merge is Merge.REPLACE and table.ts is not None:
+        return [key, doc, reach(doc, table.ts)]
+    return [key, doc, found.ts]
+
+
+def _told(snap: Snapshot, view: ViewNode, base: int) -> list[Pairs] | None:
+    """What a function yielded for each document of a segment."""
+    db, key, groups = told_db(view.number), record_key(base), Groups()
+    row = snap.reader().get_many(db, [key])[0]
+    return None if row is None else read_emissions(key, row, groups, db).pairs_of_each(groups)
+
+
+def _chained_sum(snap: Snapshot, view: ViewNode) -> int:
+    total = 0
+    for key, pairs in _chained(snap, view):
+        total += _item([key, [[group, value] for group, value in pairs]])
+    return total % (1 << _BITS)
+
+
+def _chained(snap: Snapshot, view: ViewNode) -> Iterator[tuple[bytes, list[tuple[bytes, Any]]]]:
+    db, groups = told_db(view.number), Groups()
+    for key, row in snap.reader().scan(db):
+        yield key, read_emissions(key, row, groups, db).pairs(0, groups)

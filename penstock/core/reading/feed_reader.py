@@ -1,0 +1,229 @@
+"""Following the feed, from any process: whole commits, each by a short snapshot, so that no page is held back.
+
+Where a view took the place of what it was before, the differences of all its groups are one commit, which is read in
+one snapshot however long that takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from penstock.cache import DefinitionError, decode_key, decode_keys, encode_key, shown_key
+from penstock.core.reading.generation_differences import differing, next_switch
+from penstock.core.reading.snapshot import Snapshot
+from penstock.core.reading.visibility import Span, net_changes, next_span, read_spans, saved_position
+from penstock.mapreduce import RowReading, feed_key, read_told
+from penstock.views import ABSENT, Change, Changes, Position, PositionAhead, PositionExpired
+
+if TYPE_CHECKING:
+    from penstock.core.commit import Core
+
+_READ = 1_000  # changes that are in memory at once, about
+LOOK = 0.01  # seconds between two looks of one who follows
+
+Wait = Callable[[float], object]
+
+
+def follow(
+    core: Core,
+    views: Sequence[str],
+    since: Position | None,
+    on: bool,
+    initial: bool,
+    until: Position | None,
+    early: bool,
+    wait: Wait,
+    live: Callable[[], bool],
+) -> Iterator[Changes]:
+    """The changes of these views since a position, or all that the feed has; and what comes if it goes `on`.
+
+    They come in parts, of whole commits but for rows and differences, of which there may be any number at a position.
+    With `until` it ends with the changes of that position. What can't be followed is refused here; what there is at
+    first is read when the first change is asked for. Nothing is early here: that takes several partitions.
+    """
+    for name, position in (("since", since), ("until", until)):
+        if position is not None and (isinstance(position, bool) or not isinstance(position, int | list | tuple)):
+            raise DefinitionError(
+                f"{name}= is {shown_key(position)}; write a position, as snapshots and changes have them"
+            )
+    if since is not None and initial:
+        raise DefinitionError("since= and initial=True are two places to begin at; leave one out")
+    with Snapshot(core) as snap:
+        followable(snap, views, initial)
+        if since is not None:
+            reached(snap, since)
+    return _follow(core, views, since, on, initial, until, wait, live)
+
+
+def followable(snap: Snapshot, views: Sequence[str], initial: bool) -> None:
+    """The feed may have changes of these views, and there are rows of them if these are asked for."""
+    for name in views:
+        if initial or name not in snap.schema.followed():
+            snap.view(name)  # which says why not
+
+
+def reached(snap: Snapshot, since: Position) -> None:
+    """The store came to this position, and the feed has what came after it."""
+    state = snap.state
+    if not isinstance(since, int):  # of a store with another number of partitions, which this one was before
+        raise PositionExpired(since, state.followed)
+    if since > state.position:
+        raise PositionAhead(since, state.position)
+    if since < state.followed:
+        raise PositionExpired(since, state.followed)
+
+
+def _follow(
+    core: Core,
+    views: Sequence[str],
+    since: int | None,
+    on: bool,
+    initial: bool,
+    until: int | None,
+    wait: Wait,
+    live: Callable[[], bool],
+) -> Iterator[Changes]:
+    if initial:
+        with Snapshot(core) as snap:
+            since = snap.position
+            yield from rows_of(snap, views)
+    follower = Follower(core, views, since, until)
+    while live() and not follower.done:
+        yield from follower.step()
+        if not follower.more:
+            if not on:
+                return
+            wait(LOOK)
+
+
+def rows_of(snap: Snapshot, views: Sequence[str]) -> Iterator[Changes]:
+    """The rows of these views, or of all, as changes from ABSENT."""
+    for name in list(views) or list(snap.schema.views):
+        yield from _parts(Change(name, row.key, ABSENT, row.value, snap.position) for row in snap.view(name))
+
+
+def saved_rows_of(snap: Snapshot, views: Sequence[str]) -> Iterator[Changes]:
+    """The same as of the saved position: without changes that are not known to be saved."""
+    at = snap.saved
+    for name in list(views) or list(snap.schema.views):
+        before: dict[bytes, Any] = {}
+        for part in snap.parts:
+            before |= _before(part, name)
+        yield from _parts(_saved_rows(snap, name, before, at))
+
+
+def _saved_rows(snap: Snapshot, name: str, before: dict[bytes, Any], at: Position) -> Iterator[Change]:
+    for row in snap.view(name):
+        value = before.pop(encode_key(row.key), row.value) if before else row.value
+        if value is not ABSENT:
+            yield Change(name, row.key, ABSENT, value, at)
+    for group, value in before.items():
+        if value is not ABSENT:
+            yield Change(name, decode_key(group), ABSENT, value, at)
+
+
+def _before(part: Snapshot, name: str) -> dict[bytes, Any]:
+    """By group the result at the saved position, of groups that changed after it."""
+    if part.saved == part.position:
+        return {}
+    generations = part.schema.generations([name])
+    codecs: dict[int, RowReading] = {number: codec for number, (_, codec) in generations.items()}
+    found = net_changes(part.reader(), part.saved, part.position, codecs)
+    return {group: old for own in found for group, old in zip(own.groups, own.old, strict=True)}
+
+
+def _parts(changes: Iterable[Change]) -> Iterator[Changes]:
+    """These, about so many at once as are to be in memory."""
+    left = iter(changes)
+    while part := Changes.of(islice(left, _READ)):
+        yield part
+
+
+class Follower:
+    """A reader's place in the feed of one store.
+
+    `shown` says how far readers of all partitions see this one; it is asked while a switch is not finished everywhere.
+    Unless it is `early` it gives saved changes alone.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        views: Sequence[str],
+        since: int | None,
+        until: int | None = None,
+        shown: Callable[[], int] | None = None,
+        early: bool = False,
+    ) -> None:
+        self.since = since  # all up to there is given; None: nothing yet
+        self.more = True  # there may be more that is committed already
+        self._core = core
+        self._views = views
+        self._until = until
+        self._shown = shown
+        self._early = early
+
+    @property
+    def done(self) -> bool:
+        """Whether it is where it is to end."""
+        return self.since is not None and self._until is not None and self.since >= self._until
+
+    def step(self) -> Iterator[Changes]:
+        """The next changes, whole commits, about so many as are to be in memory at once; to be read to the end."""
+        changes, since, more, switch = self._read()
+        self.since = since
+        if changes:
+            yield changes
+        self.more = more
+        if switch:
+            with Snapshot(self._core) as snap:
+                reached(snap, since)  # else what was before may be gone by now
+                self.since = since + 1
+                names = list(self._views) or snap.schema.followed()
+                yield from _parts(differing(snap.reader(), snap.schema, names, since + 1))
+
+    def _read(self) -> tuple[Changes, int, bool, bool]:
+        """The next changes; the position up to which these are all; whether there is more; whether a switch is next."""
+        out = Changes()
+        with Snapshot(self._core) as snap, snap.naming():
+            since = snap.state.followed if self.since is None else self.since
+            reached(snap, since)
+            names = list(self._views) or snap.schema.followed()
+            generations = snap.schema.generations(names)
+            codecs: dict[int, RowReading] = {number: codec for number, (_, codec) in generations.items()}
+            spans = [] if self._early else read_spans(snap.reader(), snap.state)
+            end, span = self._end(snap, spans), next_span(spans, since)
+            if span is not None and span[0] <= since + 1:
+                if span[1] > end:
+                    return out, since, False, False
+                for own in net_changes(snap.reader(), since, span[1], codecs):
+                    out.add(generations[own.view][0], decode_keys(own.groups), own.old, own.new, span[1])
+                return out, span[1], True, False
+            switch = next_switch(snap.schema, names, since)
+            if switch is not None and switch > end:
+                switch = None
+            stop = end + 1 if switch is None else switch
+            before_span = span is not None and span[0] < stop
+            if span is not None and before_span:
+                stop, switch = span[0], None
+            for position, commit in read_told(snap.reader(), since, codecs, feed_key(stop)):
+                for told in commit:
+                    own = told.apart()
+                    out.add(generations[own.view][0], decode_keys(own.groups), own.old, own.new, position)
+                if len(out) >= _READ:
+                    return out, position, True, False
+            return out, max(since, stop - 1), before_span or switch is not None, switch is not None
+
+    def _end(self, snap: Snapshot, spans: Sequence[Span]) -> int:
+        """The last position that is to be given, as far as there is any."""
+        until = self._until
+        for first, last in spans:
+            if until is not None and first <= until < last:
+                until = last  # the changes of a span are given at its end
+        end = snap.state.position if self._early else saved_position(snap.state, spans)
+        end = end if until is None else min(until, end)
+        if snap.schema.catalog.unfinished is not None and self._shown is not None:
+            end = min(end, self._shown())
+        return end

@@ -1,0 +1,284 @@
+"""A snapshot: all views and tables of a store at one position, for as long as it is held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from penstock.cache import (
+    Closed,
+    DefinitionError,
+    PenstockError,
+    Reader,
+    checked,
+    decode_key,
+    encode_entry,
+    naming,
+    shown_key,
+)
+from penstock.core.catalog import State, read_note, read_state
+from penstock.core.damage_names import places_of
+from penstock.core.generation_switch import former_schema, former_state
+from penstock.core.reading.document_facts import Stored, stored_of
+from penstock.core.reading.group_contributions import why_of
+from penstock.core.reading.group_weights import Weight, weight_of
+from penstock.core.reading.visibility import read_spans, saved_position
+from penstock.core.schema import Schema
+from penstock.gateway import TableReader, TableReading
+from penstock.mapreduce import ViewNode, entries_of, held_db, read_held, rows_db
+from penstock.spout import Remembered
+from penstock.views import Contribution, Position, Progress, ViewReader, shown_position
+
+if TYPE_CHECKING:
+    from penstock.core.commit import Core
+
+Consistency = Literal["eventual", "position"]
+
+
+def must_be_known(consistency: str) -> None:
+    """Raises where a snapshot is asked for in another way than there is."""
+    if not isinstance(consistency, str) or consistency not in ("eventual", "position"):
+        raise DefinitionError(f"consistency= is {shown_key(consistency)}; write 'eventual' or 'position'")
+
+
+class Snapshot:
+    """One read transaction; made by `engine.snapshot()`. What is written later does not show in it.
+
+    >>> import penstock as ps
+    >>> app = ps.App("shop")
+    >>> users = app.table("users", key="id")
+    >>> with ps.open(app, None) as engine, engine.snapshot() as snap:
+    ...     counts = engine.put("users", {"id": 7, "name": "Sue"})
+    ...     7 in snap.table("users"), snap.position, engine.snapshot().position
+    (False, 0, 1)
+    """
+
+    def __init__(self, core: Core) -> None:
+        reader = core.store.read()
+        with core.naming():
+            state = read_state(reader)
+        self._begin(core, reader, state)
+
+    def _begin(self, core: Core, reader: Reader, state: State) -> None:
+        self._core = core
+        self._reader: Reader | None = reader
+        self._state = state
+        with core.naming():
+            self._schema = core.schema(reader)
+        self._views: dict[str, ViewReader] = {}
+        self._logs: dict[str, TableReader] = {}
+        self._held: dict[str, tuple[frozenset[bytes], frozenset[bytes]]] = {}
+
+    def show_former(self) -> None:
+        """Show the former generation of a switch that other partitions may not have made.
+
+        Called before anything is read.
+        """
+        unfinished = self._schema.catalog.unfinished
+        if unfinished is not None:
+            self._state = former_state(self._state, unfinished)
+            self._schema = former_schema(self._schema.catalog)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<snapshot at {shown_position(self.position)}>"
+
+    @property
+    def parts(self) -> Sequence[Snapshot]:
+        """The snapshots of the partitions that it is made of: of a store that is not parted itself."""
+        return (self,)
+
+    @property
+    def state(self) -> State:
+        """Where the store stands in this snapshot."""
+        return self._state
+
+    @property
+    def schema(self) -> Schema:
+        """What there is to ask for in this snapshot."""
+        return self._schema
+
+    @property
+    def position(self) -> Position:
+        """The store's commit number: one more for each transaction that changed content.
+
+        snap.position
+        """
+        return self._state.position
+
+    @property
+    def followed(self) -> Position:
+        """The oldest position that the feed can be followed from."""
+        return self._state.followed
+
+    @property
+    def saved(self) -> Position:
+        """The position up to which all changes are known to be saved: that of the snapshot, but for early sets.
+
+        snap.saved
+        """
+        return saved_position(self._state, read_spans(self.reader(), self._state))
+
+    @checked
+    def as_of(self, view: str) -> Position | None:
+        """The position that a view shows, where it stayed behind while another generation is built."""
+        return self._schema.as_of(view)
+
+    @property
+    def sources(self) -> dict[str, int]:
+        """The offset, next to read, of each source.
+
+        snap.sources["file:a"]
+        """
+        return dict(self._state.sources)
+
+    def remembered(self, source: str) -> Remembered | None:
+        """Where the store stands in a source, as its spout is told at the beginning; None of one that gave nothing yet.
+
+        spout.begin(snap.remembered)
+        """
+        offset = self._state.sources.get(source)
+        return None if offset is None else Remembered(offset, self._note(source))
+
+    def _note(self, source: str) -> bytes:
+        with self.naming():
+            return read_note(self.reader(), source)
+
+    @checked
+    def view(self, name: str) -> ViewReader:
+        """A view's groups and results.
+
+        snap.view("namecount")["Joe"]
+        """
+        found = self._views.get(name)
+        if found is None:
+            node = self._schema.view(name, self.reader())
+            source = self._schema.views.get(node.view.source.name)
+            found = self._views[name] = ViewReader(
+                name,
+                self.reader,
+                rows_db(node.number),
+                node.reduce.codec,
+                lambda: self.held(name)[0],
+                lambda groups, progress: self._why(node, source, groups, progress),
+                self.as_of(name),
+                node.view.index,
+            )
+        return found
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Damage that is found within is named as users know it."""
+        return naming(lambda: places_of(self._schema.catalog))
+
+    def _why(
+        self, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
+    ) -> list[list[Contribution]]:
+        as_of = self.as_of(view.name)
+        if as_of is not None and not view.keeps:
+            raise PenstockError(
+                f"view {view.name!r} stands at position {shown_position(as_of)} while it is built anew, and its "
+                "documents have gone on; ask why once it is complete"
+            )
+        with self.naming():
+            return why_of(self, view, source, groups, progress)
+
+    @checked
+    def table(self, name: str) -> TableReading:
+        """A table's documents.
+
+        snap.table("users")[7]
+        """
+        return self.log(name)
+
+    def log(self, name: str) -> TableReader:
+        """The same as they lie in the table's log."""
+        found = self._logs.get(name)
+        if found is None:
+            shown = self._schema.table(name)
+            found = self._logs[name] = TableReader(
+                shown.table, shown.number, shown.seed, self.reader, self._core.tails, lambda: self._held_of(name)
+            )
+        return found
+
+    @checked
+    def stored(self, table: str, key: Any) -> Stored | None:
+        """What the store has of a key, and what each view was told of it; None if it never was there.
+
+        snap.stored("users", 7).told
+        """
+        views = [view for view in self._schema.views_on(table) if self._schema.as_of(view.name) is None]
+        with self.naming():
+            return stored_of(views, self.reader(), self.log(table), key)
+
+    def weight(self, view: str, hot: int) -> Weight:
+        """How heavy the groups of a view are, and which are the heaviest: one scan of its rows.
+
+        snap.weight("revenue", hot=5).hot
+        """
+        with self.naming():
+            return weight_of(self.reader(), self._schema.view(view, self.reader()), hot)
+
+    def close(self) -> None:
+        """Let go of it.
+
+        snap.close()
+        """
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def reader(self) -> Reader:
+        """The read transaction; Closed once it is let go of."""
+        if self._reader is None:
+            raise Closed("the snapshot")
+        return self._reader
+
+    def held(self, view: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
+        """The groups of a view that count what held documents were last told, and the keys of those documents."""
+        found = self._held.get(view)
+        if found is None:
+            groups: set[bytes] = set()
+            keys: set[bytes] = set()
+            node = self._schema.view(view, self.reader())
+            db, index = held_db(node.number), node.view.index
+            with self.naming():
+                for key, row in self.reader().scan(db):
+                    whole, _, pairs = read_held(key, row, db)
+                    keys.add(whole)
+                    groups.update(entries_of(whole, pairs) if index else (group for group, _ in pairs))
+                    if index:  # a view of an earlier version of Penstock has no rank of 0
+                        groups.update(encode_entry((decode_key(group), decode_key(whole))) for group, _ in pairs)
+            found = self._held[view] = frozenset(groups), frozenset(keys)
+        return found
+
+    @checked
+    def holds(self, view: str) -> list[dict[str, Any]]:
+        """What a view can't take: keys, reasons and tracebacks."""
+        db = held_db(self._schema.view(view, self.reader()).number)
+        out: list[dict[str, Any]] = []
+        with self.naming():
+            for key, row in self.reader().scan(db):
+                whole, hold, _ = read_held(key, row, db)
+                out.append({"key": decode_key(whole), "reason": hold.reason, "traceback": hold.trace})
+        return out
+
+    @checked
+    def holds_any(self, view: str) -> bool:
+        """Whether a view holds a document, or a group at its last good result."""
+        number = self._schema.view(view, self.reader()).number
+        return bool(self._state.held_groups.get(view) or self.reader().count(held_db(number)))
+
+    def _held_of(self, table: str) -> frozenset[bytes]:
+        out: set[bytes] = set()
+        for view in self._schema.views_on(table):
+            out |= self.held(view.name)[1]
+        return frozenset(out)

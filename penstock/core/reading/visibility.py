@@ -1,0 +1,85 @@
+"""Saved changes in the feed of one partition: which early sets it shows, and which of them were taken back.
+
+Another partition may send contributions before it saves their batch (`productions/early`). Their commit is
+in the feed at once. Readers of saved changes stop before it until the sender says that the batch is saved. If the batch
+never is, a later commit takes the contributions back. The commits between the two are then one span. Readers of saved
+changes get the net changes of a span, at its last position. Invariants:
+
+- the state names the first position of each early set that is not known to be saved, in the transaction that takes it;
+- a span is written in the transaction that takes the contributions back;
+- a position that readers of saved changes have been given is never inside a span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from penstock.cache import META, Reader, Writer, seal, unseal
+from penstock.core.catalog import State
+from penstock.mapreduce import RowReading, Told, feed_key, read_told
+
+__all__ = ["Span", "add_span", "net_changes", "next_span", "read_spans", "saved_position", "with_early_set"]
+
+Span = tuple[int, int]
+"""The position that first showed an early set, and the one that took it back."""
+_KEY = b"undone"
+_decode = msgspec.msgpack.Decoder(list[Span]).decode
+
+
+def with_early_set(state: State, sender: int, position: int | None) -> State:
+    """The state once a sender's early set shows at a position; None: it has none that is not known to be saved."""
+    told_at = {other: at for other, at in state.told_at.items() if other != sender}
+    if position is not None:
+        told_at[sender] = position
+    return state if told_at == state.told_at else msgspec.structs.replace(state, told_at=told_at)
+
+
+def read_spans(reader: Reader, state: State) -> list[Span]:
+    """The spans that the feed still has, or that end after an early set that is not known to be saved, in order."""
+    if not state.guard:
+        return []  # no other partition ever sent an early set
+    row = reader.get_many(META, [_KEY])[0]
+    needed = min([state.followed, *(at - 1 for at in state.told_at.values())])
+    return [] if row is None else [span for span in _decode(unseal(_KEY, row, META)) if span[1] > needed]
+
+
+def add_span(writer: Writer, state: State, span: Span) -> None:
+    """Write one more span, and drop those that the feed no longer has."""
+    spans = sorted([*read_spans(writer, state), span])
+    writer.put_many(META, [(_KEY, seal(_KEY, msgspec.msgpack.encode(spans)))])
+
+
+def saved_position(state: State, spans: Sequence[Span]) -> int:
+    """The last position up to which all changes are known to be saved, or were taken back."""
+    position = min([state.position, *(at - 1 for at in state.told_at.values())])
+    for first, last in reversed(spans):
+        if first <= position < last:
+            position = first - 1
+    return position
+
+
+def next_span(spans: Sequence[Span], since: int) -> Span | None:
+    """The next span after a position, or around it, with all spans that overlap it."""
+    out: Span | None = None
+    for first, last in spans:
+        if last <= since:
+            continue
+        if out is not None and first > out[1]:
+            break
+        out = (first, last) if out is None else (out[0], max(last, out[1]))
+    return out
+
+
+def net_changes(reader: Reader, since: int, until: int, views: dict[int, RowReading]) -> Iterable[Told]:
+    """The net changes of these views after one position up to another, those that stay as they were left out."""
+    found: dict[int, dict[bytes, tuple[object, object]]] = {}
+    for _, commit in read_told(reader, since, views, feed_key(until + 1)):
+        for told in commit:
+            known = found.setdefault(told.view, {})
+            for group, old, new in zip(told.groups, told.old, told.new, strict=True):
+                known[group] = (known[group][0] if group in known else old, new)
+    for view, known in found.items():
+        sides = list(known.values())
+        yield Told(view, list(known), [old for old, _ in sides], [new for _, new in sides]).apart()

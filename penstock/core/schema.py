@@ -1,0 +1,149 @@
+"""What a snapshot can be asked for: the tables and views of a store's catalog, in the generation that readers see.
+
+It is made of the catalog alone, whatever the app of the process that reads, so that an older app reads what a newer one
+made of the store, and one whose functions changed reads what the store has. The writer's nodes stand for what is not
+being built. The app of a reader lends its functions to each view that the catalog defines in the same way. Without them
+results can be read, and can't be combined. Invariant: a schema never changes; a catalog that does has another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from penstock.cache import Reader, UnknownName
+from penstock.core.catalog import Catalog, catalog_of, read_built
+from penstock.generations.agreement import described_view
+from penstock.mapreduce import StoredCodec, ViewNode, codec_from, reducer_from, rows_db
+from penstock.views import App, Coded, NotBuilt, Table, View, app_from, difference, nearest
+
+__all__ = ["Schema", "TableShown", "built_of", "is_built", "percent_built", "told_by_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableShown:
+    """A table as it is read."""
+
+    table: Table
+    number: int
+    seed: int
+
+
+class Schema:
+    """The tables and views of one catalog."""
+
+    def __init__(
+        self, row: bytes, catalog: Catalog, live: Mapping[str, ViewNode] | None = None, app: App | None = None
+    ) -> None:
+        self.row = row
+        self.catalog = catalog
+        live = live or {}
+        defined = {} if app is None else {view.name: view for view in app.views()}
+        self.app = app = _app_in(row)
+        entries = catalog.entries
+        self.tables = {t.name: TableShown(t, entries[t.name].number, catalog.seed) for t in app.tables()}
+        self.views: dict[str, ViewNode] = {}
+        for view in app.views():
+            entry = entries[view.name]
+            node = live.get(view.name) if entry.next is None else None
+            if node is None:
+                own = _with_functions(view, entry.definition, defined.get(view.name))
+                node = ViewNode(own, entry.number, None, complete=False)
+            self.views[view.name] = node
+        self._former: dict[int, tuple[str, StoredCodec]] | None = None
+
+    def table(self, name: str) -> TableShown:
+        """The table of this name; UnknownName if there is none."""
+        found = self.tables.get(name)
+        if found is None:
+            view = self.views.get(name)
+            raise UnknownName(name, "table", nearest(name, self.tables) if view is None else view.view.table.name)
+        return found
+
+    def view(self, name: str, reader: Reader) -> ViewNode:
+        """The view of this name; NotBuilt of one that was never complete, UnknownName if there is none."""
+        found = self.views.get(name)
+        if found is None:
+            if name in self.catalog.entries and name not in self.tables:
+                raise NotBuilt(name, percent_built(reader, self.catalog))
+            raise UnknownName(name, "view", nearest(name, self.views))
+        return found
+
+    def views_on(self, table: str) -> list[ViewNode]:
+        """The views that are on a table."""
+        return [view for view in self.views.values() if view.view.source.name == table]
+
+    def as_of(self, view: str) -> int | None:
+        """The position that a view shows, where it stayed behind while another generation is built."""
+        found = self.catalog.entries.get(view)
+        if found is None:
+            raise UnknownName(view, "view", nearest(view, self.views))
+        return found.as_of
+
+    def generations(self, names: Iterable[str]) -> dict[int, tuple[str, StoredCodec]]:
+        """By number, each generation of these views whose changes the feed may have: its name, and how it is read."""
+        wanted = set(names)
+        every: dict[int, tuple[str, StoredCodec]] = dict(self._formers())
+        every.update((node.number, (name, node.reduce.codec)) for name, node in self.views.items())
+        return {number: found for number, found in every.items() if found[0] in wanted}
+
+    def followed(self) -> list[str]:
+        """The names of all views whose changes the feed may have."""
+        return list(dict.fromkeys([*self.views, *(former.name for former in self.catalog.former)]))
+
+    def _formers(self) -> dict[int, tuple[str, StoredCodec]]:
+        if self._former is None:
+            kept = [former for former in self.catalog.former if former.number]
+            self._former = {f.number: (f.name, codec_from(f.definition)) for f in kept}
+        return self._former
+
+
+def _with_functions(view: View, definition: Mapping[str, Any], own: View | None) -> View:
+    """Give a stored view the functions that the app has for its reducers, where the app defines it the same way."""
+    if own is None or not any(isinstance(reducer, Coded) for reducer in own.reducers):
+        return view
+    return view if difference(definition, described_view(own)) else replace(view, reducers=own.reducers)
+
+
+@lru_cache(maxsize=32)
+def _app_in(row: bytes) -> App:
+    """The app that readers of this catalog see, made once: a store is opened more often than it is migrated."""
+    catalog = catalog_of(row, "memory")
+    return app_from(catalog.app, (e.definition for e in catalog.entries.values() if e.number), reducer_from)
+
+
+def percent_built(reader: Reader, catalog: Catalog) -> int:
+    """How much of what views under way are made of is in, in percent."""
+    done, total = built_of(reader, catalog)
+    return 100 if not total else min(99, 100 * done // total)
+
+
+def built_of(reader: Reader, catalog: Catalog) -> tuple[int, int]:
+    """How many records and rows views under way were told, and of how many."""
+    built, done, total = read_built(reader), 0, 0
+    for table, (first, since) in (catalog.since or {}).items():
+        total += since - first
+        done += built.documents.get(table, first) - first
+    for source in told_by_rows(catalog):
+        rows = reader.count(rows_db(catalog.entries[source].number))
+        until, told = built.rows.get(source, (b"", 0))
+        total += rows
+        done += rows if until is None else min(told, rows)
+    return done, total
+
+
+def is_built(reader: Reader, catalog: Catalog) -> bool:
+    """Whether views under way were told everything, and wait for their switch."""
+    built = read_built(reader)
+    return all(
+        built.documents.get(name, first) >= since for name, (first, since) in (catalog.since or {}).items()
+    ) and (all(built.rows.get(name, (b"", 0))[0] is None for name in told_by_rows(catalog)))
+
+
+def told_by_rows(catalog: Catalog) -> list[str]:
+    """The views of whose rows others are built: they are not being built themselves."""
+    sources = [e.next.definition["source"] for e in catalog.entries.values() if e.next is not None and e.next.number]
+    entries = catalog.entries
+    return [s for s in dict.fromkeys(sources) if entries[s].next is None and entries[s].definition["kind"] == "view"]

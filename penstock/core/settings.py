@@ -1,0 +1,45 @@
+"""The settings with which a store is opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from penstock.cache import PRIVATE, DefinitionError, Limits, shown_key
+from penstock.core.feed_log import CHANGES
+
+__all__ = ["Scrubbing", "Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbing:
+    """The scrubs of an open store by a thread: `every` so many seconds, and `rate` bytes of its file a second.
+
+    >>> Scrubbing(every=3600).rate
+    33554432
+    """
+
+    every: float = 24 * 3600.0
+    rate: float = 32 << 20
+
+    def __post_init__(self) -> None:
+        for name in ("every", "rate"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+                raise DefinitionError(f"{name}= of a scrub is {shown_key(value)}; write a number above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Bytes of memory, when work between batches begins, how many changes the feed keeps, and the scrubs."""
+
+    memory: int
+    limits: Limits
+    changes: int = CHANGES
+    mode: int = PRIVATE  # permissions of what is made
+    scrub: Scrubbing | None = None
+
+    def share(self, parts: int) -> Self:
+        """The settings of one of so many partitions, which share memory and the rate of scrubs."""
+        scrub = None if self.scrub is None else replace(self.scrub, rate=self.scrub.rate / parts)
+        return replace(self, memory=max(self.memory // parts, 1), scrub=scrub)

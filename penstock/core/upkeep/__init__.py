@@ -1,0 +1,1 @@
+"""Look after the files of one store."""

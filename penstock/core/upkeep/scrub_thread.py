@@ -1,0 +1,122 @@
+"""The thread that scrubs an open store again and again, at a bounded rate.
+
+A walk has one snapshot: only the pages of one transaction can be compared with its digests and its free list. The
+snapshot keeps the pages that writers free meanwhile, so the file grows. So a walk of a large store is faster than the
+rate, and takes ten minutes at most. Invariant: `close` waits for one step of a walk, never for a walk.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.cache import Closed, ForkedStore, PenstockError, said
+from penstock.core.settings import Scrubbing
+from penstock.core.upkeep.scrub_result import ScrubResult
+from penstock.views import Progress
+
+__all__ = ["Pace", "ScrubEnded", "Scrubber"]
+
+_LONGEST = 600.0  # seconds of a walk
+_STEP = 256  # pages between two pauses
+_AGAIN = 60.0  # seconds after which a walk that failed is tried again
+_log = logging.getLogger("penstock.engine")
+
+
+class ScrubEnded(Exception):
+    """The thread is to end, and gives up its walk."""
+
+
+class Pace:
+    """The pauses of one walk: after some pages, as long as the rate says that these take.
+
+    >>> pauses = []
+    >>> pace = Pace(rate=4096 * 1000, wait=lambda seconds: pauses.append(seconds), clock=lambda: 0.0)
+    >>> pace(100, 1000), pace(300, 1000), pace(400, 1000)
+    (None, None, None)
+    >>> pauses
+    [0.3]
+    """
+
+    def __init__(
+        self, rate: float, wait: Callable[[float], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate = rate / mmap.PAGESIZE
+        self._wait = wait
+        self._clock = clock
+        self._passed = 0
+        self._began = clock()
+
+    def __call__(self, passed: int, total: int) -> None:
+        """Wait, where that is due; ScrubEnded where the thread is to end."""
+        pages = passed - self._passed
+        if 0 <= pages < _STEP:
+            return
+        rate = max(self._rate, total / _LONGEST)
+        pause = max(pages, 0) / rate - (self._clock() - self._began)
+        if self._wait(max(pause, 0.0)):
+            raise ScrubEnded
+        self._passed, self._began = passed, self._clock()
+
+
+class Scrubbed(Protocol):
+    """An engine, as the thread knows it."""
+
+    def last_scrub(self) -> ScrubResult | None:
+        """The result of the last scrub."""
+        ...
+
+    def scrub_once(self, progress: Progress | None = None) -> None:
+        """Walk all pages."""
+        ...
+
+
+class Scrubber:
+    """The thread, until `close`. It keeps no engine alive between two walks."""
+
+    def __init__(self, engine: Scrubbed, scrubbing: Scrubbing, wait: Callable[[float], bool] | None = None) -> None:
+        self._engine = weakref.ref(engine)
+        self._scrubbing = scrubbing
+        self._ended = threading.Event()
+        self._wait = wait or self._ended.wait
+        self._thread = threading.Thread(target=self._run, name="penstock-scrub", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End it within a step of its walk."""
+        self._ended.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            engine = self._engine()
+            if engine is None:
+                return
+            pause = self._due(engine.last_scrub())
+            try:
+                if pause <= 0:
+                    engine.scrub_once(Pace(self._scrubbing.rate, self._wait))
+                    pause = self._scrubbing.every
+            except (ScrubEnded, Closed, ForkedStore):
+                return
+            except PenstockError as error:
+                _log.warning("the store could not be scrubbed, and it is tried again in %d s: %s", _AGAIN, said(error))
+                pause = _AGAIN
+            except Exception as error:
+                _log.exception("the store could not be scrubbed: %s; it is tried again in %d s", said(error), _AGAIN)
+                pause = _AGAIN
+            del engine
+            if self._wait(pause):
+                return
+
+    def _due(self, last: ScrubResult | None) -> float:
+        """Seconds until the next walk; a clock that was set back does not postpone it further."""
+        if last is None or last.damaged:
+            return 0.0
+        return min(last.ended + self._scrubbing.every - time.time(), self._scrubbing.every)

@@ -1,0 +1,1 @@
+"""The calls of `Engine`, in groups by subject."""

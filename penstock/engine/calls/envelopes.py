@@ -1,0 +1,89 @@
+"""Records that each name their own table: by table, reposts apart.
+
+Records of a spout have the wire form. A record that has no such form, or names no table, is refused in the name of the
+table of its source. Records of `ingest` name their tables themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.cache import PenstockError, normalise
+from penstock.core.input.batches import Batch, line_of
+from penstock.engine.calls.repair_calls import posted_or_not
+from penstock.gateway import Received
+from penstock.recovery.quarantine.stored_records import wire_record
+from penstock.recovery.repair.repost import Posted, posted
+from penstock.spout import Record
+from penstock.views import App, Counts
+
+__all__ = ["Wired", "ingested", "wired"]
+
+
+@dataclass(slots=True)
+class Wired:
+    """The batches of tables, and the values that were posted to them."""
+
+    tables: dict[str, list[Batch]] = field(default_factory=dict)
+    values: dict[str, list[Posted]] = field(default_factory=dict)
+    reposts: int = 0
+
+
+def wired(app: App, table: str, batch: Batch) -> Wired:
+    """What the records of a batch say; `table` is that of its source."""
+    out = Wired()
+    taken: dict[str, dict[int, tuple[bytes, Any]]] = {table: {}}
+    refused, received = dict(batch.refused), dict(batch.received)
+    for place, line in zip(batch.places(range(batch.records.n)), batch.records.lines, strict=True):
+        try:
+            record = wire_record(app, line)
+            if record.repost:
+                own = posted(app.table_of(record.table), record.doc)
+                out.values.setdefault(record.table, []).append(own)
+                out.reposts += 1
+            else:
+                taken.setdefault(record.table, {})[place] = line_of(record.doc), normalise(record.ts)
+        except PenstockError as error:
+            refused[place], received[place] = str(getattr(error, "reason", error)), Received.of_wire(line)
+    places = range(batch.records.n + len(batch.skips))
+    for name, lines in taken.items():
+        part = Batch(unit=batch.unit, first=batch.first, origin=batch.origin, run=batch.run)
+        part.records.lines = [line for line, _ in lines.values()]
+        part.records.stamps.update({i: ts for i, (_, ts) in enumerate(lines.values()) if ts is not None})
+        part.skips = [place for place in places if place not in lines]
+        if name == table:
+            part.refused, part.received = refused, received
+            part.records.refused = len(refused)
+        out.tables[name] = [part]
+    return out
+
+
+def ingested(
+    app: App, records: Iterable[Record], source: str, done: int, only_reposts: bool = False
+) -> tuple[dict[str, list[Batch]], Counts]:
+    """Sort records of a source by table; the counts are those of redeliveries below `done` and of reposts.
+
+    With `only_reposts` other records below `done` go on: each partition drops those that it has. A record below `done`
+    counts as late, also if the app no longer has its table.
+    """
+    known = {table.name for table in app.tables()}
+    tables: dict[str, list[Batch]] = {}
+    late = equal = 0
+    for record in records:
+        below = record.offset is not None and record.offset < done
+        if below and (record.repost or not only_reposts or record.table not in known):
+            late += 1
+            continue
+        app.table_of(record.table)
+        own = tables.setdefault(record.table, [Batch(unit="record", origin=source)])[0]
+        if record.offset is not None:
+            own.offsets[own.size] = record.offset
+        if record.repost:
+            equal += own.posted(posted_or_not(app, record), record)
+        elif record.doc is None:
+            own.delete(record.key, record.ts)
+        else:
+            own.add(record.doc, record.ts)
+    return tables, Counts(late=late, equal=equal)

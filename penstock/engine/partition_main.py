@@ -1,0 +1,123 @@
+"""The process of one partition, begun by the process that opened the store.
+
+It is told on its standard input what it is, opens its store, says on its standard output that it has, or why it could
+not, and works until its input ends: by the close of the engine, or by the death of the process that it serves.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import IO
+
+from penstock.cache import Owner, PenstockError, open_lmdb, pack
+from penstock.engine.engine import Engine
+from penstock.generations.agreed_opening import open_partition
+from penstock.mapreduce import Ranges
+from penstock.partitions.exchange.exchange import Parting
+from penstock.partitions.member import Member
+from penstock.partitions.start_message import Order, read_order
+from penstock.partitions.transport.delivery_thread import Courier
+from penstock.recovery import Early
+from penstock.remote.server import BEAT, take_socket
+from penstock.remote.wire_messages import error_data
+
+
+def _serve(order: Order, until: IO[bytes], say: IO[bytes]) -> None:
+    """Be this partition until the input ends."""
+    parting = Parting(order.here, Ranges(order.starts, order.seed))
+    with _signs(say):
+        engine = _opened(order, parting)
+    member = Member(engine)
+    couriers = [Courier(member, other, order.folders[other], order.patience) for other in member.others]
+
+    def wake() -> None:
+        for courier in couriers:
+            courier.wake()
+
+    parting.wake = wake
+    member.tells(_Telling({courier.other: courier for courier in couriers}, order.deadline))
+    try:
+        engine.begin_scrubbing(order.settings.scrub)
+        _say(say, {"ready": os.getpid()})
+        while until.read(1):
+            pass
+    finally:
+        for courier in couriers:
+            courier.end()
+        engine.close()
+
+
+class _Telling:
+    """Tells others early, and waits for them; for those that need not be waited for so many seconds at most."""
+
+    def __init__(self, couriers: Mapping[int, Courier], deadline: float) -> None:
+        self._couriers = couriers
+        self._deadline = deadline
+
+    def __call__(self, early: Mapping[int, Early]) -> set[int]:
+        """Who has it."""
+        told = {other: self._couriers[other].tell(one) for other, one in early.items()}
+        until = time.monotonic() + self._deadline
+        for one in told.values():
+            one.over.wait(None if one.early.waits else max(0.0, until - time.monotonic()))
+        there = {other for other, one in told.items() if one.there}
+        for one in told.values():
+            one.over.set()
+        return there
+
+
+def _opened(order: Order, parting: Parting) -> Engine:
+    path = order.folders[order.here]
+    owner = Owner(path, order.settings.mode)
+    try:
+        sock = take_socket(path)
+        store = open_lmdb(path, mode=order.settings.mode)
+        return open_partition(order.app.app(), store, parting, path, owner, order.settings, sock, order.concert)
+    except BaseException:
+        owner.close()
+        raise
+
+
+@contextmanager
+def _signs(say: IO[bytes]) -> Iterator[None]:
+    """Signs of life while the store is opened, which may take long."""
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(BEAT):
+            _say(say, {"beat": True})
+
+    beating = threading.Thread(target=beat, name="penstock-opening", daemon=True)
+    _say(say, {"beat": True})
+    beating.start()
+    try:
+        yield
+    finally:
+        done.set()
+        beating.join()
+
+
+def _say(file: IO[bytes], what: object) -> None:
+    data = pack(what)
+    with suppress(BrokenPipeError):  # nobody is there any more, and the input ends too
+        file.write(len(data).to_bytes(4, "big") + data)
+        file.flush()
+
+
+def main() -> int:
+    """Be a partition."""
+    say = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what functions of views print is no answer
+    try:
+        _serve(read_order(sys.stdin.buffer), sys.stdin.buffer, say)
+    except EOFError:
+        return 1  # who begins it was killed before it said what this is
+    except PenstockError as error:
+        _say(say, {"failed": error_data(error)})
+        return 1
+    return 0

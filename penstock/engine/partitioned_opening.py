@@ -1,0 +1,226 @@
+"""Opening a store of several partitions: who owns it, how it is parted, and who works each partition.
+
+The process that opens it owns the store's folder, and begins a process for each partition, or works all of them itself.
+Invariant: whoever has a partition's lock while the folder's is ours is of an owner that died; it is killed, and its end
+awaited, before that partition is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from penstock.cache import DefinitionError, MemoryStore, Owner, Store, open_lmdb, shown_key
+from penstock.core.generation_switch import complete_switches, is_ready
+from penstock.core.settings import Settings
+from penstock.core.store_layout import Layout, WrongPartitions, is_store, layout_of, read_layout, write_layout
+from penstock.engine.partitioned_reading import cores_of
+from penstock.engine.partitioned_store import Parted
+from penstock.generations.agreed_opening import Migrate, open_partition
+from penstock.mapreduce import even_starts
+from penstock.partitions.app_transfer import shipped
+from penstock.partitions.exchange.exchange import Parting
+from penstock.partitions.generation_numbers import Concert, concerted
+from penstock.partitions.member import Member
+from penstock.partitions.partition_identity import catalogs_of
+from penstock.partitions.partition_process import Away, evict
+from penstock.partitions.start_message import Order
+from penstock.partitions.transport.delivery import carried, join
+from penstock.remote.server import drop_socket, take_socket
+from penstock.views import App, Changed
+
+__all__ = ["open_parted"]
+
+_MOST = 256
+PATIENCE = 5.0
+"""Seconds without a sign of life after which who was asked counts as hanging; it gives one each second."""
+DEADLINE = 1.0
+"""Seconds after which a view with production="auto" is no longer told before what it is told is saved."""
+_LOOK = 1.0  # seconds between two looks at whether partitions work
+
+
+def open_parted(
+    app: App,
+    path: str | None,
+    partitions: int | None,
+    processes: bool,
+    settings: Settings,
+    listen: bool = False,
+    patience: float = PATIENCE,
+    migrate: Migrate = "auto",
+    grouped: bool = False,
+) -> Parted:
+    """Open a store of so many partitions, or of as many as it has; with `listen` others can hand work over.
+
+    A process that gives no sign of life for `patience` seconds counts as hanging, and is followed by another. With
+    `grouped` puts give tickets.
+    """
+    if partitions is not None and not 1 <= partitions <= _MOST:
+        raise DefinitionError(f"partitions= is {shown_key(partitions)}; write a number from 1 to {_MOST}")
+    if path is None:
+        layout = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
+        engine = _here(app, layout, None, None, settings, None, migrate)
+        if grouped:
+            engine.begin_group()
+        return engine
+    owner = Owner(path, settings.mode)
+    sock: socket.socket | None = None
+    try:
+        sock = take_socket(path) if listen else None
+        layout = _layout(app, path, partitions, settings.mode)
+        for folder in layout.folders(path):
+            evict(folder, settings.mode)
+        if processes:
+            engine = _away(app, layout, path, owner, settings, sock, patience, migrate)
+        else:
+            engine = _here(app, layout, path, owner, settings, sock, migrate)
+    except BaseException:
+        if sock is not None:
+            drop_socket(path, sock)
+        owner.close()
+        raise
+    try:
+        if grouped:
+            engine.begin_group()
+        engine.begin_sweeping()
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _layout(app: App, path: str, partitions: int | None, mode: int) -> Layout:
+    known = read_layout(path)
+    if known is None:
+        if is_store(path):
+            raise WrongPartitions(path, 1, partitions or 1)
+        known = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
+        write_layout(path, known, mode)
+    elif partitions is not None and partitions != len(known.parts):
+        raise WrongPartitions(path, len(known.parts), partitions)
+    return known
+
+
+def _here(
+    app: App,
+    layout: Layout,
+    path: str | None,
+    owner: Owner | None,
+    settings: Settings,
+    sock: socket.socket | None,
+    migrate: Migrate,
+) -> Parted:
+    """All partitions in this process, one after the other in the thread of who calls."""
+    members: list[Member] = []
+    own = settings.share(len(layout.parts))
+    concert, changed = _concerted(app, layout, path, migrate, settings)
+    try:
+        for here in range(len(layout.parts)):
+            folder = None if path is None else layout.folders(path)[here]
+            members.append(_member(app, folder, Parting(here, layout.ranges()), own, concert))
+    except BaseException:
+        for member in members:
+            member.close()
+        raise
+    join(members)
+    cores = [member.core for member in members]
+    return Parted(app, layout, cores, members, lambda: carried(members), path, owner, sock, changed)
+
+
+def _member(app: App, folder: str | None, parting: Parting, settings: Settings, concert: Concert) -> Member:
+    """A partition in this process; where that fails nothing of it stays open."""
+    held = None if folder is None else Owner(folder, settings.mode)
+    try:
+        store = MemoryStore() if folder is None else open_lmdb(folder, mode=settings.mode)
+        engine = open_partition(app, store, parting, folder, held, settings, None, concert)
+    except BaseException:
+        if held is not None:
+            held.close()
+        raise
+    engine.begin_scrubbing(settings.scrub)
+    return Member(engine)
+
+
+def _away(
+    app: App,
+    layout: Layout,
+    path: str,
+    owner: Owner,
+    settings: Settings,
+    sock: socket.socket | None,
+    patience: float,
+    migrate: Migrate,
+) -> Parted:
+    """A process for each partition."""
+    concert, changed = _concerted(app, layout, path, migrate, settings)
+    sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
+    order = Order(
+        sent,
+        folders,
+        0,
+        layout.ranges().starts,
+        layout.seed,
+        settings.share(len(folders)),
+        DEADLINE,
+        patience,
+        concert,
+    )
+    seats = [Away(replace(order, here=here)) for here in range(len(folders))]
+    try:
+        for seat in seats:
+            seat.begin()
+        for seat in seats:
+            seat.ready()
+        engine = Parted(app, layout, cores_of(app, path, layout, settings), seats, None, path, owner, sock, changed)
+    except BaseException:
+        for seat in seats:
+            seat.close()
+        raise
+    _Watch(seats)
+    return engine
+
+
+def _concerted(
+    app: App, layout: Layout, path: str | None, migrate: Migrate, settings: Settings
+) -> tuple[Concert, tuple[Changed, ...]]:
+    """Find out which views all partitions begin to build, and which are built."""
+    folders = [] if path is None else layout.folders(path)
+    ranges = layout.ranges()
+    known = catalogs_of(folders, ranges)
+    if any(own is not None and (own.unfinished is not None or is_ready(own)) for own in known):
+        _complete_switches(folders, settings.changes > 0)
+        known = catalogs_of(folders, ranges)
+    return concerted(app, known, migrate == "refuse")
+
+
+def _complete_switches(folders: Sequence[str], feed: bool) -> None:
+    """Finish a switch that was cut off between two partitions."""
+    with ExitStack() as stack:
+        stores = list[Store]()
+        for folder in folders:
+            stack.enter_context(Owner(folder))
+            stores.append(open_lmdb(folder))
+            stack.callback(stores[-1].close)
+        complete_switches(stores, feed)
+
+
+class _Watch(threading.Thread):
+    """Looks after partitions, until all of them are closed."""
+
+    def __init__(self, seats: Sequence[Away]) -> None:
+        super().__init__(name="penstock-watch", daemon=True)
+        self._seats = seats
+        self.start()
+
+    def run(self) -> None:
+        """Look, again and again."""
+        while not all(seat.closed for seat in self._seats):
+            for seat in self._seats:
+                seat.look()
+            time.sleep(_LOOK)

@@ -1,0 +1,1 @@
+"""Writers of a store that this process or another one holds."""

@@ -1,0 +1,114 @@
+"""Cold keys: what is remembered of documents that memory doesn't hold, read back from the store.
+
+Lines come from the log, ts and what field views read from the lines by the stored definition, what function views
+yielded from its own rows, and what is held from the held rows: the same columns as the day they were written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.cache import GONE, LOADED, PRESENT, RECORD, DocLog, Reader, Slots, record_key, segments_of, stored_key
+from penstock.gateway.lines.stored_lines import Unwrapped, unwrap
+from penstock.gateway.table_memory import TableMemory
+from penstock.gateway.versions.version_stamps import NUMBER, stamps_of
+from penstock.gateway.view_deltas import Telling, key_of
+from penstock.mapreduce import Decoder, Emissions, FunctionMapper, ViewNode, read_emissions, told_db
+from penstock.views import Merge, Table
+
+
+class Loading(Protocol):
+    """What loading needs of a table's node."""
+
+    table: Table
+    number: int
+    views: tuple[ViewNode, ...]
+    log: DocLog
+    memory: TableMemory
+    decoder: Decoder
+    telling: Telling
+
+
+class Loader:
+    """Loads slots of one table."""
+
+    def __init__(self, node: Loading) -> None:
+        self._node = node
+
+    def load(self, reader: Reader, slots: Slots) -> None:
+        """Fill the columns of these slots, each of which has a record."""
+        node = self._node
+        lines = node.log.lines(reader, slots)
+        found = [unwrap(line) for line in lines]
+        absent = np.fromiter((u.absent for u in found), bool, len(found))
+        here = (~absent).nonzero()[0]
+        used = node.log.keys.map.used
+        columns = None
+        if here.size:
+            at = here.tolist()
+            if found[at[0]].patched is not None:
+                columns = node.decoder.of_dicts([_fields(found[i]) for i in at], keys=False)
+            else:
+                columns = node.decoder.columns([_line(found[i]) for i in at], keys=False)
+            node.memory.put_fields(slots[here], columns, None, used)
+        if node.table.has_ts and node.table.merge is Merge.REPLACE:
+            self._load_stamps(slots, found, None if columns is None else columns.ts, here, used)
+        self._load_told(reader, slots, here, used)
+        self._load_held(reader, slots, lines)
+        node.log.keys.state[slots] = np.where(absent, GONE, PRESENT).astype(np.uint8) | LOADED | RECORD
+
+    def _load_stamps(self, slots: Slots, found: list[Unwrapped], ts: Any, here: Slots, used: int) -> None:
+        node = self._node
+        own: list[Any] = [u.ts for u in found]
+        if node.table.ts is not None and ts is not None:
+            stamps, _, _ = stamps_of(ts, None, set())
+            if here.size == len(found):
+                node.memory.put_stamps(slots, stamps, used)
+                return
+            node.memory.put_stamps(slots[here], stamps, used)
+            rest = np.array([i for i, u in enumerate(found) if u.absent], np.int64)
+        else:
+            rest = np.array([i for i, u in enumerate(found) if u.ts is not None], np.int64)
+        if rest.size:
+            stamps, _, _ = stamps_of([own[i] for i in rest.tolist()], NUMBER, set())
+            node.memory.put_stamps(slots[rest], stamps, used)
+
+    def _load_told(self, reader: Reader, slots: Slots, here: Slots, used: int) -> None:
+        node = self._node
+        views = [view for view in node.views if isinstance(view.mapper, FunctionMapper)]
+        if not views or not here.size:
+            return
+        records = node.log.records(slots[here])
+        found = segments_of(reader, node.number, records)
+        places = [(record_key(s.base), len(s), which, at) for s, which, at in found]
+        for view in views:
+            db = told_db(view.number)
+            rows = reader.get_many(db, [key for key, *_ in places])
+            for (key, size, which, at), row in zip(places, rows, strict=True):
+                emissions = Emissions.none(int(at.size))
+                if row is not None:
+                    emissions = read_emissions(key, row, view.groups, db).padded(size).take(at)
+                node.memory.functions[view.name].put(slots[here[which]], emissions, used)
+
+    def _load_held(self, reader: Reader, slots: Slots, lines: list[bytes]) -> None:
+        node = self._node
+        views = [view for view in node.views if view.held]
+        if not views:
+            return
+        keys = [stored_key(key_of(node.table, line)) for line in lines]
+        for view in views:
+            held = view.read_holds(reader, keys)
+            own = node.telling.held[view.name]
+            own.update((slot, held[key]) for slot, key in zip(slots.tolist(), keys, strict=True) if key in held)
+
+
+def _line(found: Unwrapped) -> bytes:
+    assert found.line is not None, "asked of documents that are there"
+    return found.line
+
+
+def _fields(found: Unwrapped) -> dict[str, Any]:
+    assert found.patched is not None, "a table's documents are all merged or all not"
+    return found.patched.fields

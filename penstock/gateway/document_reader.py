@@ -1,0 +1,306 @@
+"""Readers of tables: documents by key in one snapshot, from any process.
+
+A key is looked up in the segments that the index does not name yet, then in the index; its line then holds the
+document. What was learnt of unfolded segments is kept between snapshots, since only new ones come on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import (
+    GONE,
+    RECORD,
+    KeyCache,
+    KeyKind,
+    Lane,
+    LogMark,
+    Reader,
+    Segment,
+    encode_key,
+    index_db,
+    key_hash,
+    look_up,
+    naming,
+    read_lines,
+    read_mark,
+    rest_of,
+    runs_from,
+    segments_from,
+    segments_of,
+)
+from penstock.gateway.lines.stored_lines import is_wrapped, unwrap
+from penstock.gateway.partitioned_reader import TableReading
+from penstock.gateway.table_databases import table_places
+from penstock.gateway.view_deltas import key_of
+from penstock.mapreduce import key_lanes
+from penstock.views import Table
+
+_BATCH = 4096
+_LAYERED = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What segments from `start` to `tail` say of keys, in layers from the oldest to the newest, which never change."""
+
+    start: int
+    tail: int
+    layers: tuple[KeyCache, ...]
+    forgotten: int
+
+    @property
+    def keys(self) -> int:
+        """How many keys it names, those of several layers several times."""
+        return sum(layer.map.used for layer in self.layers)
+
+
+class Tails:
+    """What snapshots share: the newest tail of each table.
+
+    A tail goes on where the last one ended, as a layer of its own; small layers merge, so that there are few. It may
+    begin before what is folded: what it says of a key is the newest still. It begins anew when it has grown too large,
+    when segments after its end may be gone already, or when tombstones were forgotten, which it may name.
+    """
+
+    def __init__(self) -> None:
+        self._tails: dict[int, Tail] = {}
+        self._checked: dict[int, set[int]] = {}
+
+    def checked(self, table: int) -> set[int]:
+        """The segments of a table whose columns were checked already: they never change."""
+        known = self._checked.setdefault(table, set())
+        if len(known) > _LAYERED:
+            known.clear()
+        return known
+
+    def of(self, reader: Reader, table: int, mark: LogMark) -> Tail:
+        """The tail of a table in this snapshot."""
+        known = self._tails.get(table)
+        if known is not None and known.forgotten != mark.forgotten:
+            known = None
+        if known is not None and known.tail == mark.tail and known.start <= mark.folded:
+            return known
+        if (
+            known is None
+            or not known.start <= mark.folded <= known.tail < mark.tail
+            or known.keys > _LAYERED + 2 * (mark.tail - mark.folded)
+        ):
+            layer = _layer(reader, table, mark.folded)
+            tail = Tail(mark.folded, mark.tail, (layer,), mark.forgotten)
+        else:
+            layers = [*known.layers, _layer(reader, table, known.tail)]
+            while len(layers) > 1 and 2 * layers[-1].map.used >= layers[-2].map.used:
+                newer = layers.pop()
+                layers[-1] = layers[-1].under(newer)
+            tail = Tail(known.start, mark.tail, tuple(layers), mark.forgotten)
+        if known is None or known.tail <= tail.tail:
+            self._tails[table] = tail
+        return tail
+
+
+def _layer(reader: Reader, table: int, start: int) -> KeyCache:
+    runs = list(runs_from(reader, table, start))
+    layer = KeyCache(max(1, sum(map(len, runs))))
+    for run in runs:
+        layer.overlay(run.k0, run.k1, run.base, run.gone)
+    return layer
+
+
+Part = tuple[Segment, NDArray[np.int64]]  # a segment, and places in it
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines of a table's log: the lanes of their keys, their record numbers, and themselves."""
+
+    k0: Lane
+    k1: Lane | None
+    records: NDArray[np.int64]
+    lines: list[bytes]
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> Block:
+        """The lines at these places of segments."""
+        return cls(*_keys_of(parts), [line for segment, at in parts for line in segment.lines(at)])
+
+
+def _keys_of(parts: Sequence[Part]) -> tuple[Lane, Lane | None, NDArray[np.int64]]:
+    """The lanes of the keys, and the record numbers, of lines at these places of segments."""
+    k1: Lane | None = None
+    if any(segment.k1 is not None for segment, _ in parts):
+        k1 = np.concatenate([np.zeros(at.size, np.uint64) if s.k1 is None else s.k1[at] for s, at in parts])
+    k0 = np.concatenate([segment.k0[at] for segment, at in parts])
+    return k0, k1, np.concatenate([segment.base + at for segment, at in parts])
+
+
+class TableReader(TableReading):
+    """The documents of one table, in one snapshot."""
+
+    def __init__(
+        self,
+        table: Table,
+        number: int,
+        seed: int,
+        reader: Callable[[], Reader],
+        tails: Tails,
+        held: Callable[[], frozenset[bytes]],
+    ) -> None:
+        super().__init__(table, held)
+        self._number = number
+        self._seed = seed
+        self._reader = reader
+        self._tails = tails
+        with self._naming():
+            self._mark = read_mark(reader(), number)
+        self._tail: Tail | None = None
+
+    def __len__(self) -> int:
+        return self._mark.present
+
+    @property
+    def tombstones(self) -> int:
+        """How many deletions are remembered."""
+        return self._mark.tombstones
+
+    def lines_of(self, keys: Iterable[Any]) -> list[bytes | None]:
+        """The stored lines of several keys, in their order; None where there is no document."""
+        wanted = list(keys)
+        (k0, k1), refused = key_lanes(wanted, self._seed)
+        if refused:
+            i, why = next(iter(refused.items()))
+            encode_key(wanted[i])  # which says why, but of null
+            raise KeyKind(wanted[i], why)
+        out: list[bytes | None] = [None] * len(wanted)
+        found, records = self._find(k0, k1)
+        at = found.nonzero()[0]
+        with self._naming():
+            lines = read_lines(self._reader(), self._number, records[at], self._tails.checked(self._number))
+        for i, line in zip(at.tolist(), lines, strict=True):
+            if not (is_wrapped(line) and unwrap(line).absent):
+                out[i] = line
+        return out
+
+    def lines(self) -> Iterator[bytes]:
+        """The newest lines of all keys, tombstones among them."""
+        for _, _, line in self.places():
+            yield line
+
+    def places(self) -> Iterator[tuple[int, int, bytes]]:
+        """For each key the newest line, with its segment and its place there."""
+        with self._naming():
+            for parts in self._parts(0, None):
+                k0, k1, records = _keys_of(parts)
+                newest, first = self.newest(k0, k1, records), 0
+                for segment, at in parts:
+                    own = at[newest[first : first + at.size]]
+                    first += at.size
+                    if own.size:
+                        for i, line in zip(own.tolist(), segment.lines(own), strict=True):
+                            yield segment.base, i, line
+
+    @property
+    def tail(self) -> int:
+        """The number after that of the last line."""
+        return self._mark.tail
+
+    def segments(self) -> Iterator[Segment]:
+        """All lines as they lie in the store, older versions among them."""
+        return segments_from(self._reader(), self._number, 0)
+
+    def blocks(self) -> Iterator[Block]:
+        """The same, a few thousand lines at a time."""
+        return self.blocks_between(0, None)
+
+    def blocks_between(self, start: int, stop: int | None) -> Iterator[Block]:
+        """The same of the segments that begin with a record from `start` on and before `stop`."""
+        return map(Block.of, self._parts(start, stop))
+
+    def _parts(self, start: int, stop: int | None) -> Iterator[list[Part]]:
+        """The lines of these segments by their places in them, a few thousand at a time."""
+        parts: list[Part] = []
+        n = 0
+        for segment in segments_from(self._reader(), self._number, start):
+            if stop is not None and segment.base >= stop:
+                break
+            for a in range(0, len(segment), _BATCH):
+                at = np.arange(a, min(a + _BATCH, len(segment)))
+                parts.append((segment, at))
+                n += int(at.size)
+                if n >= _BATCH:
+                    yield parts
+                    parts, n = [], 0
+        if parts:
+            yield parts
+
+    def newest_keys(self, block: Block, at: NDArray[np.int64]) -> list[bytes | None]:
+        """The encoded keys of lines of a block; None of those that are not the newest of their keys."""
+        k0, k1 = block.k0[at], None if block.k1 is None else block.k1[at]
+        newest = self.newest(k0, k1, block.records[at]).tolist()
+        hashed = [0] * len(newest) if k1 is None else k1.tolist()
+        out: list[bytes | None] = []
+        for i, key, second, own in zip(at.tolist(), k0.view(np.int64).tolist(), hashed, newest, strict=True):
+            if not own:
+                out.append(None)
+            else:
+                out.append(key_of(self._table, block.lines[i]) if second else encode_key(key))
+        return out
+
+    def newest(self, k0: Lane, k1: Lane | None, records: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these records are the newest of their keys."""
+        found, newest = self._find(k0, k1)
+        own: NDArray[np.bool_] = found & (newest == records)
+        return own
+
+    def place(self, key: Any) -> tuple[int, int, bytes] | None:
+        """The newest line of one key, with its segment and its place there; None if there is none."""
+        (k0, k1), refused = key_lanes([key], self._seed)
+        if refused:
+            encode_key(key)  # which says why, but of null
+            raise KeyKind(key, refused[0])
+        found, records = self._find(k0, k1)
+        if not found[0]:
+            return None
+        with self._naming():
+            segment, _, at = next(segments_of(self._reader(), self._number, records))
+            [line] = segment.lines(at)
+        return segment.base, int(at[0]), line
+
+    def _find(self, k0: Any, k1: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which keys have a record that may hold a document, and which record."""
+        with self._naming():
+            return self._found(k0, k1)
+
+    def _naming(self) -> AbstractContextManager[None]:
+        return naming(lambda: table_places(self.name, self._number))
+
+    def _found(self, k0: Any, k1: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        if self._tail is None:
+            self._tail = self._tails.of(self._reader(), self._number, self._mark)
+        found = np.zeros(k0.size, bool)
+        low = np.zeros(k0.size, np.uint32)
+        rest = np.arange(k0.size)
+        for keys in reversed(self._tail.layers):
+            if not rest.size or not keys.map.used:
+                continue
+            slots = keys.map.find(k0[rest], None if k1 is None else k1[rest])
+            known = slots >= 0
+            at, own = rest[known], slots[known]
+            state = keys.state[own]
+            found[at] = (state & RECORD != 0) & ((state & GONE == 0) | self._table.has_ts)
+            low[at] = keys.record[own]
+            rest = rest[~known]
+        if rest.size and self._mark.bits:
+            second = None if k1 is None else k1[rest]
+            hit, record = look_up(
+                self._reader(), index_db(self._number), self._mark.bits, key_hash(k0[rest], second), rest_of(second)
+            )
+            found[rest], low[rest] = hit, record
+        last = self._mark.tail - 1
+        return found, last - ((last - low.astype(np.int64)) & 0xFFFFFFFF)

@@ -1,0 +1,180 @@
+"""Telling views that are being built of the documents that were there before, some thousand at a time.
+
+The log is gone through in the order of its records, living lines only; what is put meanwhile comes after its end, and
+its own batch tells it. Invariants:
+
+- a view that is being built was told of a document exactly where its newest record lies before the cursor, or is one
+  that came since the building began; nothing renumbers records meanwhile;
+- what is told here is told as a batch tells it, by the same code, with nothing to take back;
+- the row that remembers what a function yielded for a segment covers its lines up to the cursor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import DocLog, Lane, Reader, Segment, Slots, segments_at
+from penstock.gateway.lines.stored_lines import Unwrapped, unwrap
+from penstock.gateway.table_memory import TableMemory
+from penstock.gateway.versions.version_stamps import NUMBER, Stamps, stamps_of
+from penstock.gateway.view_deltas import Next, Place, Telling
+from penstock.mapreduce import Columns, Decoder, FunctionMapper, Plan, Spaces, ViewNode, Writes
+from penstock.views import Merge, Table
+
+__all__ = ["TableSweep"]
+
+_PARTS = 16  # steps that a segment takes at most: each writes what is remembered of it anew
+_MOST_BYTES = 4 << 20  # of the lines of a step
+_MOST_SEGMENTS = 256
+Index = NDArray[np.int64]
+
+
+class Sweeping(Protocol):
+    """What sweeping needs of a table's node."""
+
+    table: Table
+    number: int
+    views: tuple[ViewNode, ...]
+    log: DocLog
+    memory: TableMemory
+    telling: Telling
+    spaces: Spaces
+    seed: int
+
+    def forget(self, room: int = 0) -> None:
+        """Drop what memory holds, so that there is room for so many keys."""
+        ...
+
+
+@dataclass(slots=True)
+class _Part:
+    """Lines of a segment that a step passes over."""
+
+    segment: Segment
+    start: int
+    stop: int
+
+    @property
+    def records(self) -> Index:
+        return self.segment.base + np.arange(self.start, self.stop)
+
+
+class TableSweep:
+    """How far the views of a table that are being built were told of its documents."""
+
+    def __init__(self, cursor: int, since: int) -> None:
+        self.cursor = cursor
+        self.since = since
+        self._decoder: Decoder | None = None
+        self._spaces: Spaces | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether they were told of all."""
+        return self.cursor >= self.since
+
+    def told(self, records: Index) -> NDArray[np.bool_]:
+        """Whether they were told of the documents with these newest records."""
+        out: NDArray[np.bool_] = (records < self.cursor) | (records >= self.since)
+        return out
+
+    def step(self, node: Sweeping, reader: Reader, limit: int, writes: Writes) -> tuple[int, int]:
+        """Tell of the next documents, of about so many lines; where the cursor is then, and how many documents."""
+        parts = self._parts(node, reader, limit)
+        if not parts:
+            return self.since, 0
+        lines = sum(part.stop - part.start for part in parts)
+        if not node.log.keys.room(lines):
+            node.forget(lines)
+        slots, places = _living(node, reader, parts)
+        found = [line for place, part in zip(places, parts, strict=True) for line in part.segment.lines(place.at)]
+        cursor = parts[-1].segment.base + parts[-1].stop
+        new = self._next(node, slots, found, places)
+        node.memory.fit(node.log.keys.map.used)
+        views = [view for view in node.views if view.building is not None]
+        node.telling.tell_of(reader, new, views, writes)
+        return min(cursor, self.since), len(new.lines)
+
+    def _parts(self, node: Sweeping, reader: Reader, limit: int) -> list[_Part]:
+        out: list[_Part] = []
+        passed = size = 0
+        for segment in segments_at(reader, node.number, self.cursor):
+            if segment.base >= self.since or passed >= limit or len(out) == _MOST_SEGMENTS:
+                break
+            start = max(0, self.cursor - segment.base)
+            stop = min(len(segment), start + max(limit - passed, len(segment) // _PARTS))
+            room = np.searchsorted(segment.offsets, int(segment.offsets[start]) + _MOST_BYTES - size, "right") - 1
+            stop = max(start + 1, min(stop, int(room))) if room > start or not out else start
+            if stop == start:
+                break
+            out.append(_Part(segment, start, stop))
+            passed += stop - start
+            size += int(segment.offsets[stop]) - int(segment.offsets[start])
+            if stop < len(segment):
+                break
+        return out
+
+    def _next(self, node: Sweeping, slots: Slots, lines: list[bytes], places: list[Place]) -> Next:
+        """These documents, as versions that win."""
+        found = [unwrap(line) for line in lines]
+        decoder = self._decoding(node)
+        if found and found[0].patched is not None:
+            columns = decoder.of_dicts([one.patched.fields for one in found if one.patched], keys=False, tell=True)
+        else:
+            columns = decoder.columns([one.line for one in found if one.line is not None], keys=False, tell=True)
+        every = np.arange(len(found))
+        return Next(slots, every, None, _stamps(node.table, columns, found), columns, every, lines, places)
+
+    def _decoding(self, node: Sweeping) -> Decoder:
+        """What decodes documents for the views that are being built, and no others."""
+        if self._decoder is None or self._spaces is not node.spaces:
+            self._spaces = node.spaces
+            views = [view for view in node.views if view.building is not None]
+            tellers = [(v.name, v.mapper, lambda v=v: v.groups) for v in views if isinstance(v.mapper, FunctionMapper)]
+            plan = Plan.of(node.table.key, node.table.ts, [view.view for view in views])
+            self._decoder = Decoder(plan, node.spaces, node.seed, tellers)
+        return self._decoder
+
+
+def _living(node: Sweeping, reader: Reader, parts: Sequence[_Part]) -> tuple[Slots, list[Place]]:
+    """The slots of the documents in these parts, and by part where they stand."""
+    k0 = np.concatenate([part.segment.k0[part.start : part.stop] for part in parts])
+    k1: Lane | None = None
+    if any(part.segment.k1 is not None for part in parts):
+        k1 = np.concatenate([_second(part) for part in parts])
+    slots, living = node.log.newest(reader, k0, k1, np.concatenate([part.records for part in parts]))
+    gone = [_gone(part) for part in parts]
+    living &= ~np.concatenate(gone)
+    cuts = np.cumsum([part.stop - part.start for part in parts])[:-1]
+    places = [
+        Place(part.segment.base, part.start, part.stop, part.start + own.nonzero()[0])
+        for part, own in zip(parts, np.split(living, cuts), strict=True)
+    ]
+    return slots[living], places
+
+
+def _second(part: _Part) -> Lane:
+    lane = part.segment.k1
+    return np.zeros(part.stop - part.start, np.uint64) if lane is None else lane[part.start : part.stop]
+
+
+def _gone(part: _Part) -> NDArray[np.bool_]:
+    gone = part.segment.gone
+    return np.zeros(part.stop - part.start, bool) if gone is None else gone[part.start : part.stop]
+
+
+def _stamps(table: Table, columns: Columns, found: Sequence[Unwrapped]) -> Stamps | None:
+    """The ts of these documents; of those merged from patches it stands in their lines."""
+    if not table.has_ts or table.merge is Merge.PATCH:
+        return None
+    values: Any = columns.ts
+    kind = None
+    if table.ts is None:
+        values, kind = [one.ts for one in found], NUMBER
+    assert values is not None, "a table with a ts has a column of it"
+    return stamps_of(values, kind, set())[0]

@@ -1,0 +1,1 @@
+"""Decode, key and stamp records, and keep the rejected ones."""

@@ -1,0 +1,245 @@
+"""Records of a batch on their way in: decoded, keyed, stamped, and those that can't be taken told apart.
+
+A batch is documents as lines and deletions by key, in one order. What is rejected leaves here with its reason; what
+stays are columns by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import Lane, Slots
+from penstock.gateway.versions.version_stamps import Ints, Stamps, kind_of, stamps_of, unpaired
+from penstock.gateway.versions.winners import Stored
+from penstock.mapreduce import Columns, Decoder, Spaces, key_lanes
+from penstock.views import Merge, Table
+
+Index = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Ahead = Callable[[Spaces], Columns | None]
+REJECTED = 255  # the outcome of a record that can't be taken
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A deletion: the key, and its ts where it has one."""
+
+    key: Any
+    ts: Any = None
+
+
+@dataclass(slots=True)
+class TableBatch:
+    """Records of one table in their order: documents as lines, and deletions by their place among all records."""
+
+    lines: list[bytes]
+    deletes: dict[int, Deletion] = field(default_factory=dict)
+    stamps: dict[int, Any] = field(default_factory=dict)  # by record: the ts that came beside it
+    beside: Callable[[int], Any] | None = None  # the same, of records that are not in `stamps`
+    decoded: Ahead | None = None  # the columns of the lines, where they may have been made beforehand
+    refused: int = 0  # records that gave no line, and are rejected already
+
+    @property
+    def n(self) -> int:
+        """How many records."""
+        return len(self.lines) + len(self.deletes)
+
+    def stamp(self, record: int) -> Any:
+        """The ts that came beside a record, if one did."""
+        own = self.stamps.get(record)
+        return self.beside(record) if own is None and self.beside is not None else own
+
+    def places(self) -> Index:
+        """The place of each document among all records."""
+        every = np.ones(self.n, bool)
+        every[list(self.deletes)] = False
+        return every.nonzero()[0]
+
+
+@dataclass(slots=True)
+class Report:
+    """How the records of a batch fared: an outcome for each, why for the rejected, and which documents are held."""
+
+    outcome: NDArray[np.uint8] | bytearray
+    rejected: dict[int, str] = field(default_factory=dict)
+    held: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Records:
+    """The records that can be taken, as columns."""
+
+    at: Index  # their places in the batch
+    k0: Lane
+    k1: Lane | None
+    stamps: Stamps | None
+    gone: Mask | None
+    doc: Index  # the document of each in `columns` and `lines`; -1 of a deletion
+    columns: Columns
+    lines: list[bytes]
+    unstamped: list[int]  # deletions without a ts, in a table that has one
+    void: Mask | None = None  # deletions of what never was
+
+    @property
+    def n(self) -> int:
+        """How many."""
+        return int(self.at.size)
+
+    def settle(self, slots: Slots, stored: Stored) -> None:
+        """Give deletions without a ts that of the version they meet."""
+        if not self.unstamped:
+            return
+        assert self.stamps is not None
+        assert stored.ts is not None
+        stamps = self.stamps.paired()
+        assert stamps.hi is not None
+        before = stored.ts.paired()
+        assert before.hi is not None
+        versioned = stored.present | stored.tombstone
+        waiting = set(self.unstamped)
+        void = np.zeros(self.n, bool)
+        current: dict[int, tuple[float, int]] = {}
+        for record in np.isin(slots, slots[self.unstamped]).nonzero()[0].tolist():
+            slot = int(slots[record])
+            best = current.get(slot)
+            if best is None and versioned[record]:
+                best = float(before.hi[record]), int(before.lo[record])
+            if record not in waiting:
+                own = float(stamps.hi[record]), int(stamps.lo[record])
+                current[slot] = own if best is None else max(best, own)
+            elif best is None:
+                void[record] = True
+            else:
+                stamps.hi[record], stamps.lo[record] = current[slot] = best
+        self.stamps = _narrowed(stamps)
+        if void.any():
+            self.void = void
+
+    def ts_of(self, record: int) -> int | float | None:
+        """The number by which a record is ordered."""
+        if self.stamps is None:
+            return None
+        if self.stamps.hi is None:
+            return int(self.stamps.lo[record])
+        return unpaired(float(self.stamps.hi[record]), int(self.stamps.lo[record]))
+
+
+class Intake(Protocol):
+    """What taking records in needs of a table's node."""
+
+    table: Table
+    decoder: Decoder
+    spaces: Spaces
+    ts_kind: str | None
+
+    @property
+    def seed(self) -> int:
+        """The seed of hashed keys."""
+        ...
+
+
+def _narrowed(stamps: Stamps) -> Stamps:
+    """One lane where that is enough."""
+    assert stamps.hi is not None
+    whole = np.abs(stamps.hi) < float(1 << 62)
+    if bool(whole.all()) and bool((stamps.hi == np.floor(stamps.hi)).all()):
+        return Stamps(stamps.hi.astype(np.int64) + stamps.lo)
+    return stamps
+
+
+def take_in(node: Intake, batch: TableBatch, columns: Columns | None = None) -> tuple[Records, dict[int, str]]:
+    """The records that can be taken, and by their places why the others can't; `columns` where they are known."""
+    if columns is None and batch.decoded is not None:
+        columns = batch.decoded(node.spaces)
+    if columns is None:
+        columns = node.decoder.columns(batch.lines, tell=node.table.merge is Merge.REPLACE)
+    places = batch.places() if batch.deletes else None
+    bad = dict(columns.bad)
+    stamps: Stamps | None = None
+    if node.table.has_ts:
+        values = _ts_of(node, columns, batch, places)
+        if node.ts_kind is None and places is not None:
+            node.ts_kind = _first_kind(batch, values, places, bad)
+        stamps, node.ts_kind, late = stamps_of(values, node.ts_kind, set(bad))
+        bad.update(late)
+    rejected = {(i if places is None else int(places[i])): reason for i, reason in bad.items()}
+    if places is None and not bad:
+        every = np.arange(columns.n)
+        return Records(every, columns.k0, columns.k1, stamps, None, every, columns, batch.lines, []), {}
+    docs = np.array([i for i in range(columns.n) if i not in bad], np.int64)
+    if places is None:
+        part = None if stamps is None else stamps.take(docs)
+        k1 = None if columns.k1 is None else columns.k1[docs]
+        return Records(docs, columns.k0[docs], k1, part, None, docs, columns, batch.lines, []), rejected
+    return _with_deletes(node, batch, columns, places, docs, stamps, rejected)
+
+
+def _ts_of(node: Intake, columns: Columns, batch: TableBatch, places: Index | None) -> Sequence[Any] | Ints:
+    """The ts of each document: its own, or the one that came beside it."""
+    if node.table.broker_ts:
+        return [batch.stamp(i if places is None else int(places[i])) for i in range(len(batch.lines))]
+    assert columns.ts is not None
+    return columns.ts
+
+
+def _first_kind(batch: TableBatch, values: Sequence[Any] | Ints, places: Index, bad: dict[int, str]) -> str | None:
+    """The kind of the first ts that can be taken, of documents and deletions in their order."""
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    told = {place: value for i, (place, value) in enumerate(zip(places.tolist(), listed, strict=True)) if i not in bad}
+    for place, deletion in batch.deletes.items():
+        if deletion.ts is not None and not key_lanes([deletion.key], 0)[1]:
+            told[place] = deletion.ts
+    for place in sorted(told):
+        found = kind_of(told[place])
+        if found is not None:
+            return found
+    return None
+
+
+def _with_deletes(
+    node: Intake,
+    batch: TableBatch,
+    columns: Columns,
+    places: Index,
+    docs: Index,
+    stamps: Stamps | None,
+    rejected: dict[int, str],
+) -> tuple[Records, dict[int, str]]:
+    """Documents and deletions in one order."""
+    where = list(batch.deletes)
+    (d0, d1), refused = key_lanes([batch.deletes[i].key for i in where], node.seed)
+    own = dict(refused)
+    unstamped: set[int] = set()
+    ts: list[Any] = []
+    for i, at in enumerate(where):
+        value = batch.deletes[at].ts
+        if value is None:
+            unstamped.add(i)
+        ts.append(value)
+    part: Stamps | None = None
+    if stamps is not None:
+        part, node.ts_kind, late = stamps_of(ts, node.ts_kind, unstamped | set(own))
+        own.update({i: reason for i, reason in late.items() if i not in own})
+    for i, reason in own.items():
+        rejected[where[i]] = f"its key can't be taken: {reason}" if i in refused else reason
+    good = np.array([i for i in range(len(where)) if i not in own], np.int64)
+    joint = np.concatenate((places[docs], np.array(where, np.int64)[good]))
+    order = np.argsort(joint, kind="stable")
+    place = joint[order]
+    k1: Lane | None = None
+    if columns.k1 is not None or d1 is not None:
+        first = np.zeros(columns.n, np.uint64) if columns.k1 is None else columns.k1
+        second = np.zeros(len(where), np.uint64) if d1 is None else d1
+        k1 = np.concatenate((first[docs], second[good]))[order]
+    joined = None if stamps is None or part is None else Stamps.join([stamps.take(docs), part.take(good)]).take(order)
+    gone = np.concatenate((np.zeros(docs.size, bool), np.ones(good.size, bool)))[order]
+    doc = np.concatenate((docs, np.full(good.size, -1, np.int64)))[order]
+    late_ts = {where[i] for i in unstamped} if stamps is not None else set()
+    waiting = [r for r, at in enumerate(place.tolist()) if at in late_ts]
+    k0 = np.concatenate((columns.k0[docs], d0[good]))[order]
+    return Records(place, k0, k1, joined, gone, doc, columns, batch.lines, waiting), rejected

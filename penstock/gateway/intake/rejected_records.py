@@ -1,0 +1,127 @@
+"""Quarantine: records that could not be taken, as they were received, until they are retried or dropped.
+
+A row each, by their numbers, which are given once and grow:
+
+    [table, source, offset, where, reason, form, data, size, ts, tail]
+        offset: of a record that has one of its own   where: its place in the source, as people call it
+        form, data, size, ts: what was received       tail: the table's next record number then
+
+Invariants: a row is written in the transaction of the batch that the record was in, and goes in that of the one in
+which it is taken after all, or is dropped; a damaged one is an entry like the others, and can be dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cache import Reader, StoreDamaged, pack, seal, unpack, unseal
+from penstock.gateway.intake.received_records import Form, Received
+from penstock.mapreduce import Writes
+
+__all__ = [
+    "QUARANTINE",
+    "Reject",
+    "counted",
+    "keep_rejected",
+    "read_rejects",
+    "rejects_db",
+    "rejects_from",
+    "release",
+    "without_tails",
+]
+
+QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A record that could not be taken."""
+
+    table: str
+    source: str
+    offset: int | None
+    where: str
+    reason: str
+    received: Received
+    tail: int = 0
+
+    @property
+    def lost(self) -> bool:
+        """Whether its row is damaged, so that nothing is known of it but that it was there."""
+        return not self.table
+
+
+def _key(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+def keep_rejected(rejects: Iterable[Reject], first: int, tails: Mapping[str, int], writes: Writes) -> None:
+    """Leave rows of these records, numbered from `first` on; `tails` are the tables' next record numbers."""
+    rows: list[tuple[bytes, bytes]] = []
+    for number, own in enumerate(rejects, first):
+        rows.append(_row(number, own, tails[own.table]))
+        writes.kept[own.table] = writes.kept.get(own.table, 0) + 1
+    writes.puts.append((QUARANTINE, rows))
+    writes.numbered += len(rows)
+
+
+def _row(number: int, own: Reject, tail: int) -> tuple[bytes, bytes]:
+    got, key = own.received, _key(number)
+    said = [own.table, own.source, own.offset, own.where, own.reason]
+    return key, seal(key, pack([*said, got.form.value, got.data, got.size, got.ts, tail]))
+
+
+def without_tails(reader: Reader, tables: Collection[str], writes: Writes) -> None:
+    """Records of these tables that are in quarantine count as older than all that their tables have."""
+    found = rejects_from(reader) if tables else ()
+    rows = [_row(number, own, 0) for number, own in found if own.table in tables and own.tail]
+    writes.puts.append((QUARANTINE, rows))
+
+
+def release(numbers: Mapping[int, str], writes: Writes) -> None:
+    """These are in quarantine no more; by number, the table, as far as that is known."""
+    writes.deletes.append((QUARANTINE, [_key(number) for number in numbers]))
+    for table in filter(None, numbers.values()):
+        writes.kept[table] = writes.kept.get(table, 0) - 1
+
+
+def read_rejects(reader: Reader, numbers: Sequence[int]) -> dict[int, Reject]:
+    """Those of these records that are in quarantine."""
+    rows = reader.get_many(QUARANTINE, [_key(number) for number in numbers])
+    found = zip(numbers, rows, strict=True)
+    return {number: _read(_key(number), row) for number, row in found if row is not None}
+
+
+def rejects_db(table: int) -> str:
+    """Name the database of the rejected records that a refill takes over; the number is that of its first table."""
+    return f"rejects:{table}"
+
+
+def rejects_from(reader: Reader, first: int = 0, db: str = QUARANTINE) -> Iterator[tuple[int, Reject]]:
+    """All records in quarantine, or in another database of such rows, from a number on, in order."""
+    for key, row in reader.scan(db, _key(first)):
+        yield int.from_bytes(key, "big"), _read(key, row)
+
+
+_LOST = "its row in the store is damaged; drop it, and put the record anew from its source"
+
+
+def _read(key: bytes, row: bytes) -> Reject:
+    try:
+        said: list[Any] = unpack(unseal(key, row, QUARANTINE))
+    except StoreDamaged:
+        return Reject("", "", None, "", _LOST, Received(Form.TEXT, b"", 0, None))
+    table, source, offset, where, reason, form, data, size, ts, tail = said
+    return Reject(table, source, offset, where, reason, Received(Form(form), data, size, ts), tail)
+
+
+def counted(reader: Reader, gone: Iterable[int]) -> dict[str, int]:
+    """By table, how many records there are without these."""
+    out: dict[str, int] = {}
+    without = set(gone)
+    for number, reject in rejects_from(reader):
+        if not reject.lost and number not in without:
+            out[reject.table] = out.get(reject.table, 0) + 1
+    return out

@@ -1,0 +1,1 @@
+"""The stored lines of documents."""

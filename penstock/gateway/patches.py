@@ -1,0 +1,192 @@
+"""Patched documents: top-level fields merge, each by its own version.
+
+A stored document carries each field's ts and the ts of the last deletion, the floor under all fields. Records are
+merged one by one, in Python; what comes of a batch goes on as any other does. Without a ts the last to arrive
+wins, field by field, and nothing is kept beside the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.cache import GONE, PRESENT, DocLog, Lane, Reader, Slots, canonical, unpack_document
+from penstock.gateway.intake.intake import Records, Report, TableBatch
+from penstock.gateway.lines.stored_lines import Patched, absent_line, patched_line, unwrap
+from penstock.gateway.table_memory import TableMemory
+from penstock.gateway.versions.winners import Outcome
+from penstock.gateway.view_deltas import Next, key_value
+from penstock.mapreduce import Columns, Decoder, Writes
+from penstock.views import Table
+
+
+class Patching(Protocol):
+    """What patching needs of a table's node."""
+
+    table: Table
+    log: DocLog
+    memory: TableMemory
+    decoder: Decoder
+
+    def slots_of(self, reader: Reader, k0: Lane, k1: Lane | None) -> Slots:
+        """Return the slots of keys by their lanes, with all that is remembered of them in memory."""
+        ...
+
+
+def merge_patch(current: Patched, fields: dict[str, Any], ts: Any) -> Outcome:
+    """Merge a patch into a document, in place."""
+    if ts is None:
+        outcome = Outcome.EQUAL
+        for name, value in fields.items():
+            if name not in current.fields or canonical(current.fields[name]) != canonical(value):
+                current.fields[name] = value
+                outcome = Outcome.APPLIED
+        return outcome
+    if current.floor is not None and ts < current.floor:
+        return Outcome.LATE
+    won = changed = False
+    for name, value in fields.items():
+        if name in current.stamps and ts < current.stamps[name]:
+            continue
+        won = True
+        same = name in current.fields and current.stamps[name] == ts
+        if not same or canonical(current.fields[name]) != canonical(value):
+            current.fields[name], current.stamps[name] = value, ts
+            changed = True
+    if changed:
+        return Outcome.APPLIED
+    return Outcome.EQUAL if won else Outcome.LATE
+
+
+def merge_delete(current: Patched, ts: Any, stamped: bool) -> Outcome:
+    """Delete a document, in place: in a table with ts, what is not newer than the deletion."""
+    if not stamped:
+        if not current.fields:
+            return Outcome.EQUAL
+        current.fields.clear()
+        return Outcome.APPLIED
+    if ts is None:
+        versions = [*current.stamps.values(), *([] if current.floor is None else [current.floor])]
+        if not versions:
+            return Outcome.EQUAL
+        ts = max(versions)
+    if current.floor is not None and ts < current.floor:
+        return Outcome.LATE
+    gone = [name for name, own in current.stamps.items() if own <= ts]
+    if current.floor == ts and not gone:
+        return Outcome.EQUAL
+    for name in gone:
+        del current.fields[name], current.stamps[name]
+    current.floor = ts
+    return Outcome.APPLIED
+
+
+@dataclass(slots=True)
+class Step:
+    """One record: fields to merge, or None to delete; `ts` is None where it has none of its own."""
+
+    slot: int
+    fields: dict[str, Any] | None
+    ts: Any
+
+
+@dataclass(slots=True)
+class Merged:
+    """A document that differs from what is stored, and the last step that changed it."""
+
+    slot: int
+    step: int
+    own: Patched
+
+    def line(self, key: Any) -> bytes:
+        """The line to store; `key` is that of the record."""
+        return patched_line(self.own) if self.own.fields else absent_line(key, self.own.floor)
+
+
+def next_of(merged: Sequence[Merged], lines: list[bytes], columns: Columns) -> Next:
+    """The versions to write; `columns` are of those that are documents."""
+    gone = np.array([not m.own.fields for m in merged], bool)
+    slots, steps = np.array([m.slot for m in merged], np.int64), np.array([m.step for m in merged], np.int64)
+    return Next(slots, steps, gone if gone.any() else None, None, columns, np.arange(columns.n), lines)
+
+
+class Patcher:
+    """Takes the batches of a table with merge="patch"."""
+
+    def __init__(self, node: Patching) -> None:
+        self._node = node
+
+    def process(
+        self,
+        reader: Reader,
+        batch: TableBatch,
+        writes: Writes,
+        commit: Callable[[Reader, Next, Records, Report, Writes], None],
+        report: Report,
+        records: Records,
+    ) -> None:
+        """Merge a batch and tell the views."""
+        node = self._node
+        slots = node.slots_of(reader, records.k0, records.k1)
+        outcome, merged = self.merge(reader, self._steps(batch, records, slots))
+        for at, how in zip(records.at.tolist(), outcome, strict=True):
+            report.outcome[at] = how
+        if merged:
+            docs = [m.own.fields for m in merged if m.own.fields]
+            columns = node.decoder.of_dicts(docs, keys=False, tell=True)
+            lines = [m.line(self._key(batch, records, m.step)) for m in merged]
+            commit(reader, next_of(merged, lines, columns), records, report, writes)
+
+    def merge(self, reader: Reader, steps: Sequence[Step]) -> tuple[list[Outcome], list[Merged]]:
+        """How each step fared, and the documents that come of them."""
+        current, before = self._stored(reader, np.unique(np.array([step.slot for step in steps], np.int64)))
+        stamped = self._node.table.has_ts
+        last: dict[int, int] = {}
+        outcomes: list[Outcome] = []
+        for i, step in enumerate(steps):
+            own = current[step.slot]
+            if step.fields is None:
+                outcome = merge_delete(own, step.ts, stamped)
+            else:
+                outcome = merge_patch(own, step.fields, step.ts)
+            outcomes.append(outcome)
+            if outcome is Outcome.APPLIED:
+                last[step.slot] = i
+        changed = [slot for slot in last if _state(current[slot]) != before[slot]]
+        return outcomes, [Merged(slot, last[slot], current[slot]) for slot in changed]
+
+    def _steps(self, batch: TableBatch, records: Records, slots: Slots) -> list[Step]:
+        stamped = self._node.table.has_ts
+        steps: list[Step] = []
+        for i, (slot, doc) in enumerate(zip(slots.tolist(), records.doc.tolist(), strict=True)):
+            fields = None if doc < 0 else unpack_document(records.lines[doc])
+            has = stamped and (doc >= 0 or batch.deletes[int(records.at[i])].ts is not None)
+            steps.append(Step(slot, fields, records.ts_of(i) if has else None))
+        return steps
+
+    def _stored(self, reader: Reader, slots: Any) -> tuple[dict[int, Patched], dict[int, bytes]]:
+        log = self._node.log
+        state = log.keys.state[slots]
+        known = slots[state & (PRESENT | GONE if self._node.table.has_ts else PRESENT) != 0]
+        current = {slot: Patched({}, {}) for slot in slots.tolist()}
+        for slot, line in zip(known.tolist(), log.lines(reader, known) if known.size else (), strict=True):
+            found = unwrap(line)
+            if found.patched is not None:
+                current[slot] = found.patched
+            elif found.ts is not None:
+                current[slot].floor = found.ts
+        return current, {slot: _state(own) for slot, own in current.items()}
+
+    def _key(self, batch: TableBatch, records: Records, record: int) -> Any:
+        doc = int(records.doc[record])
+        if doc < 0:
+            return batch.deletes[int(records.at[record])].key
+        return key_value(self._node.table, unpack_document(records.lines[doc]))
+
+
+def _state(own: Patched) -> bytes:
+    """All that is stored of a document, as bytes to compare."""
+    return canonical([own.fields, own.stamps, own.floor])

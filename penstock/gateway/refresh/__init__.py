@@ -1,0 +1,1 @@
+"""Give the views of a table its documents again."""

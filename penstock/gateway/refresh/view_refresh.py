@@ -1,0 +1,99 @@
+"""Telling one view of a table again of documents that it holds, or putting these to rest.
+
+The documents' lines stay where they are, and no other view is told anything: where the view has a function, what it
+yields now is put in its place among what was remembered for the documents' segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import PRESENT, Reader, Slots, Writer, decode_key, record_key, segments_of
+from penstock.gateway.refresh.table_refresh import current
+from penstock.gateway.table_node import TableNode
+from penstock.gateway.view_deltas import Next
+from penstock.mapreduce import (
+    Contributions,
+    Decoder,
+    Emissions,
+    FunctionMapper,
+    Holds,
+    ViewNode,
+    Writes,
+    emissions_row,
+    key_lanes,
+    mark_resting,
+    read_emissions,
+    told_db,
+)
+
+__all__ = ["rest", "tell_again"]
+
+
+def tell_again(node: TableNode, view: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> list[bytes]:
+    """Tell a view of the documents that it holds, as they are now; the stored keys of those that there are."""
+    keys, slots = _slots(node, reader, holds)
+    if keys:
+        mapper = view.mapper
+        tellers = [(view.name, mapper, lambda: view.groups)] if isinstance(mapper, FunctionMapper) else []
+        new = current(node, reader, slots, Decoder(node.plan, node.spaces, node.seed, tellers))
+        new.remember = _in_place(node, reader, slots)
+        node.telling.tell_again(reader, new, view, writes)
+    return keys
+
+
+def rest(node: TableNode, view: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> list[bytes]:
+    """Take back what a view was told of documents that it holds, and let them rest; the stored keys of those."""
+    keys, slots = _slots(node, reader, holds)
+    if keys:
+        new = current(node, reader, slots, Decoder(node.plan, node.spaces, node.seed, []))
+        new.remember = _in_place(node, reader, slots)
+        view.advance(reader, *_taken_back(node, view, new, writes), writes)
+        reasons = {i: holds[key][1] for i, key in enumerate(keys)}
+        node.telling.hold(view, new, {i: [] for i in reasons}, reasons, [], writes)
+        mark_resting(view, keys, writes)
+    return keys
+
+
+def _taken_back(node: TableNode, view: ViewNode, new: Next, writes: Writes) -> tuple[Contributions, Contributions]:
+    """What comes of documents that are put to rest, which is nothing, and what goes."""
+    who = (node.telling.keys_of(new), np.arange(new.slots.size)) if view.keeps else None
+    if isinstance(view.mapper, FunctionMapper):
+        minus = view.emitted(node.memory.functions[view.name].take(new.slots), who)
+        node.telling.remember(view, new, Emissions.none(int(new.slots.size)), writes)
+    else:
+        held = node.telling.held[view.name]
+        minus = view.told_pairs([held[slot] for slot in new.slots.tolist()], who)
+    return minus.take(np.zeros(0, np.int64)), minus
+
+
+def _slots(node: TableNode, reader: Reader, holds: Holds) -> tuple[list[bytes], Slots]:
+    """The held documents that there are: their stored keys, and their slots with all that is remembered of them."""
+    keys = list(holds)
+    (k0, k1), refused = key_lanes([decode_key(whole) for whole, _ in holds.values()], node.seed)
+    assert not refused, "they are keys of documents"
+    node.make_room(len(keys))
+    slots = node.slots_of(reader, k0, k1)
+    here = node.log.keys.state[slots] & PRESENT != 0
+    return [key for key, there in zip(keys, here.tolist(), strict=True) if there], slots[here]
+
+
+def _in_place(node: TableNode, reader: Reader, slots: Slots) -> Callable[[Writer, ViewNode, Emissions], None]:
+    """Puts what a function yields for these documents in the place of what it yielded for them."""
+    records = node.log.records(slots)
+    places = [(s.base, len(s), which, at) for s, which, at in segments_of(reader, node.number, records)]
+
+    def remember(writer: Writer, view: ViewNode, emissions: Emissions) -> None:
+        db = told_db(view.number)
+        keys = [record_key(base) for base, *_ in places]
+        for key, row, (_, size, which, at) in zip(keys, writer.get_many(db, keys), places, strict=True):
+            told = Emissions.none(size) if row is None else read_emissions(key, row, view.groups, db)
+            order: NDArray[np.int64] = np.arange(size)
+            order[at] = size + np.arange(at.size)
+            own = Emissions.join([told, emissions.take(which)]).take(order)
+            writer.put_many(db, [(key, emissions_row(key, own, view.groups))])
+
+    return remember

@@ -1,0 +1,81 @@
+"""Keys whose records changed nothing while their table was made anew elsewhere.
+
+A record that equals the stored document, that is late, or that deletes an absent key leaves no log entry. A refill lays
+the log entries since its beginning over the other store, which may not have the document of such a key. So these keys
+are noted. The refill lays their current documents, or their deletion, over the other store too. Invariant: a key is
+noted in the transaction that took its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from penstock.cache import (
+    GONE,
+    PRESENT,
+    Reader,
+    Writer,
+    decode_key,
+    encode_key,
+    received_document,
+    seal,
+    stored_key,
+    unseal,
+)
+from penstock.gateway.intake.intake import Report, TableBatch
+from penstock.gateway.line_replay import carry_over
+from penstock.gateway.lines.stored_lines import absent_line
+from penstock.gateway.table_node import TableNode
+from penstock.gateway.versions.winners import Outcome
+from penstock.gateway.view_deltas import key_value
+from penstock.mapreduce import Writes, key_lanes
+
+__all__ = ["carry_repeats", "note_repeats", "repeated_db", "repeated_keys"]
+
+_UNCHANGED = (Outcome.EQUAL, Outcome.LATE)
+
+
+def repeated_db(table: int) -> str:
+    """The database of these keys, for a table of this number."""
+    return f"repeated:{table}"
+
+
+def note_repeats(node: TableNode, batch: TableBatch, report: Report, writes: Writes) -> None:
+    """Note the keys of the records of a batch that changed nothing."""
+    outcome = list(report.outcome)
+    if not any(own in _UNCHANGED for own in outcome):
+        return
+    lines, rows = iter(batch.lines), dict[bytes, bytes]()
+    for at, own in enumerate(outcome):
+        deletion = batch.deletes.get(at)
+        line = next(lines) if deletion is None else b""
+        if own in _UNCHANGED:
+            key = key_value(node.table, received_document(line)) if deletion is None else deletion.key
+            whole = encode_key(key)
+            rows[stored_key(whole)] = whole
+    db = repeated_db(node.number)
+    sealed = [(key, seal(key, whole)) for key, whole in sorted(rows.items())]
+    writes.during.append(lambda writer: writer.put_many(db, sealed))
+
+
+def repeated_keys(reader: Reader, table: int) -> Iterator[bytes]:
+    """The keys that are noted."""
+    db = repeated_db(table)
+    for key, row in reader.scan(db):
+        yield bytes(unseal(key, row, db))
+
+
+def carry_repeats(live: TableNode, node: TableNode, writer: Writer, keys: Sequence[bytes], writes: Writes) -> None:
+    """Lay the documents that a live table has of these keys over the table that was made elsewhere."""
+    values = [decode_key(key) for key in keys]
+    (k0, k1), refused = key_lanes(values, node.seed)
+    assert not refused, "they are keys of documents"
+    for own in (live, node):
+        own.make_room(len(keys))
+    slots = live.slots_of(writer, k0, k1)
+    stored = live.log.keys.state[slots] & (PRESENT | GONE if live.table.has_ts else PRESENT) != 0
+    found = iter(live.log.lines(writer, slots[stored]))
+    lines = [next(found) if own else absent_line(key, None) for own, key in zip(stored.tolist(), values, strict=True)]
+    carry_over(node, writer, np.asarray(k0), k1, lines, writes)

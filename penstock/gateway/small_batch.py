@@ -1,0 +1,306 @@
+"""A small batch of one table: the way of a batch in plain values, record by record, instead of columns.
+
+Invariants:
+
+- what it leaves in `Writes`, in memory and in the report is what the columnar form leaves, byte for byte; whatever
+  encodes, decodes, orders or folds is shared with it;
+- whatever it has no plain form for (a record that is rejected, a document that is or was held) it leaves to the
+  columnar form, batch and all, before anything but caches of committed rows has changed. A function has been run once
+  even then: what it yielded goes along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock.cache import (
+    FEW,
+    GONE,
+    PRESENT,
+    LogMark,
+    PenstockError,
+    Reader,
+    Writer,
+    received_document,
+    same_document,
+    unpack_document,
+)
+from penstock.gateway.intake.intake import Report, TableBatch
+from penstock.gateway.lines.stored_lines import absent_line, stamped_line, unwrap
+from penstock.gateway.patches import Patcher, Step, next_of
+from penstock.gateway.small_batch_deltas import Few, FewRecord, FewTelling, FewVersion, Told
+from penstock.gateway.versions.version_stamps import number_of, pair_of, plain_ts
+from penstock.gateway.versions.winners import Outcome
+from penstock.gateway.view_deltas import key_value
+from penstock.mapreduce import (
+    Columns,
+    DocumentReader,
+    FunctionMapper,
+    Writes,
+    copies,
+    key_lane,
+)
+from penstock.views import Merge, reach
+
+_NO_DOCUMENT = (msgspec.MsgspecError, RecursionError, PenstockError, ValueError)
+
+
+@dataclass(slots=True)
+class _Version:
+    """The version of a key that is current: of a record of the batch, or as it is stored."""
+
+    known: bool  # there is one
+    gone: bool
+    ts: Any
+    record: FewRecord | None = None
+    fresh: bool = False  # it differs from what is stored
+
+
+class FewForm:
+    """Takes the small batches of one table."""
+
+    def __init__(self, node: Few) -> None:
+        self._node = node
+        self._reader = DocumentReader(node.plan, node.spaces)
+        self._telling = FewTelling(node)
+        self._functions = [(view, view.mapper) for view in node.views if isinstance(view.mapper, FunctionMapper)]
+        self._patcher = Patcher(node) if node.table.merge is Merge.PATCH else None
+        self._most = min(node.log.limits.few, FEW)
+        self._has_ts = node.table.has_ts
+
+    def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> Report | Columns | None:
+        """Take a batch; what is one for the columnar form goes on as columns, where its functions have run already.
+
+        Columns name groups as this node's memory does, so they are never left with the batch, which may be taken again.
+        """
+        if not 0 < batch.n <= self._most or batch.decoded is not None:
+            return None
+        node, outcome = self._node, bytearray(batch.n)
+        taken = self._take_in(batch)
+        if taken is None:
+            return None
+        records, documents, kind = taken
+        if self._patcher is not None:
+            report = self._patch(reader, self._patcher, records, documents, writes)
+            node.ts_kind = kind
+            return report
+        told = self._run(documents, lambda: list(map(unpack_document, batch.lines)))
+        slots = self._look_up(reader, records)
+        new = self._decide(reader, records, slots, outcome)
+        if self._unusual(new, told):
+            if told:
+                columns = node.decoder.columns(batch.lines)
+                columns.told = told
+                return columns
+            return None
+        node.ts_kind = kind
+        if new:
+            self._commit(reader, new, told, writes)
+        return Report(outcome)
+
+    # -- in
+
+    def _take_in(self, batch: TableBatch) -> tuple[list[FewRecord], list[dict[str, Any]], str | None] | None:
+        """The records, their documents, and the kind of ts that they show; None where one can't be taken."""
+        table, kind = self._node.table, self._node.ts_kind
+        records: list[FewRecord] = []
+        documents: list[dict[str, Any]] = []
+        try:
+            for at in range(batch.n):
+                deletion = batch.deletes.get(at)
+                if deletion is None:
+                    line = batch.lines[len(documents)]
+                    document = received_document(line)
+                    key = key_value(table, document)
+                    if not table.key.single and not any(part is not None for part in key):
+                        return None
+                    ts = batch.stamp(at) if table.ts is None else reach(document, table.ts)
+                    doc = len(documents)
+                    documents.append(document)
+                else:
+                    doc, line, key, ts = -1, b"", deletion.key, deletion.ts
+                lanes = key_lane(key, self._node.seed)
+                if lanes is None:
+                    return None
+                number: int | float | None = None
+                if self._has_ts and (doc >= 0 or ts is not None):
+                    number, kind = number_of(ts, kind)
+                    pair_of(number)
+                records.append(FewRecord(lanes, number, doc, line, key))
+        except _NO_DOCUMENT:  # the columnar form says what is wrong
+            return None
+        readings = self._reader.read(documents)
+        for record in records:
+            if record.doc >= 0:
+                record.reading = readings[record.doc]
+        return records, documents, kind
+
+    def _look_up(self, reader: Reader, records: list[FewRecord]) -> list[int]:
+        """The slots of the records' keys, with all that is remembered of them loaded."""
+        node = self._node
+        slots, cold = node.log.resolve_few(reader, [record.lanes for record in records])
+        node.memory.fit(node.log.keys.map.used)
+        if cold.size:
+            node.loader.load(reader, cold)
+        return slots
+
+    # -- which version wins
+
+    def _decide(
+        self, reader: Reader, records: list[FewRecord], slots: list[int], outcome: bytearray
+    ) -> list[FewVersion]:
+        """Set the outcome of each record, and give the versions that are to be written, in the records' order."""
+        has_ts = self._has_ts
+        current: dict[int, _Version] = {}
+        before: dict[int, _Version] = {}
+        for i, (record, slot) in enumerate(zip(records, slots, strict=True)):
+            version = current.get(slot)
+            if version is None:
+                version = current[slot] = before[slot] = self._stored(slot)
+            if has_ts and record.ts is None:
+                if not version.known:
+                    outcome[i] = Outcome.EQUAL
+                    continue
+                record.ts = version.ts
+            if has_ts and version.known and record.ts < version.ts:
+                outcome[i] = Outcome.LATE
+                continue
+            same = self._same(reader, slot, version, record)
+            outcome[i] = Outcome.EQUAL if same else Outcome.APPLIED
+            fresh = (
+                version.fresh if same else version.record is None or not self._same(reader, slot, before[slot], record)
+            )
+            current[slot] = _Version(True, record.doc < 0, record.ts, record, fresh)
+        written = {id(version.record) for version in current.values() if version.fresh}
+        return [
+            self._version(slot, record, self._line(record))
+            for record, slot in zip(records, slots, strict=True)
+            if id(record) in written
+        ]
+
+    def _version(self, slot: int, record: FewRecord, line: bytes) -> FewVersion:
+        state = self._node.log.keys.state.item(slot)
+        return FewVersion(slot, record, line, self._node.memory.read(slot) if state & PRESENT else None, state)
+
+    def _stored(self, slot: int) -> _Version:
+        node = self._node
+        state = node.log.keys.state.item(slot)
+        here = bool(state & PRESENT)
+        known = here or bool(self._has_ts and state & GONE)
+        return _Version(known, not here, node.memory.stamp(slot) if known and self._has_ts else None)
+
+    def _same(self, reader: Reader, slot: int, version: _Version, record: FewRecord) -> bool:
+        """Whether a record repeats this version of its key."""
+        if version.gone != (record.doc < 0) or (self._has_ts and not version.known):
+            return False
+        if version.ts != record.ts:
+            return False
+        if version.gone:
+            return True
+        if version.record is not None:
+            return same_document(version.record.line, record.line)
+        assert record.reading is not None, "it is a document"
+        if not record.reading.may_equal(self._node.memory.read(slot)):
+            return False
+        inner = unwrap(self._node.log.lines(reader, np.array([slot]))[0]).line
+        return inner is not None and same_document(record.line, inner)
+
+    # -- what has no plain form
+
+    def _unusual(self, new: list[FewVersion], told: Told) -> bool:
+        """Whether a view holds one of these documents, or will."""
+        for held in self._node.telling.held.values():
+            if held and any(n.slot in held for n in new):
+                return True
+        if any(n.record.doc in held for _, held in told.values() if held for n in new):
+            return True
+        return self._telling.wrong([n.record.reading for n in new if n.record.reading is not None])
+
+    def _run(self, documents: list[dict[str, Any]] | None, again: Callable[[], list[Any]]) -> Told:
+        """What functions yield: each is given documents of its own, the last one these unless readings hold of them."""
+        told: Told = {}
+        spare = 0 if any(self._node.plan.inputs.values()) else len(self._functions)
+        for i, (view, mapper) in enumerate(self._functions, 1):
+            own = documents if i == spare and documents is not None else again()
+            told[view.name] = mapper.run(own, view.groups)
+        return told
+
+    # -- patches
+
+    def _patch(
+        self,
+        reader: Reader,
+        patcher: Patcher,
+        records: list[FewRecord],
+        documents: list[dict[str, Any]],
+        writes: Writes,
+    ) -> Report:
+        """Merge a batch and tell the views."""
+        node, slots = self._node, self._look_up(reader, records)
+        steps = [
+            Step(slot, None if record.doc < 0 else documents[record.doc], plain_ts(record.ts))
+            for slot, record in zip(slots, records, strict=True)
+        ]
+        outcome, merged = patcher.merge(reader, steps)
+        report = Report(bytearray(outcome))
+        if not merged:
+            return report
+        docs = [m.own.fields for m in merged if m.own.fields]
+        lines = [m.line(records[m.step].key) for m in merged]
+        readings = iter(enumerate(self._reader.read(docs)))
+        told = self._run(None, lambda: copies(docs))
+        new: list[FewVersion] = []
+        for m, line in zip(merged, lines, strict=True):
+            doc, reading = next(readings) if m.own.fields else (-1, None)
+            was = records[m.step]
+            ts = max(m.own.stamps.values(), default=None)
+            new.append(self._version(m.slot, FewRecord(was.lanes, ts, doc, line, was.key, reading), line))
+        if self._unusual(new, told):
+            columns = node.decoder.of_dicts(docs, keys=False)
+            columns.told = told
+            held = node.tell(reader, next_of(merged, lines, columns), writes)
+            report.held.update(merged[i].step for i in held)
+        else:
+            self._commit(reader, new, told, writes)
+        return report
+
+    # -- out
+
+    def _commit(self, reader: Reader, new: list[FewVersion], told: Told, writes: Writes) -> None:
+        """Tell the views, and leave the segment and what memory does after."""
+        node = self._node
+        log, memory, has_ts = node.log, node.memory, self._has_ts
+        gone = [n.record.doc < 0 for n in new]
+        slots = [n.slot for n in new]
+        writes.changed = True
+        self._telling.tell(reader, new, told, writes)
+        left = sum(bool(n.state & PRESENT) for n in new)
+        lost = sum(bool(n.state & GONE) for n in new)
+        change = len(new) - sum(gone) - left, (sum(gone) - lost if has_ts else 0)
+        some = gone if any(gone) else None
+        marks: list[LogMark] = []
+
+        def append(writer: Writer) -> None:
+            marks.append(log.append_few(writer, [n.line for n in new], [n.record.lanes for n in new], some, change))
+
+        def remember() -> None:
+            used = log.keys.map.used
+            for n in new:
+                if has_ts and self._patcher is None:
+                    memory.put_stamp(n.slot, n.record.ts, used)
+                if n.record.reading is not None:
+                    memory.put_reading(n.slot, n.record.reading, used)
+            log.appended_few(marks[0], slots, some)
+
+        writes.during.append(append)
+        writes.after.append(remember)
+
+    def _line(self, record: FewRecord) -> bytes:
+        if record.doc < 0:
+            return absent_line(record.key, plain_ts(record.ts))
+        return stamped_line(plain_ts(record.ts), record.line) if self._node.table.broker_ts else record.line

@@ -1,0 +1,205 @@
+"""What views are told of a small batch, version by version, as `view_deltas` tells them of columns.
+
+A view that folds lanes is told plain values; one that keeps contributions is told columns of them, with their sources.
+Views that hold one of the documents are told by columns alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.cache import PRESENT, DocLog, Lane, Reader, Slots, encode_key
+from penstock.gateway.cold_keys import Loader
+from penstock.gateway.table_memory import TableMemory
+from penstock.gateway.versions.version_stamps import plain_ts
+from penstock.gateway.view_deltas import Next, Swept, Telling
+from penstock.mapreduce import (
+    Column,
+    Contributions,
+    Decoder,
+    Emissions,
+    FewContributions,
+    FewFields,
+    FieldMapper,
+    Hold,
+    Plan,
+    Reading,
+    SourceKeys,
+    Spaces,
+    ViewNode,
+    Writes,
+    Yielded,
+    in_columns,
+    of_yielded,
+)
+from penstock.views import TS, Table
+
+Told = dict[str, tuple[Emissions, dict[int, Hold]]]  # by view, what its function yielded for the batch's documents
+_NONE: frozenset[int] = frozenset()
+_LANE = 1 << 64
+
+
+class Few(Protocol):
+    """What a small batch needs of a table's node."""
+
+    table: Table
+    views: tuple[ViewNode, ...]
+    log: DocLog
+    memory: TableMemory
+    loader: Loader
+    telling: Telling
+    decoder: Decoder
+    spaces: Spaces
+    plan: Plan
+    ts_kind: str | None
+    seed: int
+
+    def tell(self, reader: Reader, new: Next, writes: Writes) -> list[int]:
+        """Tell the views of versions as columns, and leave the segment; which of them some view holds."""
+        ...
+
+    def slots_of(self, reader: Reader, k0: Lane, k1: Lane | None) -> Slots:
+        """Return the slots of keys by their lanes, with all that is remembered of them in memory."""
+        ...
+
+    @property
+    def sweep(self) -> Swept | None:
+        """What views that are being built were told of, while there are any."""
+        ...
+
+
+@dataclass(slots=True)
+class FewRecord:
+    """A document, or with `doc` -1 a deletion, which may have to find its ts."""
+
+    lanes: tuple[int, int]
+    ts: Any  # the number that orders it; None without one
+    doc: int
+    line: bytes
+    key: Any
+    reading: Reading | None = None
+
+
+@dataclass(slots=True)
+class FewVersion:
+    """A version that is to be written."""
+
+    slot: int
+    record: FewRecord
+    line: bytes  # as it is stored
+    old: Reading | None  # what field views were told of the document before
+    state: int  # of the slot, before
+
+
+@dataclass(slots=True)
+class _Side:
+    """Contributions that come, or that go, each with the version that it is of."""
+
+    pairs: FewContributions = field(default_factory=list)
+    who: list[int] = field(default_factory=list)
+
+    def add(self, who: int, pairs: FewContributions) -> None:
+        """Those of one version."""
+        self.pairs += pairs
+        self.who += [who] * len(pairs)
+
+
+class FewTelling:
+    """Tells the views of one table."""
+
+    def __init__(self, node: Few) -> None:
+        self._node = node
+        self._fields = {
+            view.name: FewFields(view, view.mapper, node.plan)
+            for view in node.views
+            if isinstance(view.mapper, FieldMapper)
+        }
+        self._keeps = any(view.keeps for view in node.views)
+
+    def wrong(self, readings: Sequence[Reading]) -> bool:
+        """Whether a view can't take one of the documents that were read so."""
+        return any(few.kept(reading) and few.bad(reading) for few in self._fields.values() for reading in readings)
+
+    def tell(self, reader: Reader, new: list[FewVersion], told: Told, writes: Writes) -> None:
+        """Tell all views."""
+        node = self._node
+        keys = self._keys(new) if self._keeps else None
+        untold = _NONE if node.sweep is None else self._untold(new, node.sweep)
+        for view in node.views:
+            fields, free = self._fields.get(view.name), _NONE if view.building is None else untold
+            if fields is not None:
+                plus, minus = self._by_fields(fields, new, free)
+            else:
+                plus, minus = self._by_function(view, new, free, told[view.name][0], writes)
+            if keys is None or not view.keeps:
+                view.advance_few(reader, plus.pairs, minus.pairs, writes)
+                continue
+            come, go = (_kept(view, side, keys) for side in (plus, minus))
+            if view.stamped:
+                come.inputs[TS] = Column.of([plain_ts(new[i].record.ts) for i in plus.who])
+            view.advance(reader, come, go, writes)
+
+    def _untold(self, new: list[FewVersion], sweep: Swept) -> frozenset[int]:
+        """The slots of documents that views that are being built were not told of: there is nothing to take back."""
+        slots = np.array([n.slot for n in new if n.state & PRESENT], np.int64)
+        told = sweep.told(self._node.log.records(slots))
+        return frozenset(slots[~told].tolist())
+
+    @staticmethod
+    def _keys(new: list[FewVersion]) -> SourceKeys:
+        """The keys of the new versions."""
+        lane, text = np.zeros(len(new), np.int64), np.full(len(new), None, object)
+        for i, n in enumerate(new):
+            k0, k1 = n.record.lanes
+            if k1:
+                text[i] = encode_key(n.record.key)
+            else:
+                lane[i] = k0 if k0 < _LANE >> 1 else k0 - _LANE
+        return SourceKeys(lane, text if any(n.record.lanes[1] for n in new) else None)
+
+    @staticmethod
+    def _by_fields(few: FewFields, new: list[FewVersion], free: frozenset[int]) -> tuple[_Side, _Side]:
+        plus, minus = _Side(), _Side()
+        for i, n in enumerate(new):
+            for side, reading in ((plus, n.record.reading), (minus, None if n.slot in free else n.old)):
+                if reading is not None and few.kept(reading):
+                    side.add(i, [few.contribution(reading)])
+        return plus, minus
+
+    def _by_function(
+        self, view: ViewNode, new: list[FewVersion], free: frozenset[int], emissions: Emissions, writes: Writes
+    ) -> tuple[_Side, _Side]:
+        log, memory = self._node.log, self._node.memory.functions[view.name]
+        docs = [n.record.doc for n in new]
+        if docs == list(range(emissions.documents)):
+            row = emissions
+        else:
+            row = emissions.take_or_none(np.array(docs, np.int64))
+        self._node.telling.write_told(view, row, writes)
+        parts = list(row.each(range(len(docs))))
+        yielded: list[Yielded] = [part.yielded() for part in parts]
+        plus, minus, fields = _Side(), _Side(), view.reduce.fields
+        for i, n in enumerate(new):
+            plus.add(i, of_yielded(yielded[i], fields))
+            if n.state & PRESENT and n.slot not in free:
+                minus.add(i, of_yielded(memory.take_one(n.slot), fields))
+
+        def remember() -> None:
+            used = log.keys.map.used
+            for n, part, pairs in zip(new, parts, yielded, strict=True):
+                memory.put_one(n.slot, part, pairs, used)
+
+        writes.after.append(remember)
+        return plus, minus
+
+
+def _kept(view: ViewNode, side: _Side, keys: SourceKeys) -> Contributions:
+    """One side for a view that keeps contributions."""
+    out = in_columns(side.pairs, view.reduce.fields)
+    who = sorted(set(side.who))
+    counts = None if len(who) == len(side.who) else np.array([side.who.count(i) for i in who])
+    return out.of(keys, np.array(who, np.int64), counts)

@@ -1,0 +1,318 @@
+"""What memory holds of a table's documents, by slot: ts, and what field and function views were told of each.
+
+Columns by slot are as narrow as what they hold and widen when they must; they grow as slots are used. All of it
+follows from committed rows, and may be dropped at any time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import Slots, first_size, roomy, roomy_size
+from penstock.gateway.versions.version_stamps import Stamps, is_lane, pair_of, unpaired
+from penstock.mapreduce import MANY, Codes, Column, Columns, Emissions, Kind, Plan, Reading, Yielded, lane_of, value_of
+from penstock.views import Key, Path, Where
+
+_INTS = tuple(
+    (kind, np.dtype(kind).itemsize, int(np.iinfo(kind).min), int(np.iinfo(kind).max))
+    for kind in (np.int16, np.int32, np.int64)
+)
+
+
+def _wide_enough(a: NDArray[Any], low: int, high: int, used: int) -> NDArray[Any]:
+    """The column, or a wider one with what it holds, so that ints from low to high fit."""
+    for kind, size, least, most in _INTS:
+        if size >= a.itemsize and least <= low and high <= most:
+            if a.itemsize == size:
+                return a
+            out: NDArray[Any] = np.empty(a.size, kind)
+            out[:used] = a[:used]
+            return out
+    raise AssertionError("int64 holds every lane")
+
+
+class SlotCodes:
+    """Group codes by slot."""
+
+    __slots__ = ("lane",)
+
+    def __init__(self, capacity: int) -> None:
+        self.lane: NDArray[Any] = np.zeros(first_size(capacity), np.int16)
+
+    def put(self, slots: Slots, codes: Codes, used: int) -> None:
+        """Set the codes of these slots."""
+        if codes.size:
+            self.lane = _wide_enough(self.lane, int(codes.min()), int(codes.max()), used)
+            self.lane[slots] = codes
+
+    def put_one(self, slot: int, code: int, used: int) -> None:
+        """Set the code of one slot."""
+        self.lane = _wide_enough(self.lane, code, code, used)
+        self.lane[slot] = code
+
+
+class SlotColumn:
+    """Values by slot."""
+
+    __slots__ = ("_capacity", "kind", "lane", "objs")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self.lane: NDArray[Any] = np.zeros(first_size(capacity), np.int16)
+        self.kind: NDArray[np.uint8] | None = None
+        self.objs: dict[int, Any] = {}
+
+    def put(self, slots: Slots, column: Column, used: int) -> None:
+        """Set the values of these slots."""
+        if not slots.size:
+            return
+        self._fit(int(column.lane.min()), int(column.lane.max()), column.kind is not None, used)
+        self.lane[slots] = column.lane
+        if self.kind is not None:
+            self.kind[slots] = column.kinds()
+        if self.objs:
+            for slot in slots.tolist():
+                self.objs.pop(slot, None)
+        if column.objs:
+            listed = slots.tolist()
+            self.objs.update((listed[i], value) for i, value in column.objs.items())
+
+    def put_one(self, slot: int, value: Any, keep: bool, used: int) -> None:
+        """Set the value of one slot; `keep` keeps one that is no number."""
+        lane, kind = lane_of(value)
+        self._fit(lane, lane, kind is not Kind.INT, used)
+        self.lane[slot] = lane
+        if self.kind is not None:
+            self.kind[slot] = kind
+        self.objs.pop(slot, None)
+        if kind is Kind.BIG or (keep and kind is Kind.OTHER):
+            self.objs[slot] = value
+
+    def take_one(self, slot: int) -> Any:
+        """The value of one slot; one that was not kept is True."""
+        lane = self.lane.item(slot)
+        return lane if self.kind is None else value_of(lane, self.kind.item(slot), self.objs.get(slot, True))
+
+    def _fit(self, low: int, high: int, mixed: bool, used: int) -> None:
+        """Make place for lanes between these; `mixed` where not all values are ints."""
+        self.lane = roomy(self.lane, self.lane.size, used, self._capacity)
+        if self.kind is not None:
+            self.kind = roomy(self.kind, self.kind.size, used, self._capacity)
+        self.lane = _wide_enough(self.lane, low, high, used)
+        if mixed and self.kind is None:
+            self.kind = np.empty(self.lane.size, np.uint8)
+            self.kind[:used] = Kind.INT
+
+    def take(self, slots: Slots) -> Column:
+        """The values of these slots."""
+        objs: dict[int, Any] = {}
+        if self.objs:
+            objs = {i: self.objs[s] for i, s in enumerate(slots.tolist()) if s in self.objs}
+        return Column(self.lane[slots].astype(np.int64), None if self.kind is None else self.kind[slots], objs)
+
+    def cost(self) -> int:
+        """Bytes a slot."""
+        return int(self.lane.itemsize) + (self.kind is not None)
+
+
+class SlotEmissions:
+    """What one function view was told of each slot."""
+
+    __slots__ = ("_capacity", "code", "many", "values")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self.code: NDArray[np.int32] = np.zeros(first_size(capacity), np.int32)
+        self.values = SlotColumn(capacity)
+        self.many: dict[int, Emissions] = {}  # of documents with several contributions, or none
+
+    def put(self, slots: Slots, emissions: Emissions, used: int) -> None:
+        """Set what these slots' documents yielded."""
+        self.code = roomy(self.code, self.code.size, used, self._capacity)
+        if self.many:
+            for slot in slots.tolist():
+                self.many.pop(slot, None)
+        if emissions.counts is None:
+            self.code[slots] = emissions.code
+            values = Column.nulls(int(slots.size)) if emissions.values is None else emissions.values
+            self.values.put(slots, values, used)
+            return
+        single = (emissions.counts == 1).nonzero()[0]
+        if single.size:
+            flat = emissions.flat_index(single)
+            taken = None if emissions.values is None else emissions.values.take(flat)
+            self.put(slots[single], Emissions(None, emissions.code[flat], taken), used)
+        others = (emissions.counts != 1).nonzero()[0]
+        self.code[slots[others]] = MANY
+        self.many.update(zip(slots[others].tolist(), emissions.each(others.tolist()), strict=True))
+
+    def take(self, slots: Slots) -> Emissions:
+        """What these slots' documents yielded."""
+        code = self.code[slots]
+        if not self.many or not bool((code == MANY).any()):
+            return Emissions(None, code, self.values.take(slots))
+        parts: list[Emissions] = []
+        cuts = (code == MANY).nonzero()[0].tolist()
+        a = 0
+        for b in [*cuts, int(code.size)]:
+            if a < b:
+                parts.append(Emissions(None, code[a:b], self.values.take(slots[a:b])))
+            if b < code.size:
+                parts.append(self.many[int(slots[b])])
+            a = b + 1
+        return Emissions.join(parts)
+
+    def put_one(self, slot: int, emissions: Emissions, pairs: Yielded, used: int) -> None:
+        """Set what the document of one slot yielded; `pairs` are its emissions."""
+        self.code = roomy(self.code, self.code.size, used, self._capacity)
+        self.many.pop(slot, None)
+        if len(pairs) == 1:
+            [(self.code[slot], value)] = pairs
+            self.values.put_one(slot, value, True, used)
+        else:
+            self.code[slot] = MANY
+            self.many[slot] = emissions
+
+    def take_one(self, slot: int) -> Yielded:
+        """What the document of one slot yielded."""
+        code = self.code.item(slot)
+        return self.many[slot].yielded() if code == MANY else [(code, self.values.take_one(slot))]
+
+    def cost(self) -> int:
+        """Bytes a slot."""
+        return 4 + self.values.cost()
+
+
+class Remembered:
+    """Gathered columns of some slots: what field views read, as of before a batch."""
+
+    __slots__ = ("codes", "inputs", "where")
+
+    def __init__(
+        self, codes: dict[Key, Codes], inputs: dict[Path, Column], where: dict[Where, NDArray[np.bool_]]
+    ) -> None:
+        self.codes = codes
+        self.inputs = inputs
+        self.where = where
+
+
+class TableMemory:
+    """All columns by slot of one table."""
+
+    __slots__ = ("_capacity", "_plan", "_room", "codes", "functions", "hi", "inputs", "lo", "where")
+
+    def __init__(self, capacity: int, plan: Plan, has_ts: bool, functions: list[str]) -> None:
+        self._capacity = capacity
+        self._plan = plan
+        first = self._room = first_size(capacity)  # slots that the columns have place for that `fit` makes
+        self.lo: NDArray[np.int64] | None = np.zeros(first, np.int64) if has_ts else None
+        self.hi: NDArray[np.float64] | None = None
+        self.codes = {key: SlotCodes(capacity) for key in plan.groups}
+        self.inputs = {path: SlotColumn(capacity) for path in plan.inputs}
+        self.where = {w: np.zeros(first, np.bool_) for w in plan.wheres}
+        self.functions = {name: SlotEmissions(capacity) for name in functions}
+
+    def fit(self, used: int) -> None:
+        """Make place for so many slots in the columns that are read before they are set."""
+        if used <= self._room:
+            return
+        old, capacity = self._room, self._capacity
+        self._room = roomy_size(old, used, capacity)
+        if self.lo is not None:
+            self.lo = roomy(self.lo, old, used, capacity)
+        if self.hi is not None:
+            self.hi = roomy(self.hi, old, used, capacity)
+        for codes in self.codes.values():
+            codes.lane = roomy(codes.lane, old, used, capacity)
+        for where, kept in self.where.items():
+            self.where[where] = roomy(kept, old, used, capacity)
+
+    def cost(self, used: int) -> int:
+        """Bytes in use, about."""
+        each = (0 if self.lo is None else 8) + (0 if self.hi is None else 8) + len(self.where)
+        each += sum(codes.lane.itemsize for codes in self.codes.values())
+        each += sum(c.cost() for c in self.inputs.values()) + sum(f.cost() for f in self.functions.values())
+        objs = sum(len(c.objs) for c in self.inputs.values())
+        objs += sum(len(f.values.objs) + 4 * len(f.many) for f in self.functions.values())
+        return each * used + 200 * objs
+
+    def stamps(self, slots: Slots) -> Stamps:
+        """The ts of these slots."""
+        assert self.lo is not None, "asked of tables with a ts alone"
+        return Stamps(self.lo[slots], None if self.hi is None else self.hi[slots])
+
+    def put_stamps(self, slots: Slots, stamps: Stamps, used: int) -> None:
+        """Set the ts of these slots."""
+        assert self.lo is not None, "asked of tables with a ts alone"
+        if stamps.hi is not None:
+            self._pair(used)
+        if self.hi is not None:
+            stamps = stamps.paired()
+            assert stamps.hi is not None
+            self.hi[slots] = stamps.hi
+        self.lo[slots] = stamps.lo
+
+    def put_fields(self, slots: Slots, columns: Columns, at: NDArray[Any] | None, used: int) -> None:
+        """Set what field views read of these slots, from the columns' documents `at` (None: all)."""
+        for key, codes in columns.codes.items():
+            self.codes[key].put(slots, codes if at is None else codes[at], used)
+        for path, column in columns.inputs.items():
+            self.inputs[path].put(slots, column if at is None else column.take(at), used)
+        for where, kept in columns.where.items():
+            self.where[where][slots] = kept if at is None else kept[at]
+
+    def take_fields(self, slots: Slots) -> Remembered:
+        """What field views read of these slots."""
+        return Remembered(
+            {key: codes.lane[slots] for key, codes in self.codes.items()},
+            {path: column.take(slots) for path, column in self.inputs.items()},
+            {where: kept[slots] for where, kept in self.where.items()},
+        )
+
+    # -- slot by slot
+
+    def stamp(self, slot: int) -> int | float:
+        """The ts of one slot."""
+        assert self.lo is not None, "asked of tables with a ts alone"
+        lo = self.lo.item(slot)
+        return lo if self.hi is None else unpaired(self.hi.item(slot), lo)
+
+    def put_stamp(self, slot: int, ts: int | float, used: int) -> None:
+        """Set the ts of one slot."""
+        assert self.lo is not None, "asked of tables with a ts alone"
+        if not is_lane(ts):
+            self._pair(used)
+        if self.hi is None:
+            self.lo[slot] = ts
+        else:
+            self.hi[slot], self.lo[slot] = pair_of(ts)
+
+    def _pair(self, used: int) -> None:
+        """Keep pairs from now on."""
+        assert self.lo is not None, "asked of tables with a ts alone"
+        if self.hi is None:
+            pairs = Stamps(self.lo[:used].copy()).paired()
+            self.hi = np.zeros(self.lo.size, np.float64)
+            self.lo[:used] = pairs.lo
+            if pairs.hi is not None:
+                self.hi[:used] = pairs.hi
+
+    def read(self, slot: int) -> Reading:
+        """What field views read of one slot."""
+        return Reading(
+            [codes.lane.item(slot) for codes in self.codes.values()],
+            [column.take_one(slot) for column in self.inputs.values()],
+            [kept.item(slot) for kept in self.where.values()],
+        )
+
+    def put_reading(self, slot: int, reading: Reading, used: int) -> None:
+        """Set what field views read of one slot."""
+        for codes, code in zip(self.codes.values(), reading.codes, strict=True):
+            codes.put_one(slot, code, used)
+        for column, value, keep in zip(self.inputs.values(), reading.values, self._plan.inputs.values(), strict=True):
+            column.put_one(slot, value, keep, used)
+        for kept, holds in zip(self.where.values(), reading.kept, strict=True):
+            kept[slot] = holds

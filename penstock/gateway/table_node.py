@@ -1,0 +1,247 @@
+"""The gateway node of a table: records in, (prev, next) of documents out to its views, all as columns.
+
+It loads what is remembered of the documents that a batch touches, decides which versions win, and gives each view what
+was told before and what is to be told. Invariants:
+
+- it is a state machine without I/O of its own: it reads through the transaction it is given, and what it would write or
+  remember is left in `Writes`;
+- what is taken back is what was remembered of a document, never what its map would say now;
+- a batch changes nothing in memory but caches of committed rows until `Writes.after` runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import GONE, PRESENT, DocLog, KeyCache, Lane, LogMark, Reader, Segment, Slots, Writer, same_document
+from penstock.gateway.cold_keys import Loader
+from penstock.gateway.generation_scan import TableSweep
+from penstock.gateway.intake.intake import REJECTED, Records, Report, TableBatch, take_in
+from penstock.gateway.lines.line_numbers import note_moved
+from penstock.gateway.lines.stored_lines import absent_line, stamped_line, unwrap
+from penstock.gateway.patches import Patcher
+from penstock.gateway.small_batch import FewForm
+from penstock.gateway.table_memory import TableMemory
+from penstock.gateway.versions.winners import Decision, Outcome, Stored, decide
+from penstock.gateway.view_deltas import Next, Telling
+from penstock.mapreduce import Decoder, FunctionMapper, Plan, Spaces, ViewNode, Writes
+from penstock.views import FunctionMap, Merge, Table
+
+
+class TableNode:
+    """One table at work."""
+
+    def __init__(
+        self, table: Table, number: int, views: Sequence[ViewNode], log: DocLog, spaces: Spaces, seed: int
+    ) -> None:
+        self.table = table
+        self.number = number
+        self.views = tuple(views)
+        self.log = log
+        self.ts_kind: str | None = None
+        self.sweep: TableSweep | None = None  # while views on it are being built
+        self.seed = seed  # of hashed keys
+        self.plan = Plan.of(table.key, table.ts, [v.view for v in views])
+        self._functions = [v.name for v in views if isinstance(v.view.map, FunctionMap)]
+        self._start(spaces)
+        self.patcher = Patcher(self) if table.merge is Merge.PATCH else None
+
+    def _start(self, spaces: Spaces) -> None:
+        self.spaces = spaces
+        tellers = [(v.name, v.mapper, lambda v=v: v.groups) for v in self.views if isinstance(v.mapper, FunctionMapper)]
+        self.decoder = Decoder(self.plan, spaces, self.seed, tellers)
+        capacity = self.log.keys.map.capacity
+        self.memory = TableMemory(capacity, self.plan, self.table.has_ts, self._functions)
+        self.loader = Loader(self)
+        self.telling = Telling(self)
+        self._few = FewForm(self)
+
+    # -- memory
+
+    def nbytes(self) -> int:
+        """Bytes in use, about."""
+        used = self.log.keys.map.used
+        own = self.log.keys.nbytes + self.memory.cost(used) + self.spaces.nbytes
+        return own + sum(v.nbytes(spaces=False) for v in self.views)
+
+    def forget(self, room: int = 0) -> None:
+        """Drop what memory holds, so that there is room for so many keys; it is read again as it is needed."""
+        self.log.forget(room)
+        spaces = Spaces()
+        self._start(spaces)
+        for view in self.views:
+            view.forget(spaces)
+
+    def release(self) -> None:
+        """Give memory back at the end, without waiting for Python's cycle collector."""
+        self.log.keys = KeyCache(1)
+        self._start(Spaces())
+
+    # -- a batch
+
+    def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> Report:
+        """Take a batch."""
+        few = self._few.process(reader, batch, writes)
+        if isinstance(few, Report):
+            return few
+        records, rejected = take_in(self, batch, few)
+        report = Report(np.full(batch.n, REJECTED, np.uint8), rejected)
+        if not records.n:
+            return report
+        if self.patcher is not None:
+            self.patcher.process(reader, batch, writes, self.commit, report, records)
+            return report
+        slots, stored = self.look_up(reader, records)
+        records.settle(slots, stored)
+        decision = self._decide(reader, records, slots, stored)
+        report.outcome[records.at] = decision.outcome
+        if records.void is not None:
+            report.outcome[records.at[records.void]] = Outcome.EQUAL
+        if decision.winners.size:
+            self.commit(reader, self._next(batch, records, decision), records, report, writes)
+        return report
+
+    def look_up(self, reader: Reader, records: Records) -> tuple[Slots, Stored]:
+        """The slots of the records' keys, all that is remembered of them loaded, and what is stored there."""
+        slots = self.slots_of(reader, records.k0, records.k1)
+        state = self.log.keys.state[slots]
+        has_ts = self.table.has_ts
+        return slots, Stored(
+            state & PRESENT != 0,
+            (state & GONE != 0) if has_ts else np.zeros(slots.size, bool),
+            self.memory.stamps(slots) if has_ts else None,
+        )
+
+    def slots_of(self, reader: Reader, k0: Lane, k1: Lane | None) -> Slots:
+        """Return the slots of keys by their lanes, with all that is remembered of them in memory."""
+        slots, cold = self.log.resolve(reader, k0, k1)
+        self.memory.fit(self.log.keys.map.used)
+        if cold.size:
+            self.loader.load(reader, cold)
+        return slots
+
+    def make_room(self, keys: int) -> None:
+        """Drop what memory holds if there is no room for so many keys more."""
+        if not self.log.keys.room(keys):
+            self.forget(keys)
+
+    def _decide(self, reader: Reader, records: Records, slots: Slots, stored: Stored) -> Decision:
+        docs, lines = records.doc, records.lines
+
+        def same(i: int, j: int) -> bool:
+            return same_document(lines[int(docs[i])], lines[int(docs[j])])
+
+        def same_as_stored(which: NDArray[np.int64]) -> NDArray[np.bool_]:
+            out = self._same_columns(records, which, slots[which])
+            at = out.nonzero()[0]
+            if at.size:
+                old = self.log.lines(reader, slots[which[at]])
+                for i, line in zip(at.tolist(), old, strict=True):
+                    inner = unwrap(line).line
+                    out[i] = inner is not None and same_document(lines[int(docs[which[i]])], inner)
+            return out
+
+        if records.void is None:
+            return decide(slots, records.gone, records.stamps, stored, same, same_as_stored)
+        take = (~records.void).nonzero()[0]
+        part = decide(
+            slots[take],
+            None if records.gone is None else records.gone[take],
+            None if records.stamps is None else records.stamps.take(take),
+            Stored(stored.present[take], stored.tombstone[take], None if stored.ts is None else stored.ts.take(take)),
+            lambda i, j: same(int(take[i]), int(take[j])),
+            lambda which: same_as_stored(take[which]),
+        )
+        outcome = np.full(slots.size, Outcome.EQUAL, np.uint8)
+        outcome[take] = part.outcome
+        return Decision(outcome, take[part.winners], part.slots)
+
+    def _same_columns(self, records: Records, which: NDArray[np.int64], slots: Slots) -> NDArray[np.bool_]:
+        """Which records agree with what is remembered, as far as field views read: the rest must differ."""
+        old = self.memory.take_fields(slots)
+        at = records.doc[which]
+        out = np.ones(which.size, bool)
+        for key, codes in records.columns.codes.items():
+            out &= codes[at] == old.codes[key]
+        for path, column in records.columns.inputs.items():
+            before = old.inputs[path]
+            out &= (column.lane[at] == before.lane) & (column.take(at).kinds() == before.kinds())
+        for where, kept in records.columns.where.items():
+            out &= kept[at] == old.where[where]
+        return out
+
+    def _next(self, batch: TableBatch, records: Records, decision: Decision) -> Next:
+        winners = decision.winners
+        docs = records.doc[winners]
+        gone = None if records.gone is None else records.gone[winners]
+        if gone is not None and not gone.any():
+            gone = None
+        stamps = None if records.stamps is None else records.stamps.take(winners)
+        lines = self._lines(batch, records, winners, docs)
+        own = docs if gone is None else docs[~gone]
+        return Next(decision.slots, winners, gone, stamps, records.columns, own, lines)
+
+    def _lines(
+        self, batch: TableBatch, records: Records, winners: NDArray[np.int64], docs: NDArray[np.int64]
+    ) -> list[bytes]:
+        got = records.lines
+        if records.gone is None and not self.table.broker_ts:
+            return got if docs.size == len(got) else [got[i] for i in docs.tolist()]
+        out: list[bytes] = []
+        for record, doc in zip(winners.tolist(), docs.tolist(), strict=True):
+            at = int(records.at[record])
+            if doc < 0:
+                out.append(absent_line(batch.deletes[at].key, records.ts_of(record)))
+            elif self.table.broker_ts:
+                out.append(stamped_line(records.ts_of(record), got[doc]))
+            else:
+                out.append(got[doc])
+        return out
+
+    def carry(self, noted: bool) -> Callable[[Writer, Sequence[tuple[Segment, NDArray[np.int64]]], int], None]:
+        """What goes along with lines that are copied; if `noted`, also when they were written."""
+
+        def carried(writer: Writer, parts: Sequence[tuple[Segment, NDArray[np.int64]]], base: int) -> None:
+            self.telling.carry(writer, parts, base)
+            if noted:
+                note_moved(self.number, writer, parts, base)
+
+        return carried
+
+    def commit(self, reader: Reader, new: Next, records: Records, report: Report, writes: Writes) -> None:
+        """Tell the views, and leave the segment and what memory does after."""
+        held = self.tell(reader, new, writes)
+        report.held.update(int(records.at[new.records[i]]) for i in held)
+
+    def tell(self, reader: Reader, new: Next, writes: Writes) -> list[int]:
+        """The same without a report; the answer is which of the new versions some view holds."""
+        log, memory = self.log, self.memory
+        state = log.keys.state[new.slots]
+        was, tomb = state & PRESENT != 0, state & GONE != 0
+        now = np.ones(new.slots.size, bool) if new.gone is None else ~new.gone
+        writes.changed = True
+        held = self.telling.tell(reader, new, was, now, writes)
+        kept = ~now & self.table.has_ts
+        change = (int(now.sum() - was.sum()), int(kept.sum() - (tomb & self.table.has_ts).sum()))
+        slots, gone = new.slots, new.gone
+        docs = None if new.docs.size == new.columns.n else new.docs  # they ascend: so many are all of them
+        present = slots if gone is None else slots[now]
+
+        marks: list[LogMark] = []
+
+        def append(writer: Writer) -> None:
+            marks.append(log.append(writer, new.lines, slots, gone, change))
+
+        def remember() -> None:
+            used = log.keys.map.used
+            if new.stamps is not None:
+                memory.put_stamps(slots, new.stamps, used)
+            memory.put_fields(present, new.columns, docs, used)
+            log.appended(marks[0], slots, gone)
+
+        writes.during.append(append)
+        writes.after.append(remember)
+        return held

@@ -1,0 +1,1 @@
+"""Decide which version of a document wins."""

@@ -1,0 +1,186 @@
+"""Which version of each document wins, and how each record of a batch fared, as if they had come one by one.
+
+Pure over columns: records in the batch's order, and what was stored before. The version of a record is (ts, arrival);
+arrival is the batch's order, and all of the batch comes after all that is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import Slots
+from penstock.gateway.versions.version_stamps import Stamps
+
+Index = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+SameDocument = Callable[[int, int], bool]
+
+
+class Outcome(IntEnum):
+    """How a record fared."""
+
+    APPLIED = 0
+    EQUAL = 1
+    LATE = 2
+
+
+@dataclass(slots=True)
+class Decision:
+    """The outcome of each record, and the record that wins each slot that a new version is written for."""
+
+    outcome: NDArray[np.uint8]
+    winners: Index
+    slots: Slots
+
+
+@dataclass(slots=True)
+class Stored:
+    """What is stored of each record's key: whether there is a document, whether a tombstone with a ts, and the ts."""
+
+    present: Mask
+    tombstone: Mask
+    ts: Stamps | None
+
+
+def decide(
+    slots: Slots,
+    deletes: Mask | None,
+    ts: Stamps | None,
+    stored: Stored,
+    same: SameDocument,
+    same_as_stored: Callable[[Index], Mask],
+) -> Decision:
+    """Decide a batch.
+
+    `same(i, j)` tells whether records i and j hold equal documents; `same_as_stored(records)` whether each of these
+    holds the stored document of its key.
+    """
+    n = int(slots.size)
+    arrival = _by_slot(slots)
+    first = np.ones(n, bool)
+    ordered = slots[arrival]
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    unique = bool(first.all())
+    late = _late(slots, ts, stored)
+    winners, alone = np.arange(n), np.ones(n, bool)
+    if not unique:
+        ascends = ts is None or ts.ascends()
+        order = arrival if ts is None or ascends else np.lexsort((np.arange(n), ts.ranks(), slots))
+        last = np.append(first[1:], True)
+        winners = np.sort(order[last])
+        alone[arrival[~(first & last)]] = False
+        if not ascends:
+            late |= _late_inside(slots, ts, arrival)
+    alone = alone[winners]
+    if ts is not None and stored.ts is not None:
+        lost = _older_than_stored(winners, ts, stored)
+        if lost.any():
+            winners, alone = winners[~lost], alone[~lost]
+    outcome = late.astype(np.uint8) * np.uint8(Outcome.LATE)
+    equal = _equal_to_stored(winners, deletes, ts, stored, same_as_stored)
+    outcome[winners[equal & alone]] = Outcome.EQUAL
+    if not unique:
+        settled = np.zeros(n, bool)
+        settled[winners[alone]] = True
+        _equal_inside(outcome, settled, arrival, slots, deletes, ts, stored, same, same_as_stored)
+    if equal.any():
+        winners = winners[~equal]
+    return Decision(outcome, winners, slots if winners.size == n else slots[winners])
+
+
+def _by_slot(slots: Slots) -> Index:
+    """The records by slot, those of one slot in their order."""
+    n = int(slots.size)
+    if n and int(slots.max()) < 1 << 31:
+        return np.sort(slots << 32 | np.arange(n)) & 0xFFFFFFFF
+    return np.argsort(slots, kind="stable")
+
+
+def _late(slots: Slots, ts: Stamps | None, stored: Stored) -> Mask:
+    if ts is None or stored.ts is None:
+        return np.zeros(slots.size, bool)
+    versioned = stored.present | stored.tombstone
+    if not versioned.any():
+        return np.zeros(slots.size, bool)
+    return versioned & ts.less(stored.ts)
+
+
+def _late_inside(slots: Slots, ts: Stamps | None, arrival: Index) -> Mask:
+    """Records that come after one of the same key and batch with a greater ts."""
+    n = int(slots.size)
+    out = np.zeros(n, bool)
+    if ts is None:
+        return out
+    ordered = slots[arrival]
+    run = np.cumsum(np.concatenate(([0], ordered[1:] != ordered[:-1])))
+    height = run * np.int64(n + 1) + ts.ranks()[arrival]
+    out[arrival] = np.maximum.accumulate(height) > height
+    return out
+
+
+def _older_than_stored(records: Index, ts: Stamps, stored: Stored) -> Mask:
+    assert stored.ts is not None
+    versioned = stored.present[records] | stored.tombstone[records]
+    return versioned & ts.take(records).less(stored.ts.take(records))
+
+
+def _equal_to_stored(
+    records: Index,
+    deletes: Mask | None,
+    ts: Stamps | None,
+    stored: Stored,
+    same_as_stored: Callable[[Index], Mask],
+) -> Mask:
+    """Which of these records are what is stored of their keys already."""
+    equal = np.zeros(records.size, bool)
+    may = stored.present[records]
+    gone = np.zeros(records.size, bool)
+    if deletes is not None:
+        gone = deletes[records]
+        absent = stored.tombstone[records] if ts is not None else ~stored.present[records]
+        equal |= gone & absent
+        may &= ~gone
+    if ts is not None and stored.ts is not None:
+        unmoved = ts.take(records).same(stored.ts.take(records))
+        equal &= unmoved
+        may &= unmoved
+    at = may.nonzero()[0]
+    if at.size:
+        equal[at] = same_as_stored(records[at])
+    return equal
+
+
+def _equal_inside(
+    outcome: NDArray[np.uint8],
+    settled: Mask,
+    arrival: Index,
+    slots: Slots,
+    deletes: Mask | None,
+    ts: Stamps | None,
+    stored: Stored,
+    same: SameDocument,
+    same_as_stored: Callable[[Index], Mask],
+) -> None:
+    """Mark records that repeat the version that was current when they came, where a key occurs several times."""
+    order = arrival[outcome[arrival] != Outcome.LATE]
+    ordered = slots[order]
+    repeats = np.zeros(order.size, bool)
+    repeats[1:] = ordered[1:] == ordered[:-1]
+    follows = repeats.nonzero()[0]
+    before, after = order[follows - 1], order[follows]
+    could = np.ones(after.size, bool) if ts is None else ts.take(after).same(ts.take(before))
+    if deletes is not None:
+        could &= deletes[before] == deletes[after]
+    for j in could.nonzero()[0].tolist():
+        i, k = int(before[j]), int(after[j])
+        if (deletes is not None and deletes[k]) or same(i, k):
+            outcome[k] = Outcome.EQUAL
+    lead = order[~repeats]
+    lead = lead[~settled[lead]]
+    equal = _equal_to_stored(lead, deletes, ts, stored, same_as_stored)
+    outcome[lead[equal]] = Outcome.EQUAL

@@ -1,0 +1,394 @@
+"""What the views of a table are told of a batch, and what is remembered of it.
+
+For each view the contributions of the documents before come off and those of the documents now go on. A document that
+a view can't take stays, for that view, what it was told last: neither side moves, and the view's held row keeps it.
+What function views yielded is remembered with the documents, a row for each segment; what fields emit is derived again
+from the line by the stored definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import (
+    DocLog,
+    Reader,
+    Segment,
+    Slots,
+    Writer,
+    encode_key,
+    record_key,
+    stored_key,
+    unpack_document,
+)
+from penstock.gateway.lines.stored_lines import unwrap
+from penstock.gateway.table_memory import Remembered, TableMemory
+from penstock.gateway.versions.version_stamps import Stamps
+from penstock.mapreduce import (
+    Column,
+    Columns,
+    Contributions,
+    Emissions,
+    FieldMapper,
+    FunctionMapper,
+    Hold,
+    Pairs,
+    SourceKeys,
+    ViewNode,
+    Who,
+    Writes,
+    emissions_row,
+    read_emissions,
+    told_db,
+)
+from penstock.views import TS, Table, reach
+
+Index = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Place:
+    """Lines of a segment that are gone through, and those of documents among them, by their places in it."""
+
+    base: int
+    start: int
+    stop: int
+    at: Index
+
+
+@dataclass(slots=True)
+class Next:
+    """The versions that win: their slots, what they came with, and their documents' columns."""
+
+    slots: Slots
+    records: Index  # which record of the batch each is
+    gone: Mask | None  # which are deletions
+    stamps: Stamps | None
+    columns: Columns
+    docs: Index  # of those that are not deletions: their place in `columns`, ascending
+    lines: list[bytes]
+    places: list[Place] | None = None  # where they stand, if they are in the log already
+    remember: Callable[[Writer, ViewNode, Emissions], None] | None = None  # how, if not with the next segment
+
+
+class Teller(Protocol):
+    """What telling needs of a table's node."""
+
+    table: Table
+    views: tuple[ViewNode, ...]
+    log: DocLog
+    memory: TableMemory
+
+    @property
+    def sweep(self) -> Swept | None:
+        """What views that are being built were told of, while there are any."""
+        ...
+
+
+class Swept(Protocol):
+    """What views that are being built were told of."""
+
+    def told(self, records: Index) -> Mask:
+        """Whether they were told of the documents with these newest records."""
+        ...
+
+
+def document_of(line: bytes) -> dict[str, Any]:
+    """The document that a stored line holds."""
+    found = unwrap(line)
+    if found.patched is not None:
+        return found.patched.fields
+    assert found.line is not None, "asked of documents that are there"
+    return unpack_document(found.line)
+
+
+def key_value(table: Table, doc: Any) -> Any:
+    """The key of a document."""
+    parts = tuple(reach(doc, path) for path in table.key.paths)
+    return parts[0] if table.key.single else parts
+
+
+def key_of(table: Table, line: bytes) -> bytes:
+    """The encoded key of a stored line."""
+    found = unwrap(line)
+    return encode_key(found.key if found.absent else key_value(table, document_of(line)))
+
+
+def stamp_column(stamps: Stamps | None, lines: Sequence[bytes], at: Index) -> Column:
+    """The ts of the versions at these indexes; of a document merged from patches the greatest of its fields."""
+    if stamps is None:
+        own = (unwrap(lines[i]).patched for i in at.tolist())
+        return Column.of([None if p is None or not p.stamps else max(p.stamps.values()) for p in own])
+    return stamps.take(at).column()
+
+
+def _of_docs(emissions: Emissions, holds: dict[int, Hold], docs: Index) -> tuple[Emissions, dict[int, Hold]]:
+    """What some of a batch's documents yielded."""
+    if docs.size == emissions.documents:
+        return emissions, holds
+    places = {doc: j for j, doc in enumerate(docs.tolist())} if holds else {}
+    return emissions.take(docs), {places[doc]: hold for doc, hold in holds.items() if doc in places}
+
+
+@dataclass(slots=True)
+class _Sides:
+    """A batch as views see it: which of the new versions had a document before, and which have one now."""
+
+    new: Next
+    was: Index
+    now: Index
+    old: Remembered | None
+    keys: SourceKeys | None  # those of the new versions, where a view keeps contributions
+
+
+class Telling:
+    """Tells the views of one table."""
+
+    def __init__(self, node: Teller) -> None:
+        self._node = node
+        self.held: dict[str, dict[int, Pairs]] = {view.name: {} for view in node.views}
+
+    def tell(self, reader: Reader, new: Next, was: Mask, now: Mask, writes: Writes) -> list[int]:
+        """Tell all views; the answer is which of the new versions some view holds."""
+        node = self._node
+        fields = any(isinstance(view.mapper, FieldMapper) for view in node.views)
+        at = was.nonzero()[0]
+        old = node.memory.take_fields(new.slots[at]) if fields else None
+        keys = self.keys_of(new) if any(view.keeps for view in node.views) else None
+        sides = _Sides(new, at, now.nonzero()[0], old, keys)
+        part = sides if node.sweep is None else self._told_sides(sides, node.sweep)
+        held: set[int] = set()
+        for view in node.views:
+            held.update(self._tell(reader, view, sides if view.building is None else part, writes))
+        return sorted(held)
+
+    def tell_of(self, reader: Reader, new: Next, views: Sequence[ViewNode], writes: Writes) -> None:
+        """Tell these views of documents that are in the log already, and of which they were not told yet."""
+        none, every = np.zeros(0, np.int64), np.arange(new.slots.size)
+        keys = self.keys_of(new) if any(view.keeps for view in views) else None
+        sides = _Sides(new, none, every, self._node.memory.take_fields(new.slots[none]), keys)
+        for view in views:
+            self._tell(reader, view, sides, writes)
+
+    def tell_again(self, reader: Reader, new: Next, view: ViewNode, writes: Writes) -> list[int]:
+        """Tell one view of documents that it was told of, as they are; which of them it holds."""
+        every, old = np.arange(new.slots.size), self._node.memory.take_fields(new.slots)
+        keys = self.keys_of(new) if view.keeps else None
+        return self._tell(reader, view, _Sides(new, every, every, old, keys), writes)
+
+    def _tell(self, reader: Reader, view: ViewNode, sides: _Sides, writes: Writes) -> list[int]:
+        """Tell one view; which of the new versions it holds."""
+        if isinstance(view.mapper, FieldMapper):
+            plus, minus, stuck = self._by_fields(view, view.mapper, sides, writes)
+        else:
+            plus, minus, stuck = self._by_function(view, sides, writes)
+        view.advance(reader, plus, minus, writes)
+        return stuck
+
+    def _told_sides(self, sides: _Sides, sweep: Swept) -> _Sides:
+        """The same for views that are being built: a document that they were not told of has nothing to take back."""
+        slots = sides.new.slots[sides.was]
+        told = sweep.told(self._node.log.records(slots))
+        if told.all():
+            return sides
+        old = None if sides.old is None else self._node.memory.take_fields(slots[told])
+        return _Sides(sides.new, sides.was[told], sides.now, old, sides.keys)
+
+    # -- field views
+
+    def _by_fields(
+        self, view: ViewNode, mapper: FieldMapper, sides: _Sides, writes: Writes
+    ) -> tuple[Contributions, Contributions, list[int]]:
+        new, old = sides.new, sides.old
+        assert old is not None
+        columns, docs = new.columns, new.docs
+        kept, bad = mapper.kept(columns), mapper.bad(columns)
+        held = self.held[view.name]
+        emits: Mask | None = None if kept is None else kept[docs]
+        stuck: list[int] = []
+        if bad is not None:
+            wrong = bad[docs] if emits is None else bad[docs] & emits
+            stuck = sides.now[wrong.nonzero()[0]].tolist()
+            emits = ~bad[docs] if emits is None else emits & ~bad[docs]
+        plus = mapper.contributions(columns, docs if emits is None else docs[emits])
+        if sides.keys is not None and view.keeps:
+            plus = self._stamped(view, plus.of(sides.keys, sides.now if emits is None else sides.now[emits]), new)
+        was = mapper.kept(old)
+        if not stuck and not held:
+            at = None if was is None else was.nonzero()[0]
+            return plus, self._old(view, sides, mapper.contributions(old, at), at), []
+        take = np.ones(sides.was.size, bool) if was is None else was.copy()
+        slots = new.slots[sides.was].tolist()
+        fixed = np.zeros(new.slots.size, bool)
+        fixed[stuck] = True
+        keeps = fixed[sides.was]
+        own = np.fromiter((s in held for s in slots), bool, len(slots))
+        at = (take & ~own & ~keeps).nonzero()[0]
+        minus = self._old(view, sides, mapper.contributions(old, at), at)
+        free = (own & ~keeps).nonzero()[0]
+        freed = [slots[i] for i in free.tolist()]
+        if freed:
+            who = (sides.keys, sides.was[free]) if sides.keys is not None and view.keeps else None
+            minus = Contributions.join([minus, view.told_pairs([held[s] for s in freed], who)])
+        before = {int(i): j for j, i in enumerate(sides.was.tolist())}
+        told: dict[int, Pairs] = {}
+        for i in stuck:
+            slot, j = int(new.slots[i]), before.get(i)
+            if slot in held:
+                told[i] = held[slot]
+            elif j is not None and take[j]:
+                told[i] = view.pairs_of(mapper.contributions(old, np.array([j])))
+            else:
+                told[i] = []
+        reasons = {i: mapper.hold(document_of(new.lines[i])) for i in stuck}
+        self.hold(view, new, told, reasons, list(freed), writes)
+        return plus, minus, stuck
+
+    @staticmethod
+    def _old(view: ViewNode, sides: _Sides, out: Contributions, at: Index | None) -> Contributions:
+        """What was contributed by documents that had a version, or by those at these indexes of them."""
+        if sides.keys is None or not view.keeps:
+            return out
+        return out.of(sides.keys, sides.was if at is None else sides.was[at])
+
+    def _stamped(self, view: ViewNode, plus: Contributions, new: Next) -> Contributions:
+        """The same with the ts of the documents, where the view reads it."""
+        if view.stamped:
+            assert plus.sources is not None, "a view that reads ts keeps contributions"
+            plus.inputs[TS] = stamp_column(new.stamps, new.lines, plus.sources.index)
+        return plus
+
+    def keys_of(self, new: Next) -> SourceKeys:
+        """The keys of the new versions."""
+        lane, hashed = self._node.log.keys.map.lanes(new.slots)
+        text: NDArray[np.object_] | None = None
+        other = np.zeros(0, np.int64) if hashed is None else hashed.nonzero()[0]
+        own = lane.view(np.int64)
+        if other.size:
+            text = np.full(new.slots.size, None, object)
+            for i in other.tolist():
+                text[i] = key_of(self._node.table, new.lines[i])
+            own = np.where(hashed == 0, own, 0)
+        return SourceKeys(own, text)
+
+    # -- function views
+
+    def _by_function(
+        self, view: ViewNode, sides: _Sides, writes: Writes
+    ) -> tuple[Contributions, Contributions, list[int]]:
+        new, memory = sides.new, self._node.memory.functions[view.name]
+        emissions, wrong = _of_docs(*new.columns.told[view.name], new.docs)
+        told = memory.take(new.slots[sides.was])
+        held = self.held[view.name]
+
+        def whose(versions: Index) -> Who | None:
+            return (sides.keys, versions) if sides.keys is not None and view.keeps else None
+
+        if not wrong and not held and sides.now.size == new.slots.size:
+            self.remember(view, new, emissions, writes)
+            plus = self._stamped(view, view.emitted(emissions, whose(sides.now)), new)
+            return plus, view.emitted(told, whose(sides.was)), []
+        stuck = {int(sides.now[j]): hold for j, hold in wrong.items()}
+        now, before = (np.full(new.slots.size, -1, np.int64) for _ in range(2))
+        now[sides.now] = np.arange(sides.now.size)
+        before[sides.was] = np.arange(sides.was.size)
+        keeps = np.zeros(new.slots.size, bool)
+        keeps[list(stuck)] = True
+        last = told.take_or_none(before[keeps])  # what each stuck document was told
+        place = np.where(keeps, emissions.documents + np.cumsum(keeps) - 1, now)
+        row = (Emissions.join([emissions, last]) if stuck else emissions).take_or_none(place)
+        self.remember(view, new, row, writes)
+        moved = (~keeps[sides.was]).nonzero()[0]
+        pairs = dict(zip(keeps.nonzero()[0].tolist(), last.pairs_of_each(view.groups), strict=True))
+        slots = new.slots.tolist()
+        freed = [slot for slot, kept in zip(slots, keeps.tolist(), strict=True) if slot in held and not kept]
+        self.hold(view, new, pairs, stuck, freed, writes)
+        plus = self._stamped(view, view.emitted(emissions, whose(sides.now)), new)
+        return plus, view.emitted(told.take(moved), whose(sides.was[moved])), sorted(stuck)
+
+    def remember(self, view: ViewNode, new: Next, emissions: Emissions, writes: Writes) -> None:
+        log, memory = self._node.log, self._node.memory.functions[view.name]
+        remember = new.remember
+        if remember is not None:
+            writes.during.append(lambda writer: remember(writer, view, emissions))
+        elif new.places is None:
+            self.write_told(view, emissions, writes)
+        else:
+            writes.during.append(lambda writer: _add_told(writer, view, new.places or (), emissions))
+        writes.after.append(lambda: memory.put(new.slots, emissions, log.keys.map.used))
+
+    def write_told(self, view: ViewNode, row: Emissions, writes: Writes) -> None:
+        """Leave the row of what a function yielded for the documents of the next segment."""
+        key = record_key(self._node.log.mark.tail)
+        writes.puts.append((told_db(view.number), [(key, emissions_row(key, row, view.groups))]))
+
+    # -- holding
+
+    def hold(
+        self,
+        view: ViewNode,
+        new: Next,
+        told: dict[int, Pairs],
+        reasons: dict[int, Hold],
+        freed: Sequence[int],
+        writes: Writes,
+    ) -> None:
+        """Hold the new versions in `told`; `freed` are the slots that were held and are no more."""
+        table, held = self._node.table, self.held[view.name]
+        rows: list[tuple[bytes, bytes, Hold, Pairs]] = []
+        slots = new.slots.tolist()
+        own: dict[int, bytes] = {}
+        where = {slot: i for i, slot in enumerate(slots)}
+        for i, pairs in told.items():
+            whole = key_of(table, new.lines[i])
+            own[slots[i]] = stored_key(whole)
+            rows.append((own[slots[i]], whole, reasons[i], pairs))
+        released = [stored_key(key_of(table, new.lines[where[slot]])) for slot in freed]
+        before = {own[slot] for slot in own if slot in held}
+        view.write_holds(rows, released, before, writes)
+
+        def remember() -> None:
+            for slot in freed:
+                held.pop(slot, None)
+            held.update((slots[i], pairs) for i, pairs in told.items())
+
+        writes.after.append(remember)
+
+    # -- segments that move
+
+    def carry(self, writer: Writer, parts: Sequence[tuple[Segment, Index]], base: int) -> None:
+        """Lines move to the segment at `base`: what function views yielded for them goes along."""
+        for view in self._node.views:
+            if not isinstance(view.mapper, FunctionMapper):
+                continue
+            db = told_db(view.number)
+            moved: list[Emissions] = []
+            keys = [record_key(segment.base) for segment, _ in parts]
+            for key, (segment, at), row in zip(keys, parts, writer.get_many(db, keys), strict=True):
+                told = Emissions.none(len(segment)) if row is None else read_emissions(key, row, view.groups, db)
+                moved.append(told.take(at))
+            joined = Emissions.join(moved)
+            if joined.documents:
+                key = record_key(base)
+                writer.put_many(db, [(key, emissions_row(key, joined, view.groups))])
+
+
+def _add_told(writer: Writer, view: ViewNode, places: Sequence[Place], emissions: Emissions) -> None:
+    """Remember what a function yielded for documents in the log: the rows of their segments reach so much further."""
+    db, first = told_db(view.number), 0
+    keys = [record_key(place.base) for place in places]
+    for key, place, row in zip(keys, places, writer.get_many(db, keys), strict=True):
+        own = emissions.take(np.arange(first, first + place.at.size))
+        first += place.at.size
+        if place.at.size < place.stop - place.start:
+            own = own.spread((place.at - place.start).tolist(), place.stop - place.start)
+        if place.start:
+            before = Emissions.none(0) if row is None else read_emissions(key, row, view.groups, db)
+            own = Emissions.join([before.padded(place.start), own])
+        writer.put_many(db, [(key, emissions_row(key, own, view.groups))])

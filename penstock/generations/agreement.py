@@ -1,0 +1,225 @@
+"""What an app and a store have to agree on before anything is done, and the generations that make them agree.
+
+Tables can't change. Views that changed, that are new, and all views on them get a second generation, empty and with
+numbers of its own; those that the app has no more get none. `build` builds what is begun here. Invariants:
+
+- what is begun is written in one transaction with the opening of the store, and survives it;
+- an app that is opened while views are being built for it goes on; one that wants other views begins anew;
+- where there are no documents there is nothing to build, and views are what the app says at once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from penstock.cache import DefinitionChanged, Reader, read_mark, repr_of, segments_from
+from penstock.core.catalog import FORMAT, Built, Catalog, Entry, Identity, Next
+from penstock.mapreduce import view_dbs
+from penstock.views import App, Changed, Kind, View, difference, stored_definition
+
+Described = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Agreement:
+    """What differs between a store and an app.
+
+    `wanted` is every definition of the app, `changes` the views that have to be built or dropped. `goes_on` says that
+    just that is under way in the store. `numbers` are those that names get, where the store is one partition of several
+    and they are the same in all.
+    """
+
+    wanted: dict[str, Described]
+    changes: dict[str, Changed] = field(default_factory=dict)
+    goes_on: bool = False
+    numbers: Mapping[str, int] | None = None
+
+
+def compared(known: Catalog, wanted: dict[str, Described]) -> Agreement:
+    """Compare a catalog with the definitions of an app; DefinitionChanged where a table differs."""
+    for name, entry in known.entries.items():
+        if entry.target["kind"] == "table":
+            if name not in wanted:
+                raise DefinitionChanged(name, "it is in the store and not in the app")
+            if wanted[name] != entry.definition:
+                raise DefinitionChanged(name, _table_difference(entry.definition, wanted[name]))
+        elif name in wanted and wanted[name]["kind"] == "table":
+            raise DefinitionChanged(name, "it was a view and is a table")
+    out = Agreement(wanted)
+    for name, definition in wanted.items():
+        if definition["kind"] == "view":
+            change = _change(known, out.changes, name, definition)
+            if change is not None:
+                out.changes[name] = change
+    for name in known.entries:
+        if name not in wanted:
+            out.changes[name] = Changed(name, Kind.DROPPED)
+    out.goes_on = known.since is not None and agrees(known, wanted)
+    return out
+
+
+def described(app: App) -> dict[str, Described]:
+    """All definitions of an app, as they are read from a store."""
+    out: dict[str, Described] = {table.name: table.describe() for table in app.tables()}
+    out |= {view.name: stored_definition(view) for view in app.views()}
+    read = _as_read(out)
+    return {name: read[name] for name in app.names()}
+
+
+def described_view(view: View) -> Described:
+    """The definition of one view, as it is read from a store."""
+    return _as_read(stored_definition(view))
+
+
+def _as_read(definition: Described) -> Described:
+    out: Described = msgspec.msgpack.decode(msgspec.msgpack.encode(definition))
+    return out
+
+
+def _change(known: Catalog, before: dict[str, Changed], name: str, definition: Described) -> Changed | None:
+    entry = known.entries.get(name)
+    if entry is None or not entry.number:
+        return Changed(name, Kind.NEW)
+    said = difference(entry.definition, definition)
+    if said:
+        return Changed(name, Kind.CHANGED, said)
+    source = definition["source"]
+    if source in before:
+        return Changed(name, Kind.FOLLOWS, f"it is on {source}")
+    if entry.as_of is not None:
+        return Changed(name, Kind.FOLLOWS, "it was left behind while another definition was built")
+    return None
+
+
+def agrees(known: Catalog, wanted: dict[str, Described]) -> bool:
+    """Whether a store has these definitions, or is on its way to them."""
+    targets = {name: e.target for name, e in known.entries.items() if e.written}
+    if targets.keys() != wanted.keys():
+        return False
+    return all(d["kind"] == "table" or not difference(targets[name], d) for name, d in wanted.items())
+
+
+def refused(changes: dict[str, Changed]) -> DefinitionChanged:
+    """The error for views that were to be as they are."""
+    first, *others = changes.values()
+    what = {Kind.NEW: "it is new", Kind.DROPPED: "it is in the store and not in the app"}.get(first.kind, first.why)
+    more = f" (and {len(others)} more: {', '.join(other.view for other in others)})" if others else ""
+    return DefinitionChanged(first.view, f"{what}{more}", built=True)
+
+
+def created(
+    app: str,
+    wanted: Mapping[str, Described],
+    seed: int | None,
+    numbers: Mapping[str, int] | None = None,
+    partition: Identity | None = None,
+) -> Catalog:
+    """The catalog of an empty store; `seed` is for the hashes of keys, and is drawn if it is left out."""
+    known = numbers or {}
+    entries = {name: Entry(known.get(name, i), d) for i, (name, d) in enumerate(wanted.items(), 1)}
+    return Catalog(FORMAT, app, secrets.randbits(63) if seed is None else seed, entries, partition=partition)
+
+
+def begun(reader: Reader, known: Catalog, agreement: Agreement, position: int) -> tuple[Catalog, Built | None]:
+    """The catalog under which the app is served, and how far its views are built; None where none is to be."""
+    if agreement.goes_on:
+        return known, None
+    begin = _Beginning(reader, known, agreement, position)
+    return begin.catalog(), begin.built
+
+
+class _Beginning:
+    """One beginning."""
+
+    def __init__(self, reader: Reader, known: Catalog, agreement: Agreement, position: int) -> None:
+        self._reader = reader
+        self._known = known
+        self._agreement = agreement
+        self._position = position
+        self._last = known.highest()
+        self._trash: list[str] = []
+        self.built: Built | None = None
+
+    def catalog(self) -> Catalog:
+        """The catalog."""
+        known, changes = self._known, self._agreement.changes
+        entries: dict[str, Entry] = {}
+        for name, entry in known.entries.items():
+            own = entry
+            if entry.next is not None:  # what was begun for another app
+                self._throw_away(entry.next.number)
+                own = Entry(entry.number, entry.definition, entry.as_of)
+            if name in changes:
+                self._changed(entries, name, own)
+            else:
+                definition = self._agreement.wanted.get(name, own.definition)
+                entries[name] = msgspec.structs.replace(own, definition=definition)
+        for name, definition in self._agreement.wanted.items():
+            if name in known.entries:
+                continue
+            if name in changes:
+                self._changed(entries, name, Entry(0, {}))
+            else:
+                entries[name] = Entry(self._number(name), definition)
+        since = dict(self._spans(entries)) if any(e.next is not None for e in entries.values()) else None
+        if since is not None:
+            self.built = Built(documents={name: first for name, (first, _) in since.items()})
+        return msgspec.structs.replace(
+            known, entries=entries, last=self._last, since=since, trash=(*known.trash, *self._trash)
+        )
+
+    def _number(self, name: str) -> int:
+        given = self._agreement.numbers
+        number = self._last + 1 if given is None else given[name]
+        self._last = max(self._last, number)
+        return number
+
+    def _throw_away(self, number: int) -> None:
+        if number:
+            self._trash += view_dbs(number)
+
+    def _changed(self, entries: dict[str, Entry], name: str, entry: Entry) -> None:
+        """The entry of a view that is built or dropped; where there are no documents that is done already.
+
+        In a store of several partitions it is done once it is in all of them.
+        """
+        definition = self._agreement.wanted.get(name)
+        alone = self._agreement.numbers is None
+        if alone and not any(self._has_documents(d) for d in (entry.definition, definition) if d):
+            self._throw_away(entry.number)
+            if definition is not None:
+                entries[name] = Entry(self._number(name), definition)
+        elif definition is not None or entry.number:
+            following = Next(0, {"kind": "view"}) if definition is None else Next(self._number(name), definition)
+            as_of = self._position if entry.as_of is None and entry.number else entry.as_of
+            entries[name] = Entry(entry.number, entry.definition, as_of, following)
+
+    def _table_of(self, definition: Described) -> str:
+        wanted, known = self._agreement.wanted, self._known.entries
+        while definition["kind"] == "view":
+            name = definition["source"]
+            definition = wanted[name] if name in wanted else known[name].definition
+        return str(definition["name"])
+
+    def _has_documents(self, definition: Described) -> bool:
+        entry = self._known.entries.get(self._table_of(definition))
+        return entry is not None and read_mark(self._reader, entry.number).tail > 0
+
+    def _spans(self, entries: dict[str, Entry]) -> Iterator[tuple[str, tuple[int, int]]]:
+        """The records of tables on which views are built."""
+        sources = {e.next.definition["source"] for e in entries.values() if e.next is not None and e.next.number}
+        for name, entry in entries.items():
+            if name in sources and entry.definition.get("kind") == "table":
+                first = next(segments_from(self._reader, entry.number, 0), None)
+                tail = read_mark(self._reader, entry.number).tail
+                yield name, (tail if first is None else first.base, tail)
+
+
+def _table_difference(old: Described, new: Described) -> str:
+    parts = [k for k in dict.fromkeys([*old, *new]) if old.get(k) != new.get(k)]
+    return "; ".join(f"{k} was {repr_of(old.get(k))} and is {repr_of(new.get(k))}" for k in parts)

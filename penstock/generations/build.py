@@ -1,0 +1,195 @@
+"""Building the views that changed, in steps between batches, and the one transaction in which readers come to see them.
+
+First tables are gone through for the views on them, then views that stay as they are for the views on those; then all
+that was built takes its place at once, and what it replaces is emptied in steps. Invariants:
+
+- each step is one transaction, with how far it came: a crash loses at most the step that was under way;
+- until the last step nothing that readers see changes, and nothing is fed; after it nobody sees what was before, but
+  snapshots that are open and whoever follows the feed from before;
+- rows of a former generation stay until the feed no longer reaches back to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.cache import META, Writer, decode_key, mark_of_log
+from penstock.core.catalog import Built, State, write_built, write_catalog, write_state
+from penstock.core.generation_switch import switched
+from penstock.core.hidden_transaction import write_hidden
+from penstock.core.schema import built_of, told_by_rows
+from penstock.gateway import TableNode, TableSweep
+from penstock.generations.build_progress import AT_ONCE
+from penstock.mapreduce import Building, RowDelta, RowState, StoredCodec, ViewNode, Writes, rows_db
+from penstock.views import Row
+
+if TYPE_CHECKING:
+    from penstock.core.commit import Core
+
+__all__ = ["Sweep", "build_few", "empty_trash", "forget_former"]
+
+_EMPTIED = 1 << 10  # rows that one step takes out of a database
+
+
+class Sweep:
+    """What is left to do until readers see the views that are being built."""
+
+    def __init__(
+        self, core: Core, built: Built, tables: Mapping[str, TableNode], views: Mapping[str, ViewNode]
+    ) -> None:
+        catalog = core.catalog
+        self._core = core
+        self.built = built
+        for name, entry in catalog.entries.items():
+            if entry.next is not None and entry.next.number:
+                views[name].building = Building()
+        for name, (first, since) in (catalog.since or {}).items():
+            tables[name].sweep = TableSweep(built.documents.get(name, first), since)
+        self.owed = 0  # rows to tell before others write again, for as many came since the last step
+        self._sources = told_by_rows(catalog)
+        for name in self._sources:
+            self._set_until(views[name], built.rows.get(name, (b"", 0))[0])
+
+    def step(self, limit: int) -> None:
+        """The next step, of about so many documents or rows."""
+        for name, node in self._core.tables.items():
+            if node.sweep is not None and not node.sweep.done:
+                self._documents(name, node, limit)
+                return
+        for name in self._sources:
+            if self.built.rows.get(name, (b"", 0))[0] is not None:
+                self._rows(name, limit)
+                return
+        self.switch()
+
+    @property
+    def waits(self) -> bool:
+        """Whether all is told, and what was built waits for that of other partitions to take its place."""
+        if self._core.parting is None or any(
+            self.built.rows.get(name, (b"", 0))[0] is not None for name in self._sources
+        ):
+            return False
+        return all(node.sweep is None or node.sweep.done for node in self._core.tables.values())
+
+    # -- telling
+
+    def _documents(self, name: str, node: TableNode, limit: int) -> None:
+        """Tell views on a table of its next documents."""
+        sweep, writes = node.sweep, Writes()
+        assert sweep is not None, "there are views on it that are being built"
+        with self._core.store.write() as writer:
+            cursor, n = sweep.step(node, writer, limit, writes)
+            built = msgspec.structs.replace(self.built, documents={**self.built.documents, name: cursor})
+            state = self._write(writer, writes, built)
+        self._committed(writes, built, state, n)
+        sweep.cursor = cursor
+        self._core.weigh(n)
+
+    def _rows(self, name: str, limit: int) -> None:
+        """Tell views on a view of its next rows."""
+        source, writes = self._core.views[name], Writes()
+        codec, where = source.reduce.codec, f"view {name!r}"
+        start, told = self.built.rows.get(name, (b"", 0))
+        assert start is not None, "there are rows left"
+        came = max((child.building.ahead for child in source.children if child.building is not None), default=0)
+        with self._core.store.write() as writer:
+            found = list(islice(writer.scan(rows_db(source.number), start), limit + 1))
+            until = found.pop()[0] if len(found) > limit else None
+            deltas = [_coming(key, codec.decode(key, row, where), codec) for key, row in found]
+            for child in source.children:
+                if child.building is not None and deltas:
+                    child.take_rows(writer, deltas, writes)
+            built = msgspec.structs.replace(self.built, rows={**self.built.rows, name: (until, told + len(found))})
+            state = self._write(writer, writes, built)
+        self._committed(writes, built, state, len(found))
+        self._set_until(source, until)
+        if until is None or not start:  # of the first step all rows are ahead
+            self.owed = 0
+        else:
+            self.owed = max(0, self.owed - len(found)) + came
+
+    @staticmethod
+    def _set_until(source: ViewNode, until: bytes | None) -> None:
+        for child in source.children:
+            if child.building is not None:
+                child.building.until, child.building.ahead = until, 0
+
+    def _write(self, writer: Writer, writes: Writes, built: Built) -> State:
+        write_built(writer, built)
+        return write_hidden(self._core, writer, writes)
+
+    def _committed(self, writes: Writes, built: Built, state: State, told: int) -> None:
+        writes.committed()
+        self.built, self._core.state = built, state
+        self._core.told += told
+
+    # -- taking their place
+
+    def switch(self) -> None:
+        """All that was built is what readers see from the next position on."""
+        core = self._core
+        with core.store.write() as writer:
+            catalog, state = switched(writer, core.catalog, core.state, core.feed.on, core.parting is not None)
+            row = write_catalog(writer, catalog)
+            write_built(writer, None)
+            write_state(writer, state)
+        core.state = state
+        core.take_catalog(catalog, row)
+        core.sweep, core.switched = None, state.position
+        for view in core.views.values():
+            view.building = None
+        for table in core.tables.values():
+            table.sweep = None
+
+
+def _coming(key: bytes, state: RowState, codec: StoredCodec) -> RowDelta:
+    """A row of a view as one that was not there before."""
+    group = decode_key(state.whole or key)
+    return RowDelta(key, group, None, Row(group, codec.result(state)))
+
+
+def build_few(core: Core) -> None:
+    """Build what changed at once, where that is done in a moment."""
+    if core.sweep is None:
+        return
+    with core.store.read() as reader:
+        done, total = built_of(reader, core.catalog)
+    while core.sweep is not None and total - done <= AT_ONCE:
+        core.sweep_step(AT_ONCE)
+
+
+# -- what was before
+
+
+def empty_trash(core: Core) -> None:
+    """One step of emptying the databases that nobody reads any more; the mark of a table's log goes with the log."""
+    db, *others = core.catalog.trash
+    with core.store.write() as writer:
+        keys = [key for key, _ in islice(writer.scan(db), _EMPTIED)]
+        if len(keys) == _EMPTIED:
+            writer.delete_many(db, keys)
+            return
+        writer.clear(db)
+        mark = mark_of_log(db)
+        writer.delete_many(META, [] if mark is None else [mark])
+        catalog = msgspec.structs.replace(core.catalog, trash=tuple(others), last=core.catalog.highest())
+        row = write_catalog(writer, catalog)
+    core.take_catalog(catalog, row)
+
+
+def forget_former(core: Core) -> None:
+    """Give up the generations that the feed no longer reaches back to."""
+    catalog, followed = core.catalog, core.state.followed
+    gone = [former for former in catalog.former if former.until <= followed]
+    if not gone:
+        return
+    trash = [*catalog.trash, *(rows_db(former.number) for former in gone if former.number)]
+    left = tuple(former for former in catalog.former if former.until > followed)
+    changed = msgspec.structs.replace(catalog, former=left, trash=tuple(trash), last=catalog.highest())
+    with core.store.write() as writer:
+        row = write_catalog(writer, changed)
+    core.take_catalog(changed, row)

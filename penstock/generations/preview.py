@@ -1,0 +1,226 @@
+"""What opening a store with an app would change, tried on a sample of its documents before anything is changed.
+
+The sample goes through the app in a store of its own, in memory. Where it is all documents, rows as they are now are
+those of the store; else the same documents go through what the store has of the former definitions too, where functions
+yield what is remembered of them. Invariant: it reads one snapshot, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.cache import Limits, MemoryStore, encode_key, pack_document, segments_at
+from penstock.core.catalog import write_catalog
+from penstock.core.commit import Core
+from penstock.core.reading.snapshot import Snapshot
+from penstock.core.settings import Settings
+from penstock.gateway import TableBatch, document_of, key_value, unwrap
+from penstock.generations.agreement import compared, created, described
+from penstock.mapreduce import rows_db, same_result
+from penstock.views import ABSENT, App, Changed, Coded, FunctionMap, Kind, Preview, Sampled, Source, Table, View
+
+if TYPE_CHECKING:
+    from penstock.gateway import TableReader
+
+__all__ = ["preview_of"]
+
+_SAMPLE = 1_000  # documents of a table
+_PLACES = 50  # of its log that they are from, where there are more
+_ROWS = 3  # of a view that are shown
+_MEMORY = 128 << 20
+Rows = dict[bytes, tuple[Any, Any]]  # by the group's encoding
+
+
+def preview_of(snap: Snapshot, app: App) -> Preview:
+    """What opening the store of a snapshot with this app would change."""
+    schema = snap.schema
+    changes = compared(schema.catalog, described(app)).changes
+    if not changes:
+        return Preview(())
+    built = [app.view_of(name) for name, change in changes.items() if change.kind is not Kind.DROPPED]
+    reader = snap.reader()
+    roots = [view.source for view in built]
+    tables = {s.name for s in roots if isinstance(s, Table) and s.name in schema.tables}
+    sources = {s.name for s in roots if isinstance(s, View) and s.name not in changes}
+    samples = {name: _Sample.of(snap, name) for name in {view.table.name for view in built} & schema.tables.keys()}
+    trial = _Trial(app, samples)
+    documents = sum(len(snap.table(name)) for name in tables)
+    rows = sum(reader.count(rows_db(schema.views[name].number)) for name in sources)
+    sampled = sum(len(sample.lines) for sample in samples.values())
+    former = _Former(snap, app, changes, samples)
+    with trial, former:
+        return Preview(
+            tuple(changes.values()),
+            documents,
+            rows,
+            sum(reader.count(rows_db(schema.views[name].number)) for name in changes if name in schema.views),
+            trial.seconds * (documents + rows) / max(sampled, 1),
+            sampled,
+            former.all,
+            tuple(shown for name in changes for shown in _sampled(name, former.rows(name), trial.rows(name))),
+            {view.name: held for view in built if (held := trial.held(view.name)) is not None},
+        )
+
+
+def _sampled(name: str, old: Rows | None, new: Rows | None) -> Iterator[Sampled]:
+    """Some groups of a view that differ; none where rows can't be had any more."""
+    if old is None or new is None:
+        return iter(())
+    every = sorted({**old, **new})
+    pairs = (
+        ((old.get(key) or new[key])[0], *(side[key][1] if key in side else ABSENT for side in (old, new)))
+        for key in every
+    )
+    return islice((Sampled(name, *pair) for pair in pairs if not _same(*pair[1:])), _ROWS)
+
+
+def _same(old: Any, new: Any) -> bool:
+    return old is not ABSENT and new is not ABSENT and same_result(old, new)
+
+
+@dataclass(slots=True)
+class _Sample:
+    """Documents of a table, as lines to put, and by encoded key what its views were told of each."""
+
+    all: bool
+    lines: list[bytes] = field(default_factory=list)
+    stamps: dict[int, Any] = field(default_factory=dict)
+    keys: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, snap: Snapshot, name: str) -> _Sample:
+        """Documents from all over the log of a table."""
+        shown, most = snap.schema.tables[name], _SAMPLE // len(snap.parts)
+        out = cls(len(snap.table(name)) <= _SAMPLE)
+        for part in snap.parts:
+            table = part.log(name)
+            for line in table.lines() if len(table) <= most or out.all else _spread(part, table, shown.number, most):
+                out._add(shown.table, line)
+        return out
+
+    def _add(self, table: Table, line: bytes) -> None:
+        found = unwrap(line)
+        if found.absent:
+            return
+        if found.ts is not None:
+            self.stamps[len(self.lines)] = found.ts
+        self.keys.append(key_value(table, document_of(line)))
+        self.lines.append(pack_document(document_of(line)) if found.line is None else found.line)
+
+
+def _spread(snap: Snapshot, table: TableReader, number: int, most: int) -> Iterator[bytes]:
+    """Living lines, about so many, from places of a table's log that are the same way apart."""
+    reader, each = snap.reader(), max(1, most // _PLACES)
+    first = next(table.segments()).base
+    known: set[int] = set()
+    for i in range(_PLACES):
+        record = first + (table.tail - first) * i // _PLACES
+        segment = next(segments_at(reader, number, record))
+        at = np.arange(max(0, record - segment.base), len(segment))[: 4 * each]
+        k1 = None if segment.k1 is None else segment.k1[at]
+        living = table.newest(segment.k0[at], k1, segment.base + at)
+        own = [j for j in at[living].tolist() if segment.base + j not in known][:each]
+        known.update(segment.base + j for j in own)
+        yield from segment.lines(np.array(own, np.int64))
+
+
+class _Trial:
+    """A store in memory that took the sample under an app."""
+
+    def __init__(self, app: App, samples: Mapping[str, _Sample]) -> None:
+        store = MemoryStore()
+        with store.write() as writer:
+            write_catalog(writer, created(app.name, described(app), 0))
+        self.core = Core(app, store, Settings(_MEMORY, Limits(), 0))
+        began = time.perf_counter()
+        for name, sample in samples.items():
+            self.core.commit({name: TableBatch(sample.lines, stamps=sample.stamps)})
+        self.seconds = time.perf_counter() - began
+        self._snap = Snapshot(self.core)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._snap.close()
+        self.core.close()
+
+    def rows(self, name: str) -> Rows:
+        """The rows of a view; none of one that the app has not."""
+        return _rows(self._snap, name) if name in self._snap.schema.views else {}
+
+    def held(self, name: str) -> tuple[int, str] | None:
+        """How many documents a view could not take, and why the first; None where it took all."""
+        holds = self._snap.holds(name)
+        return (len(holds), holds[0]["reason"]) if holds else None
+
+
+class _Former:
+    """The views as the store has them: its own rows, or those of a trial of the former definitions."""
+
+    def __init__(
+        self, snap: Snapshot, app: App, changes: Mapping[str, Changed], samples: Mapping[str, _Sample]
+    ) -> None:
+        self.all = all(sample.all for sample in samples.values())
+        self._snap = snap
+        self._trial = None if self.all else _Trial(_former_app(snap, app, changes, samples), samples)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        if self._trial is not None:
+            self._trial.__exit__()
+
+    def rows(self, name: str) -> Rows | None:
+        """The rows of a view; None where they can't be had any more."""
+        if name not in self._snap.schema.views:
+            return {}
+        if self._trial is None:
+            return _rows(self._snap, name)
+        return self._trial.rows(name) if name in self._trial.core.views else None
+
+
+def _rows(snap: Snapshot, name: str) -> Rows:
+    return {encode_key(row.key): (row.key, row.value) for row in snap.view(name)}
+
+
+def _former_app(snap: Snapshot, app: App, changes: Mapping[str, Changed], samples: Mapping[str, _Sample]) -> App:
+    """The app that the store was filled under, as far as it can be had."""
+    out = App(app.name)
+    sources: dict[str, Source] = {}
+    for shown in snap.schema.tables.values():
+        t = shown.table
+        sources[t.name] = out.add(Table(out, t.name, out.size, t.key, t.ts, t.broker_ts, t.merge, t.tombstones, None))
+    for name, node in snap.schema.views.items():
+        own, change = node.view, changes.get(name)
+        source = sources.get(own.source.name)
+        kept = change is None or change.kind is Kind.FOLLOWS  # what it does, the app can do too
+        does = app.view_of(name) if kept else own
+        by = does.map
+        if not kept and isinstance(by, FunctionMap):
+            if not isinstance(source, Table) or snap.schema.as_of(name) is not None or source.name not in samples:
+                continue
+            by = FunctionMap(_remembered(snap, name, source, samples[source.name]))
+        lost = any(isinstance(reducer, Coded) and reducer.code is None for reducer in does.reducers)
+        if source is not None and not lost:
+            view = View(out, name, out.size, source, by, does.reducers, does.fields, does.sources)
+            sources[name] = out.add(view)
+    return out
+
+
+def _remembered(snap: Snapshot, view: str, table: Table, sample: _Sample) -> Callable[[Any], Iterable[Any]]:
+    """A function that yields for each document of a sample what is remembered of it."""
+    told: dict[bytes, list[tuple[Any, Any]]] = {}
+    for key in sample.keys:
+        stored = snap.stored(table.name, key)
+        for one in () if stored is None else stored.told:
+            if one.view == view:
+                told[encode_key(key)] = list(one.pairs)
+    return lambda doc: told.get(encode_key(key_value(table, doc)), [])

@@ -1,0 +1,366 @@
+"""Tables made anew elsewhere, in a store of their own, and switched into a live one in one transaction.
+
+    begin: where logs and sources stand ─▶ (made elsewhere) ─▶ copied in by steps ─▶ what came since is laid over ─▶
+    the switch
+
+Others write meanwhile, and readers see what was before. Invariants:
+
+- what is copied lies under numbers of its own, which the catalog names before: what a crash leaves is emptied;
+- all that was written since the beginning is laid over what was made elsewhere before readers see that;
+- a source goes on where the other store read it to, or further on where the live one came from there or from before:
+  so that between the two nothing is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from penstock.cache import DocLog, Limits, PenstockError, Reader, Writer, read_mark, segments_at
+from penstock.core.catalog import (
+    Catalog,
+    Ready,
+    Refill,
+    State,
+    added,
+    read_catalog,
+    read_note,
+    read_state,
+    write_catalog,
+    write_state,
+)
+from penstock.core.generation_switch import databases_of, is_ready, switch_refill, without_filling
+from penstock.core.hidden_transaction import hidden_transaction
+from penstock.gateway import (
+    QUARANTINE,
+    TableNode,
+    carry_over,
+    carry_repeats,
+    first_numbers,
+    rejects_db,
+    rejects_from,
+    repeated_db,
+    repeated_keys,
+)
+from penstock.mapreduce import Building, Writes
+from penstock.views import Position
+
+if TYPE_CHECKING:
+    from penstock.core.commit import Core
+
+__all__ = ["Progressed", "Refilled", "Refilling", "begin", "give_up", "not_meant", "switch", "without_leftover"]
+
+_STEP_BYTES = 4 << 20
+_STEP_LINES = 1 << 12
+Progressed = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Refilled:
+    """What a refill did: the position from which readers see it, where its sources go on, which of them go back."""
+
+    position: Position
+    sources: dict[str, int]
+    back: tuple[str, ...] = ()
+
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"position": self.position, "sources": self.sources, "back": list(self.back)}
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Refilled:
+        """Made of that data."""
+        position = data["position"]
+        at = tuple(position) if isinstance(position, list) else position
+        return cls(at, data["sources"], tuple(data["back"]))
+
+
+def without_leftover(catalog: Catalog, ready: bool = False) -> Catalog:
+    """The catalog of a store that is opened: a refill may run again, and its databases are to be emptied.
+
+    With `ready` a refill that is ready stays: other partitions may have switched.
+    """
+    refill = catalog.refill
+    if refill is None or not refill.filling or (ready and is_ready(catalog)):
+        return catalog
+    return without_filling(catalog, Refill(refill.since, refill.sources))
+
+
+def begin(core: Core, tables: Sequence[str]) -> int:
+    """From now on what is written to these tables counts as written since; the seed that the other store must have."""
+    catalog = core.catalog
+    since = {name: core.tables[name].log.mark.tail for name in tables}
+    with core.store.write() as writer:
+        for name in tables:
+            writer.clear(repeated_db(core.tables[name].number))
+    _put(core, without_filling(catalog, Refill(since, dict(core.state.sources))))
+    return catalog.seed
+
+
+def give_up(core: Core, first: int) -> None:
+    """Have the refill whose numbers begin with this one discarded, unless another one was begun, or it is switched."""
+    refill = core.catalog.refill
+    if refill is not None and refill.filling and refill.first == first:
+        _put(core, without_filling(core.catalog, None))
+
+
+def switch(core: Core, first: int) -> int:
+    """Switch to the refill whose numbers begin with this one, unless that is done; the position of the switch."""
+    refill = core.catalog.refill
+    if refill is not None and is_ready(core.catalog) and refill.first == first:
+        with core.store.write() as writer:
+            switch_refill(writer, core.catalog, core.state, core.feed.on, core.parting is not None)
+        core.relearn()
+    return core.state.position
+
+
+def _put(core: Core, catalog: Catalog) -> None:
+    before = _copied(core.catalog)
+    with core.store.write() as writer:
+        row = write_catalog(writer, catalog)
+    core.take_catalog(catalog, row)
+    if _copied(catalog) != before:
+        with core.store.read() as reader:
+            core.fill(reader)
+
+
+def _copied(catalog: Catalog) -> dict[str, int]:
+    """The numbers of all that has nodes since it is copied."""
+    refill = catalog.refill
+    return {} if refill is None or refill.kinds is None else refill.filling
+
+
+def not_meant(path: str) -> PenstockError:
+    """The error of a refill from the store at a path, which was not begun, or is over."""
+    return PenstockError(
+        f"the store has no refill under way that {path} is for; another one was begun, run yours again"
+    )
+
+
+class Refilling:
+    """One refill under way: taking over what the store at a path has, from a snapshot of that.
+
+    Whoever goes on with its steps does so behind the writer's lock; each is one transaction, or some.
+    """
+
+    def __init__(self, core: Core, path: str, fresh: Reader, close: Callable[[], None] = lambda: None) -> None:
+        self._core = core
+        self._fresh = fresh
+        self.close = close
+        catalog, refill = read_catalog(fresh, path), core.catalog.refill
+        if catalog is None or refill is None or catalog.seed != core.catalog.seed:
+            raise not_meant(path)
+        self._there: Catalog = catalog
+        self._said: State = read_state(fresh)
+        self._refill: Refill = refill
+        self._cursor = dict(refill.since)
+        self._views = {view.name: view for view in core.app.views() if view.table.name in refill.since}
+        self._names = [*refill.since, *self._views]
+        self._pairs: list[tuple[str, str]] = []
+        self.copying = self._copied()
+        self.done: Refilled | None = None
+
+    def steps(self) -> Iterator[Progressed]:
+        """All of them, in a store of one partition."""
+        first = self._core.catalog.highest() + 1
+        self.allot(first)
+        for done, total in self.copying:
+            yield "copying", done, total
+            self.must_go_on()
+        self.wake()
+        passed = left = 0
+        while self.behind() > _STEP_LINES:
+            came = max(0, self.behind() - left)
+            passed += self.carried(max(_STEP_LINES, 2 * came))  # more than writers add, so that it comes to an end
+            left = self.behind()
+            yield "carrying over", passed, passed + left
+            self.must_go_on()
+        self.carry_rest()
+        self.repeat()
+        answer = self.make_ready()
+        self.done = Refilled(switch(self._core, first), *answer)
+        yield "switching", 1, 1
+
+    def give_up(self) -> None:
+        """Nothing comes of it; unless another one was begun meanwhile, what was filled is emptied."""
+        if self._core.catalog.refill == self._refill:
+            _put(self._core, without_filling(self._core.catalog, None))
+
+    def must_go_on(self) -> None:
+        """PenstockError is raised if another refill was begun."""
+        if self._core.catalog.refill != self._refill:
+            raise PenstockError(
+                "another backfill of this store was begun meanwhile; let that one end, or run yours again"
+            )
+
+    def _check(self) -> None:
+        for name in self._names:
+            own, other = self._core.catalog.entries[name], self._there.entries.get(name)
+            if other is None or own.next is not None or own.definition != other.definition:
+                raise PenstockError(f"{name!r} was defined anew meanwhile; run the backfill again")
+        for name, since in self._refill.since.items():
+            kind, read = self._core.state.ts.get(name), self._said.ts.get(name)
+            if kind is not None and read is not None and kind != read:
+                raise PenstockError(
+                    f"table {name!r}: the ts of its source are of kind {read!r}, and those in the store {kind!r}; make "
+                    "them one kind"
+                )
+            log = self._core.tables[name].log
+            if not log.tombstones and log.head > since:
+                raise PenstockError(
+                    f"table {name!r}: compacting has passed over deletions that came since the backfill began, and it "
+                    "has no ts that would tell; run the backfill again"
+                )
+
+    # -- copying
+
+    def allot(self, first: int) -> None:
+        """Give numbers from this one on to all that is filled, and note them."""
+        self._check()
+        core = self._core
+        filling = {name: first + i for i, name in enumerate(self._names)}
+        fresh = without_filling(core.catalog, Refill(self._refill.since, self._refill.sources, filling))
+        state = msgspec.structs.replace(core.state, held_groups=self._unheld(core.state.held_groups))
+        with core.store.write() as writer:
+            write_state(writer, state)  # without counts that a refill left which did not come to its end
+        core.state = state
+        self._note(msgspec.structs.replace(fresh, last=first + len(filling) - 1))
+        for name, number in filling.items():
+            there = databases_of(self._there, name, self._there.entries[name].number)
+            self._pairs += zip(there, databases_of(core.catalog, name, number), strict=True)
+        self._pairs.append((QUARANTINE, rejects_db(first)))
+
+    def _unheld(self, held: dict[str, int]) -> dict[str, int]:
+        labels = {Building.label(name) for name in self._views}
+        return {name: n for name, n in held.items() if name not in labels}
+
+    def _note(self, catalog: Catalog) -> None:
+        _put(self._core, catalog)
+        assert catalog.refill is not None, "it is under way"
+        self._refill = catalog.refill
+
+    def _copied(self) -> Iterator[tuple[int, int]]:
+        """Copy the databases of the other store, some rows at a time; how many rows are copied, and of how many."""
+        total = sum(self._fresh.count(db) for db, _ in self._pairs)
+        done = 0
+        for db, target in self._pairs:
+            for rows in _chunks(self._fresh.scan(db)):
+                with self._core.store.write() as writer:
+                    writer.put_many(target, rows, append=True)
+                done += len(rows)
+                yield done, total
+
+    # -- carrying over
+
+    def wake(self) -> None:
+        """Have nodes of the copied tables and views, which apply the records since the begin."""
+        core = self._core
+        held = {Building.label(name): self._said.held_groups.get(name, 0) for name in self._views}
+        state = msgspec.structs.replace(core.state, held_groups=added(core.state.held_groups, held))
+        with core.store.write() as writer:
+            write_state(writer, state)
+            for name in self._refill.since:
+                mark = read_mark(self._fresh, self._there.entries[name].number)
+                DocLog(self._refill.filling[name], core.app.table_of(name).has_ts, 1, Limits()).put_mark(writer, mark)
+        core.state = state
+        kinds = {name: kind for name, kind in self._said.ts.items() if name in self._refill.since}
+        refill = msgspec.structs.replace(self._refill, kinds={**core.state.ts, **kinds})
+        self._note(msgspec.structs.replace(core.catalog, refill=refill))
+
+    def behind(self) -> int:
+        """How many records came that are not carried over."""
+        return sum(self._core.tables[name].log.mark.tail - at for name, at in self._cursor.items())
+
+    def carry_rest(self) -> None:
+        """Lay over all that came since; nobody else writes meanwhile."""
+        while behind := self.behind():
+            self.carried(behind)
+
+    def carried(self, limit: int) -> int:
+        """Lay about so many of the records that came since over what was copied; how many are passed."""
+        passed = 0
+        while passed < limit and self.behind():
+            name = next(name for name, at in self._cursor.items() if at < self._core.tables[name].log.mark.tail)
+            number, start = self._core.tables[name].number, self._cursor[name]
+            hidden_transaction(self._core, partial(self._carry, name, number, start))
+            passed += self._cursor[name] - start
+        return passed
+
+    def _carry(self, name: str, number: int, start: int, writer: Writer, writes: Writes) -> None:
+        since, node = self._refill.since[name], self._core.filling[name]
+        segment = next(segments_at(writer, number, start), None)
+        if segment is None:
+            self._cursor[name] = self._core.tables[name].log.mark.tail
+            return
+        first = max(0, start - segment.base)
+        at = np.arange(first, min(len(segment), first + _STEP_LINES))
+        self._cursor[name] = segment.base + int(at[-1]) + 1
+        at = at[first_numbers(number, writer, segment.base, at) >= since]
+        if at.size:
+            k0 = segment.k0[at].copy()
+            k1 = None if segment.k1 is None else segment.k1[at].copy()
+            if not node.log.keys.room(at.size):
+                node.forget(at.size)
+            carry_over(node, writer, k0, k1, segment.lines(at), writes)
+
+    def repeat(self) -> None:
+        """Lay over the documents of keys that were written since without a change."""
+        for name, node in self._core.filling.items():
+            live = self._core.tables[name]
+            with self._core.store.read() as reader:
+                keys = list(repeated_keys(reader, live.number))
+            for at in range(0, len(keys), _STEP_LINES):
+                carry = partial(_repeated, live, node, keys[at : at + _STEP_LINES])
+                hidden_transaction(self._core, carry)
+
+    # -- switching
+
+    def make_ready(self) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Store all that the switch needs; nothing is written between this and the switch.
+
+        The answer is where the sources go on that were read elsewhere, and which of them go back.
+        """
+        first = self._refill.first
+        with self._core.store.read() as reader:
+            if any(reject.lost for _, reject in rejects_from(reader, db=rejects_db(first))):
+                raise PenstockError("a rejected record of the other store is damaged; run the backfill again")
+        sources, notes = self._sources()
+        untimed = tuple(name for name in self._refill.since if not self._core.app.table_of(name).has_ts)
+        ready = Ready(sources, notes, self._said.rejected, untimed)
+        refill = msgspec.structs.replace(self._refill, ready=ready)
+        self._note(msgspec.structs.replace(self._core.catalog, refill=refill))
+        return refill.answer()
+
+    def _sources(self) -> tuple[dict[str, int], dict[str, tuple[int, bytes]]]:
+        """Where the sources that were read elsewhere go on, and the notes of those that go on from there."""
+        out: dict[str, int] = {}
+        notes: dict[str, tuple[int, bytes]] = {}
+        now = self._core.state.sources
+        for source, offset in self._said.sources.items():
+            connects = self._refill.sources.get(source, 0) <= offset
+            out[source] = max(offset, now.get(source, 0)) if connects else offset
+            if out[source] == offset:
+                notes[source] = offset, read_note(self._fresh, source)
+        return out, notes
+
+
+def _repeated(live: TableNode, node: TableNode, keys: Sequence[bytes], writer: Writer, writes: Writes) -> None:
+    carry_repeats(live, node, writer, keys, writes)
+
+
+def _chunks(rows: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    chunk: list[tuple[bytes, bytes]] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += len(row[1])
+        if size >= _STEP_BYTES or len(chunk) == _STEP_LINES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

@@ -1,0 +1,113 @@
+"""Steps of a refill at one partition of several, asked for in plain data by the process that serves the store.
+
+    open ─▶ copy, again and again ─▶ wake ─▶ carry, repeat ─▶ ready ─▶ switch ─▶ end
+
+All partitions take one kind of step before any of them takes the next kind. So contributions reach views of the refill
+only at partitions that have copied them. Invariants:
+
+- `ready`, `switch` and `give_up` go by the catalog, so that a process that replaces another one can take them again;
+- every other step fails at such a process, which has discarded the refill when it opened its partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from penstock.cache import PenstockError, open_lmdb
+from penstock.core.generation_switch import is_ready
+from penstock.generations.refill import Refilling, begin, give_up, switch
+from penstock.partitions.exchange.exchange import Parting
+
+if TYPE_CHECKING:
+    from penstock.core.commit import Core
+
+__all__ = ["refill_step"]
+
+
+def refill_step(core: Core, do: str, *what: Any) -> Any:
+    """Take a step by its name; the writer's lock is held."""
+    core.ready()
+    return core.between(lambda: _STEPS[do](core, *what))
+
+
+def _highest(core: Core) -> int:
+    """The highest number that was ever given."""
+    return core.catalog.highest()
+
+
+def _open(core: Core, folder: str, first: int) -> None:
+    """Begin to take over the store in this folder, under numbers from this one on."""
+    parting = _parting(core)
+    parting.end_refill()
+    with ExitStack() as stack:
+        fresh = open_lmdb(folder, readonly=True)
+        stack.callback(fresh.close)
+        run = Refilling(core, folder, stack.enter_context(fresh.read()), stack.pop_all().close)
+    parting.refilling = run
+    run.allot(first)
+
+
+def _run(core: Core) -> Refilling:
+    run = _parting(core).refilling
+    if run is None:
+        raise PenstockError("the process of a partition was replaced during the backfill; run the backfill again")
+    run.must_go_on()
+    return run
+
+
+def _copy(core: Core) -> tuple[int, int] | None:
+    """Copy some rows; how many rows are copied, and of how many. None: all are."""
+    return next(_run(core).copying, None)
+
+
+def _wake(core: Core) -> None:
+    _run(core).wake()
+
+
+def _behind(core: Core) -> int:
+    return _run(core).behind()
+
+
+def _carry(core: Core, limit: int | None) -> int:
+    """Apply about so many of the records that came since, or all of them; how many are passed."""
+    run = _run(core)
+    return run.carried(run.behind() if limit is None else limit)
+
+
+def _repeat(core: Core) -> None:
+    _run(core).repeat()
+
+
+def _ready(core: Core, first: int) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Store all that the switch needs; where sources go on, and which of them go back."""
+    refill = core.catalog.refill
+    if _parting(core).refilling is None and is_ready(core.catalog) and refill is not None and refill.first == first:
+        return refill.answer()
+    return _run(core).make_ready()
+
+
+def _end(core: Core) -> None:
+    _parting(core).end_refill()
+
+
+def _parting(core: Core) -> Parting:
+    assert core.parting is not None, "it is one partition of several"
+    return core.parting
+
+
+_STEPS: dict[str, Callable[..., Any]] = {
+    "highest": _highest,
+    "begin": begin,
+    "open": _open,
+    "copy": _copy,
+    "wake": _wake,
+    "behind": _behind,
+    "carry": _carry,
+    "repeat": _repeat,
+    "ready": _ready,
+    "switch": switch,
+    "give_up": give_up,
+    "end": _end,
+}

@@ -1,0 +1,377 @@
+"""The client confluent-kafka, on librdkafka: it fetches and unpacks in threads of its own, and so is faster."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, Self
+
+from penstock.kafka.address import Address
+from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
+from penstock.kafka.protocol import Broker, Chunk, Fields, Producer, Reader, Topic, are_plain, refused
+
+ck: Any = importlib.import_module("confluent_kafka")
+admin: Any = importlib.import_module("confluent_kafka.admin")
+_PATIENCE = 10.0  # seconds until a broker is away
+_NO_GROUP = "penstock"  # it insists on a name; nothing is committed under this one
+_QUEUED = 100_000
+_ATONCE = 1_000
+_FLUSHING = 120.0
+_LOST = (ck.KafkaError._AUTO_OFFSET_RESET, ck.KafkaError.OFFSET_OUT_OF_RANGE)
+_AWAY = (
+    ck.KafkaError._ALL_BROKERS_DOWN,
+    ck.KafkaError._TRANSPORT,
+    ck.KafkaError._TIMED_OUT,
+    ck.KafkaError._TIMED_OUT_QUEUE,
+    ck.KafkaError._MSG_TIMED_OUT,
+    ck.KafkaError._RESOLVE,
+    ck.KafkaError._WAIT_COORD,
+    ck.KafkaError._UNKNOWN_BROKER,
+    ck.KafkaError._DESTROY_BROKER,
+    ck.KafkaError.REQUEST_TIMED_OUT,
+    ck.KafkaError.BROKER_NOT_AVAILABLE,
+    ck.KafkaError.NETWORK_EXCEPTION,
+    ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    ck.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    ck.KafkaError.NOT_COORDINATOR,
+    ck.KafkaError.NOT_CONTROLLER,
+    ck.KafkaError.NOT_ENOUGH_REPLICAS,
+    ck.KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ck.KafkaError.KAFKA_STORAGE_ERROR,
+    ck.KafkaError.THROTTLING_QUOTA_EXCEEDED,
+)
+_LEADERLESS = (
+    ck.KafkaError._NOENT,
+    ck.KafkaError.NOT_LEADER_FOR_PARTITION,
+    ck.KafkaError.LEADER_NOT_AVAILABLE,
+    ck.KafkaError.REPLICA_NOT_AVAILABLE,
+    ck.KafkaError.OFFSET_NOT_AVAILABLE,
+    ck.KafkaError.FENCED_LEADER_EPOCH,
+    ck.KafkaError.UNKNOWN_LEADER_EPOCH,
+    ck.KafkaError.UNKNOWN_TOPIC_OR_PART,
+)  # of a topic that exists: not every broker has heard of its leaders
+_GONE = (ck.KafkaError.UNKNOWN_TOPIC_OR_PART, ck.KafkaError._UNKNOWN_TOPIC, ck.KafkaError._UNKNOWN_PARTITION)
+_DENIED = (
+    ck.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    ck.KafkaError.GROUP_AUTHORIZATION_FAILED,
+    ck.KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    ck.KafkaError._AUTHENTICATION,
+    ck.KafkaError.SASL_AUTHENTICATION_FAILED,
+)
+
+
+def _time(message: Any) -> int | None:
+    kind, moment = message.timestamp()
+    return None if kind == ck.TIMESTAMP_NOT_AVAILABLE else int(moment)
+
+
+def _headers(message: Any) -> list[tuple[str, bytes | None]]:
+    return message.headers() or []
+
+
+_FIELDS = Fields(ck.Message.value, ck.Message.key, ck.Message.offset, _time, _headers)
+
+
+def _fault(address: Address, error: Any) -> KafkaFault:
+    """An error of the client in our words."""
+    code, words = error.code(), " ".join(str(error.str()).split())[:200]
+    if code in _DENIED:
+        return KafkaFault(address.where, f"it is not allowed ({words})", "see who this user is to the broker")
+    if code in _LEADERLESS:
+        return BrokerAway(address.where, f"a partition has no leader yet ({words})")
+    if code in _AWAY or error.retriable():
+        return BrokerAway(address.where, f"no broker answers ({words})")
+    return KafkaFault(address.where, words, "see the client's words, and the broker's log")
+
+
+def _called(address: Address, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except ck.KafkaException as error:
+        raise _fault(address, error.args[0]) from error
+    except (ValueError, TypeError) as error:
+        raise KafkaFault(address.where, str(error), "see the options of the URI, and of config=") from error
+
+
+def _config(address: Address, own: Mapping[str, Any]) -> dict[str, Any]:
+    """The client's options; it says its log nowhere, for what is wrong comes as an error."""
+    return {
+        "bootstrap.servers": address.servers,
+        "reconnect.backoff.max.ms": 500,
+        "logger": _Silent(),
+        **own,
+        **address.config,
+    }
+
+
+class _Silent:
+    """A log that nobody reads: it goes to standard error else, in the midst of what a command says."""
+
+    def log(self, *_: object) -> None:
+        """Nothing."""
+
+
+class ConfluentClient:
+    """What confluent-kafka opens."""
+
+    def broker(self, address: Address) -> Broker:
+        """Its brokers."""
+        return ConfluentBroker(address)
+
+    def reader(self, address: Address, lean: bool = False) -> Reader:
+        """A reader."""
+        return ConfluentReader(address, lean)
+
+    def producer(self, address: Address) -> Producer:
+        """A producer."""
+        return ConfluentProducer(address)
+
+
+class ConfluentBroker:
+    """Brokers as confluent-kafka asks them."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._admin = _called(address, lambda: admin.AdminClient(_config(address, {})))
+
+    def look(self, policy: bool = False) -> Topic | None:
+        """The topic as it is."""
+        name = self._address.topic
+        asked = self._admin.describe_topics(ck.TopicCollection([name]), request_timeout=_PATIENCE)
+        try:
+            found = asked[name].result()
+        except ck.KafkaException as error:
+            if error.args[0].code() in _GONE:
+                return None
+            raise _fault(self._address, error.args[0]) from error
+        own = str(found.topic_id)
+        return Topic(
+            base64.b64decode(own + "=" * (-len(own) % 4)) if own else b"",
+            len(found.partitions),
+            self._compacted() if policy else None,
+        )
+
+    def _compacted(self) -> bool | None:
+        asked = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self._address.topic)
+        try:
+            found = self._admin.describe_configs([asked], request_timeout=_PATIENCE)[asked].result()
+            return "compact" in str(found["cleanup.policy"].value)
+        except (ck.KafkaException, KeyError):
+            return None  # who may read a topic may still not be told how it is kept
+
+    def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """First and end."""
+        first = self._offsets(partitions, admin.OffsetSpec.earliest())
+        last = self._offsets(partitions, admin.OffsetSpec.latest())
+        return {partition: (first[partition], last[partition]) for partition in partitions}
+
+    def since(self, moment: int, partitions: Sequence[int]) -> dict[int, int]:
+        """The first from then on."""
+        found = self._offsets(partitions, admin.OffsetSpec.for_timestamp(moment))
+        if min(found.values(), default=0) < 0:
+            ends = self._offsets(partitions, admin.OffsetSpec.latest())
+            return {partition: own if own >= 0 else ends[partition] for partition, own in found.items()}
+        return found
+
+    def _offsets(self, partitions: Sequence[int], spec: Any) -> dict[int, int]:
+        asked = {ck.TopicPartition(self._address.topic, partition): spec for partition in partitions}
+        if not asked:
+            return {}
+        committed = ck.IsolationLevel.READ_COMMITTED
+        found = self._admin.list_offsets(asked, isolation_level=committed, request_timeout=_PATIENCE)
+        try:
+            return {one.partition: own.result().offset for one, own in found.items()}
+        except ck.KafkaException as error:
+            if error.args[0].code() in _LEADERLESS:
+                self._refresh()
+            raise _fault(self._address, error.args[0]) from error
+
+    def _refresh(self) -> None:
+        """Read the leaders of the topic again: the client keeps a missing leader for minutes."""
+        with suppress(ck.KafkaException):
+            self._admin.list_topics(self._address.topic, timeout=_PATIENCE)
+
+    def close(self) -> None:
+        """Nothing: it goes with the object."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class ConfluentReader:
+    """A reader on a Consumer that is assigned partitions, and so is no member of its group."""
+
+    def __init__(self, address: Address, lean: bool) -> None:
+        self._address = address
+        self._lean = lean
+        self._fields = _FIELDS.timeless() if lean else _FIELDS
+        config = _config(
+            address,
+            {
+                "group.id": address.group or _NO_GROUP,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "fetch.queue.backoff.ms": 5,
+                "queued.min.messages": _QUEUED,
+                "allow.auto.create.topics": False,
+                "topic.metadata.refresh.interval.ms": 5_000,
+                "on_commit": self._told,
+            },
+        )
+        self._consumer = _called(address, lambda: ck.Consumer(config))
+        self._partitions: list[int] = []
+        self._errors: deque[KafkaFault] = deque()
+        self._read: dict[int, int] = {}  # by partition: the end that was reached
+        self._refusal: str | None = None
+
+    def assign(self, places: Mapping[int, int]) -> None:
+        """Read these."""
+        topic = self._address.topic
+        own = [ck.TopicPartition(topic, partition, offset) for partition, offset in places.items()]
+        _called(self._address, lambda: self._consumer.assign(own))
+        self._partitions = list(places)
+        self._errors.clear()
+        self._read.clear()
+
+    def take(self, most: int, wait: float) -> list[Chunk]:
+        """What is there, or comes: few at once, so that they are in the core's cache still when they are looked at."""
+        if self._errors:
+            raise self._errors.popleft()
+        found = _called(self._address, lambda: self._consumer.consume(min(most, _ATONCE), wait))
+        values = list(map(_FIELDS.value, found))
+        plain = are_plain(values)  # and no error is among them, whose value is a sentence of the client's
+        if not plain and any(map(ck.Message.error, found)):
+            found = self._sound(found)
+            if self._errors and not found:
+                raise self._errors.popleft()
+            values = list(map(_FIELDS.value, found))
+            plain = are_plain(values)
+        if not found:
+            return []
+        if len(set(map(ck.Message.partition, found))) == 1:
+            return [Chunk.made(found[0].partition(), found, self._fields, values, plain, self._lean)]
+        parts: dict[int, list[Any]] = {}
+        for partition, run in groupby(found, ck.Message.partition):
+            parts.setdefault(partition, []).extend(run)
+        return [Chunk.of(partition, records, self._fields, self._lean) for partition, records in parts.items()]
+
+    def _sound(self, found: list[Any]) -> list[Any]:
+        """The records among these; errors are raised when those before them were given."""
+        sound: list[Any] = []
+        for message in found:
+            error = message.error()
+            if error is None:
+                sound.append(message)
+            elif error.code() == ck.KafkaError._PARTITION_EOF:
+                self._read[message.partition()] = message.offset()
+            elif error.code() in _LOST:
+                self._errors.append(OffsetLost(self._address.where, message.partition(), message.offset()))
+            elif error.code() not in (*_GONE, *_AWAY, *_LEADERLESS):
+                self._errors.append(_fault(self._address, error))
+        return sound
+
+    def ends(self) -> dict[int, int]:
+        """The high watermarks that came with records."""
+        out: dict[int, int] = {}
+        for partition in self._partitions:
+            own = ck.TopicPartition(self._address.topic, partition)
+            _, end = self._consumer.get_watermark_offsets(own, cached=True)
+            if end >= 0:
+                out[partition] = end
+        return out
+
+    def reached(self, partition: int) -> int:
+        """The end that the client told of last; its position does not pass over markers."""
+        return self._read.get(partition, -1)
+
+    def commit(self, places: Mapping[int, int], last: bool = False) -> None:
+        """Send it; to close waits for it."""
+        if self._address.group is not None:
+            topic = self._address.topic
+            own = [ck.TopicPartition(topic, partition, offset) for partition, offset in places.items()]
+            with suppress(ck.KafkaException):  # monitors alone see that it trails
+                self._consumer.commit(offsets=own, asynchronous=True)
+
+    def _told(self, error: Any, partitions: object) -> None:
+        if error is None:
+            self._refusal = None
+        elif not isinstance(fault := _fault(self._address, error), BrokerAway):
+            subscribed = error.code() == ck.KafkaError.UNKNOWN_MEMBER_ID
+            self._refusal = refused(self._address.group, fault.reason, subscribed)
+
+    def refusal(self) -> str | None:
+        """What the last answer said."""
+        return self._refusal
+
+    def close(self) -> None:
+        """Close it."""
+        self._consumer.close()
+
+
+class ConfluentProducer:
+    """A producer on a Producer; keys go to the partitions that Java's and kafka-python's put them in."""
+
+    idempotent = "librdkafka numbers what it sends, and the broker drops what comes again"
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        config = _config(
+            address,
+            {
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 1_000_000,
+                "delivery.report.only.error": True,
+                "on_delivery": self._delivered,
+                "allow.auto.create.topics": False,
+            },
+        )
+        self._failed: list[Any] = []
+        self._producer = _called(address, lambda: ck.Producer(config))
+
+    def _delivered(self, error: Any, message: object) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def send(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
+        """Into its queue."""
+        topic, produce, own = self._address.topic, self._producer.produce, list(headers) or None
+        try:
+            for key, value in zip(keys, values, strict=True):
+                try:
+                    produce(topic, value, key, -1, None, None, 0, own)
+                except BufferError:
+                    self._once_there_is_room(value, key, own)
+        except ck.KafkaException as error:
+            raise _fault(self._address, error.args[0]) from error
+
+    def _once_there_is_room(self, value: bytes | None, key: bytes | None, headers: Any) -> None:
+        while True:
+            self._producer.poll(0.1)
+            with suppress(BufferError):
+                self._producer.produce(self._address.topic, value, key, headers=headers)
+                return
+
+    def flush(self) -> None:
+        """Wait for all."""
+        left = self._producer.flush(_FLUSHING)
+        if self._failed:
+            raise _fault(self._address, self._failed[0])
+        if left:
+            raise BrokerAway(self._address.where, f"{left:,} records did not arrive within {_FLUSHING:.0f} s")
+
+    def close(self) -> None:
+        """Nothing: it goes with the object."""

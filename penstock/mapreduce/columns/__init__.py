@@ -1,0 +1,1 @@
+"""Values and groups as columns."""

@@ -1,0 +1,159 @@
+"""Columns out of values: what a list of Python values of one field becomes, by what the field is for.
+
+Each function takes the values of one field of a block of documents and gives a column; what can't be taken is told by
+index, never raised, so that one document can't stop a block. `known` is the one type all values have, where the decoder
+has made sure of it; without it the types are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from penstock.cache import MAX_KEY, KeyKind, KeyTooLong, Lane, encode_key
+from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.group_codes import Codes, Groups
+from penstock.views import COMPARE, And, Compare, Family, IsNull, IsTrue, Not, Or, Path, Where
+
+Lanes = tuple[Lane, Lane | None]
+_ODD = np.uint64(1)
+_INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
+_LANE = (1 << 64) - 1
+_TEXT_TAG = encode_key("")
+
+
+def hash_lanes(encoded: Iterable[bytes], seed: int) -> tuple[Lane, Lane]:
+    """The lanes of keys that are no 64-bit ints, by their encoding."""
+    digests = b"".join([xxhash.xxh3_128_digest(key, seed) for key in encoded])
+    pair = np.frombuffer(digests, ">u8").reshape(-1, 2)
+    return pair[:, 1].astype(np.uint64), pair[:, 0].astype(np.uint64) | _ODD
+
+
+def hash_lane(encoded: bytes, seed: int) -> tuple[int, int]:
+    """The same of one key."""
+    digest = xxhash.xxh3_128_intdigest(encoded, seed)
+    return digest & _LANE, digest >> 64 | 1
+
+
+def text_lanes(values: Iterable[str], seed: int) -> tuple[Lane, Lane]:
+    """The lanes of text keys; KeyTooLong where one is."""
+    encoded = [_TEXT_TAG + v.encode() for v in values]
+    longest = max(map(len, encoded), default=0)
+    if longest > MAX_KEY:
+        raise KeyTooLong(longest)
+    return hash_lanes(encoded, seed)
+
+
+def key_lanes(values: Sequence[Any], seed: int) -> tuple[Lanes, dict[int, str]]:
+    """The lanes of any keys, and by index why a value can't be one."""
+    types = set(map(type, values))
+    if types == {int}:
+        try:
+            return (np.fromiter(values, np.int64, len(values)).view(np.uint64), None), {}
+        except OverflowError:
+            pass
+    if types == {str}:
+        try:
+            return text_lanes(values, seed), {}
+        except (UnicodeEncodeError, KeyTooLong):
+            pass
+    n = len(values)
+    k0, k1 = np.zeros(n, np.uint64), np.zeros(n, np.uint64)
+    bad: dict[int, str] = {}
+    hashed: list[int] = []
+    encoded: list[bytes] = []
+    for i, value in enumerate(values):
+        if type(value) is float and value.is_integer():
+            value = int(value)
+        if type(value) is int and _INT_MIN <= value <= _INT_MAX:
+            k0[i] = value & 0xFFFFFFFFFFFFFFFF
+            continue
+        try:
+            if value is None:
+                bad[i] = "it is null"
+            else:
+                encoded.append(encode_key(value))
+                hashed.append(i)
+        except (KeyKind, KeyTooLong) as error:
+            bad[i] = str(error)
+    if hashed:
+        k0[hashed], k1[hashed] = hash_lanes(encoded, seed)
+    return (k0, k1 if hashed else None), bad
+
+
+def key_lane(value: Any, seed: int) -> tuple[int, int] | None:
+    """The lanes of one key; None where it can't be one, `key_lanes` says why."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    if type(value) is int and _INT_MIN <= value <= _INT_MAX:
+        return value & _LANE, 0
+    if value is None:
+        return None
+    try:
+        return hash_lane(encode_key(value), seed)
+    except (KeyKind, KeyTooLong):
+        return None
+
+
+def group_codes(values: Iterable[Any], n: int, groups: Groups, plain: bool) -> Codes:
+    """The codes of groups; `plain` where all are known to be text, ints or null."""
+    if plain:
+        return np.fromiter(map(groups.__getitem__, values), np.int32, n)
+    return groups.codes(values if isinstance(values, list) else list(values))
+
+
+def condition(where: Where, get: Callable[[Path], list[Any]], n: int) -> NDArray[np.bool_]:
+    """Which documents a condition keeps."""
+    if isinstance(where, And):
+        return condition(where.left, get, n) & condition(where.right, get, n)
+    if isinstance(where, Or):
+        return condition(where.left, get, n) | condition(where.right, get, n)
+    if isinstance(where, Not):
+        return ~condition(where.inner, get, n)
+    if isinstance(where, IsNull):
+        return np.fromiter((v is None for v in get(where.path)), bool, n)
+    if isinstance(where, IsTrue):
+        return np.fromiter((v is True for v in get(where.path)), bool, n)
+    if not isinstance(where, Compare):
+        columns = {path: get(path) for path in where.paths()}
+        rows = ({path: column[i] for path, column in columns.items()} for i in range(n))
+        return np.fromiter((where.evaluate(row.get) for row in rows), np.bool_, n)
+    return _comparison(where, get(where.path), n)
+
+
+def _comparison(where: Compare, values: list[Any], n: int) -> NDArray[np.bool_]:
+    types = set(map(type, values))
+    literal = where.value
+    if where.family is Family.NUMBER and len(types) == 1 and type(literal) in types:
+        try:
+            if types == {int} and isinstance(literal, int) and _INT_MIN <= literal <= _INT_MAX:
+                out: NDArray[np.bool_] = COMPARE[where.op](np.fromiter(values, np.int64, n), np.int64(literal))
+                return out
+            if types == {float} and literal == literal:
+                column = np.fromiter(values, np.float64, n)
+                if not np.isnan(column).any():  # NumPy has another order of NaN
+                    out = COMPARE[where.op](column, literal)
+                    return out
+        except OverflowError:
+            pass
+    if where.family is Family.TEXT and types == {str}:
+        compare = COMPARE[where.op]
+        return np.fromiter((compare(v, literal) for v in values), bool, n)
+    return np.fromiter((where.evaluate({where.path: v}.get) for v in values), np.bool_, n)
+
+
+def input_column(values: Iterable[Any], n: int, known: type | None, keep: bool) -> Column:
+    """The values that reducers read."""
+    if known is int:
+        held = values if isinstance(values, list) else None
+        try:
+            return Column(np.fromiter(values, np.int64, n))
+        except OverflowError:
+            if held is None:
+                raise  # an iterator is spent: the caller gives the values again as a list
+            values = held
+    return Column.of(values if isinstance(values, list) else list(values), keep)

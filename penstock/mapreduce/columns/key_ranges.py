@@ -1,0 +1,83 @@
+"""Which partition owns a key: each owns a range of the 64-bit hashes of encoded keys, of documents and groups alike.
+
+The hash follows from the lanes of a key (`cache/log/key_slots`), so that a column of document keys costs a few NumPy
+calls. It is mixed once more than the hash by which an index orders keys: within one partition these stay spread.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import Lane, decode_key, key_hash, mix, mix_one
+from penstock.mapreduce.columns.extract import hash_lane, hash_lanes
+
+_NUMBER = 0x04
+_TURN_ONE = 0x9E3779B97F4A7C15
+_TURN = np.uint64(_TURN_ONE)
+_INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
+_SPAN = 1 << 64
+_FEW = 16  # keys up to which Python is quicker than NumPy's fixed cost
+
+
+def even_starts(n: int) -> tuple[int, ...]:
+    """Where n ranges of one size begin.
+
+    >>> [hex(start) for start in even_starts(2)]
+    ['0x0', '0x8000000000000000']
+    """
+    return tuple(i * _SPAN // n for i in range(n))
+
+
+class Ranges:
+    """The ranges of a store's partitions, by where each begins; `seed` is that of the hashes of its keys."""
+
+    def __init__(self, starts: Sequence[int], seed: int) -> None:
+        assert starts[0] == 0, "ranges cover all hashes"
+        assert list(starts) == sorted(set(starts)), "ranges come in order"
+        self.starts = tuple(starts)
+        self.seed = seed
+        self._bounds: Lane = np.array(starts[1:], np.uint64)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def of_lanes(self, lane0: Lane, lane1: Lane | None) -> NDArray[np.int64]:
+        """The owners of keys with these lanes."""
+        if lane0.size <= _FEW:
+            second = [0] * lane0.size if lane1 is None else lane1.tolist()
+            return np.array(list(map(self._of_lane, lane0.tolist(), second)), np.int64)
+        return np.searchsorted(self._bounds, mix(key_hash(lane0, lane1) + _TURN), side="right")
+
+    def of_encoded(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
+        """The owners of keys encoded so."""
+        if len(keys) <= _FEW:
+            return np.array(list(map(self.of, keys)), np.int64)
+        lane0, lane1 = np.zeros(len(keys), np.uint64), np.zeros(len(keys), np.uint64)
+        hashed: list[int] = []
+        for i, key in enumerate(keys):
+            own = _lane_of(key)
+            if own is None:
+                hashed.append(i)
+            else:
+                lane0[i] = own
+        if hashed:
+            lane0[hashed], lane1[hashed] = hash_lanes([keys[i] for i in hashed], self.seed)
+        return self.of_lanes(lane0, lane1)
+
+    def of(self, key: bytes) -> int:
+        """The owner of one key encoded so."""
+        own = _lane_of(key)
+        return self._of_lane(*hash_lane(key, self.seed)) if own is None else self._of_lane(own, 0)
+
+    def _of_lane(self, lane0: int, lane1: int) -> int:
+        return bisect_right(self.starts, mix_one((mix_one(lane0 ^ lane1) + _TURN_ONE) % _SPAN)) - 1
+
+
+def _lane_of(key: bytes) -> int | None:
+    """The first lane of a key that is a 64-bit int; None of any other."""
+    own = decode_key(key) if key[0] == _NUMBER else None
+    return own & (_SPAN - 1) if type(own) is int and _INT_MIN <= own <= _INT_MAX else None

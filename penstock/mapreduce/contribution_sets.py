@@ -1,0 +1,207 @@
+"""What documents contribute to groups of another partition, said whole: sets, which may be said more than once.
+
+A difference is right only once. A set names a document and a group, and all that the one contributes to the other now,
+or that it is nothing any more. Who owns the group looks up what it has of that document, and makes of both what comes
+and what goes. Invariants:
+
+- a set has all ranks of its document in its group, from 0 on;
+- of several sets of one document and group the last one holds;
+- a set that says what is there already changes nothing, not a byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.cache import Reader, canonical
+from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.group_codes import Groups
+from penstock.mapreduce.columns.items import Ints, Items, Mask, SourceKeys, same_items, sort_order
+from penstock.mapreduce.maps.emissions import Contributions, Sources
+from penstock.mapreduce.trees.batch_items import items_of
+from penstock.views import TS, Path
+
+_OBJECTS = 3  # kinds from which on values stand beside the lanes
+_FEW = 16  # contributions up to which Python is quicker than NumPy's fixed cost
+
+_Name = tuple[int, tuple[bytes, int]]  # a group, and the key and the rank of who contributes to it
+
+
+@dataclass(slots=True)
+class Said:
+    """Sets: what documents contribute, and which documents and groups are named, whether they contribute or not."""
+
+    plus: Contributions
+    named: Items
+
+
+def named_by(plus: Contributions, minus: Contributions) -> Items:
+    """The documents and groups that these contributions are of, each once, in order; `node` is the group's code."""
+    return _once(Items.join([_names(side) for side in (plus, minus) if side.n] or [_names(plus)]))
+
+
+def _once(named: Items) -> Items:
+    if len(named) < 2:
+        return named
+    named = named.take(sort_order(named))
+    here, after = np.arange(len(named))[:-1], np.arange(len(named))[1:]
+    keep = np.ones(len(named), bool)
+    keep[1:] = (named.node[1:] != named.node[:-1]) | ~same_items(named, here, named, after)
+    return named.take(keep)
+
+
+def of_others(minus: Contributions, plus: Contributions) -> Contributions:
+    """Of what goes the first of each document and group of which nothing comes: who is to be named besides."""
+    if minus.sources is not None and minus.sources.rank is not None:
+        minus = minus.take(minus.sources.rank == 0)
+    if not plus.n or not minus.n:
+        return minus
+    known = {(code, key) for code, (key, _) in _names_in(plus)}
+    return minus.take(np.array([(code, key) not in known for code, (key, _) in _names_in(minus)], bool))
+
+
+def _names(side: Contributions) -> Items:
+    """The first contribution of each document to each group, without its values: each has one of rank 0."""
+    items = items_of(side, side.code, ())
+    if items.rank is None:
+        return items
+    first = items.take(items.rank == 0)
+    return Items(first.node, first.at, first.lane, first.text, None, ())
+
+
+class Keeping(Protocol):
+    """A reduce node that keeps contributions."""
+
+    def of_sources(self, reader: Reader, groups: Groups, named: Items) -> Contributions:
+        """What these documents contribute to these groups."""
+        ...
+
+
+@dataclass(slots=True)
+class Settled:
+    """What comes and what goes, and what was there before of those who were named."""
+
+    plus: Contributions
+    minus: Contributions
+    before: Contributions
+    named: Contributions
+
+
+def settled(keeping: Keeping, reader: Reader, groups: Groups, said: Sequence[Said]) -> Settled:
+    """So that groups have of these documents what was said of them last."""
+    plus, named = _last_of(said)
+    before = keeping.of_sources(reader, groups, named)
+    plus, minus = _without_equal(plus, before)
+    minus = Contributions(minus.code, {f: c for f, c in minus.inputs.items() if f != TS}, minus.sources)
+    whose = Sources(SourceKeys(named.lane, named.text), np.arange(len(named)))
+    return Settled(plus, minus, before, Contributions(named.node.astype(np.int32), {}, whose))
+
+
+def _last_of(said: Sequence[Said]) -> tuple[Contributions, Items]:
+    """The same as one, where what is said later holds."""
+    if len(said) == 1:
+        return said[0].plus, said[0].named
+    later: set[tuple[Any, ...]] = set()
+    kept: list[Contributions] = []
+    for one in reversed(said):
+        holds = [(code, key) not in later for code, (key, _) in _names_in(one.plus)]
+        kept.append(one.plus.take(np.array(holds, bool)))
+        later.update(_listed(one.named))
+    plus = Contributions.join(kept)
+    return plus, _once(Items.join([one.named for one in said]))
+
+
+def _names_in(side: Contributions) -> Iterator[_Name]:
+    """The group, the source and the rank of each."""
+    assert side.sources is not None, "a view that keeps contributions is told whose they are"
+    return zip(side.code.tolist(), side.sources.listed())
+
+
+def _listed(items: Items) -> list[tuple[Any, ...]]:
+    return [(node, key) for node, (key, _) in zip(items.node.tolist(), items.sources(), strict=True)]
+
+
+def net(steps: Sequence[tuple[Contributions, Contributions]]) -> tuple[Contributions, Contributions]:
+    """Make one step of several: in each some contributions come, and some go, of a view that keeps contributions.
+
+    It leaves out contributions that come and go in between, or that go and come again with the same values.
+    """
+    came: dict[_Name, int] = {}
+    went: dict[_Name, int] = {}
+    first_plus = first_minus = 0
+    for plus, minus in steps:
+        for i, name in enumerate(_names_in(minus), first_minus):
+            if came.pop(name, None) is None:
+                went[name] = i
+        came.update((name, i) for i, name in enumerate(_names_in(plus), first_plus))
+        first_plus, first_minus = first_plus + plus.n, first_minus + minus.n
+    sides = [Contributions.join([step[side] for step in steps]) for side in (0, 1)]
+    plus, minus = (side.take(np.array(list(own.values()), np.int64)) for side, own in zip(sides, (came, went)))
+    return _without_equal(plus, minus)
+
+
+def _without_equal(plus: Contributions, minus: Contributions) -> tuple[Contributions, Contributions]:
+    """Both without what is the same on both sides."""
+    if not plus.n or not minus.n:
+        return plus, minus
+    fields = tuple(minus.inputs)
+    if plus.n + minus.n <= _FEW:
+        return _few_without_equal(plus, minus, fields)
+    both = Items.join([items_of(minus, minus.code, fields), items_of(plus, plus.code, fields)])
+    order = sort_order(both)
+    first, second = order[:-1], order[1:]
+    pairs = (both.node[first] == both.node[second]) & same_items(both, first, both, second)
+    first, second = first[pairs], second[pairs]
+    same = _equal(both, first, second)
+    stays = np.ones(len(both), bool)
+    stays[first[same]] = stays[second[same]] = False
+    return plus.take(stays[minus.n :]), minus.take(stays[: minus.n])
+
+
+def _few_without_equal(
+    plus: Contributions, minus: Contributions, fields: Sequence[Path | None]
+) -> tuple[Contributions, Contributions]:
+    came, went = (dict(_rows(side, fields)) for side in (plus, minus))
+    same = [name for name, values in came.items() if name in went and went[name] == values]
+    if not same:
+        return plus, minus
+    return plus.take(_all_but(came, same)), minus.take(_all_but(went, same))
+
+
+def _all_but(names: Collection[_Name], others: Collection[_Name]) -> Mask:
+    return np.array([name not in others for name in names], bool)
+
+
+def _rows(side: Contributions, fields: Sequence[Path | None]) -> Iterator[tuple[_Name, list[Any]]]:
+    """Each one's group, source and rank, and its values as they are told apart."""
+    none = Column(np.zeros(side.n, np.int64))
+    columns = [_told_apart(side.inputs.get(field, none)) for field in fields]
+    for i, (code, source) in enumerate(_names_in(side)):
+        yield (code, source), [column[i] for column in columns]
+
+
+def _told_apart(column: Column) -> list[tuple[int, int, bytes]]:
+    lanes, kinds, objects = column.lane.tolist(), column.kinds().tolist(), column.objs
+    return [
+        (lane, kind, canonical(objects.get(i, True)) if kind >= _OBJECTS else b"")
+        for i, (lane, kind) in enumerate(zip(lanes, kinds, strict=True))
+    ]
+
+
+def _equal(items: Items, first: Ints, second: Ints) -> Mask:
+    """Whether items have the very same values."""
+    same = np.ones(first.size, bool)
+    for column in items.columns:
+        here, there = column.take(first), column.take(second)
+        kinds = here.kinds()
+        same &= (here.lane == there.lane) & (kinds == there.kinds())
+        beside = np.flatnonzero(same & (kinds >= _OBJECTS)).tolist()
+        for i, a, b in zip(
+            beside, here.take(np.array(beside, np.int64)).values(), there.take(np.array(beside, np.int64)).values()
+        ):
+            same[i] = canonical(a) == canonical(b)
+    return same

@@ -1,0 +1,1 @@
+"""Decode lines to columns."""

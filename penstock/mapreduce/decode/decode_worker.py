@@ -1,0 +1,114 @@
+"""The process that decodes beside a writer: lines in, columns out, until its pipe ends.
+
+Lines and replies lie in two files in memory that have no name, one for each batch that is under way; what goes through
+the pipes is a frame per batch and direction, short enough to be written at once. Invariants:
+
+- a reply is whole in its file before its frame is sent;
+- frames answer requests in their order;
+- a batch that can't be answered is declined, and the writer decodes it itself: whatever is wrong shows there;
+- nothing is left when either side dies: the files go with their last reader, and the process ends when its pipe does,
+  or when it finds that it has another parent, since a fork of the writer may hold the pipe open.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.mapreduce.decode.column_transfer import Sender, plan_from
+
+REQUEST = struct.Struct("<QQQQ")  # which file, how many lines, their bytes, the era of the groups
+ANSWER = struct.Struct("<QQ")  # an Answer, the bytes of the reply
+_LOOK_UP = 1000  # milliseconds between two looks at the parent
+
+
+class Answer(IntEnum):
+    """What a frame of the worker says."""
+
+    READY = 0
+    DONE = 1
+    DECLINED = 2
+
+
+def serve(parent: int, *files: int) -> None:
+    """Answer the requests that come through stdin; the plan lies in the first file."""
+    sender = Sender(*plan_from(os.pread(files[0], os.fstat(files[0]).st_size, 0)))
+    gc.disable()  # what a batch makes has no cycles
+    waiting = select.poll()
+    waiting.register(0, select.POLLIN)
+    try:
+        os.write(1, ANSWER.pack(Answer.READY, 0))
+        while True:
+            while not waiting.poll(_LOOK_UP):
+                if os.getppid() != parent:
+                    return
+            frame = os.read(0, REQUEST.size)
+            if len(frame) < REQUEST.size:
+                return
+            which, n, size, era = REQUEST.unpack(frame)
+            os.write(1, _answer(sender, files[which], n, size, era))
+    except BrokenPipeError:
+        return
+
+
+def _answer(sender: Sender, file: int, n: int, size: int, era: int) -> bytes:
+    try:
+        reply = sender.reply(read_lines(file, n, size), era)
+    except Exception:
+        return ANSWER.pack(Answer.DECLINED, 0)
+    write_all(file, reply)
+    return ANSWER.pack(Answer.DONE, len(reply))
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Lines in one piece, and where each ends; before them a 0."""
+
+    lines: list[bytes]
+    ends: NDArray[np.int64]
+    joined: bytes
+
+    @classmethod
+    def of(cls, lines: list[bytes], most: int | None = None) -> Laid | None:
+        """These lines; None where they take more bytes than `most`."""
+        ends = np.zeros(len(lines) + 1, np.int64)
+        np.fromiter(map(len, lines), np.int64, len(lines)).cumsum(out=ends[1:])
+        return None if most is not None and ends[-1] > most else cls(lines, ends, b"".join(lines))
+
+    def begin_with(self, byte: int) -> bool:
+        """Whether all lines do, and none is empty."""
+        starts = self.ends[:-1]
+        if not self.lines or (starts == self.ends[1:]).any():
+            return False
+        return bool((np.frombuffer(self.joined, np.uint8)[starts] == byte).all())
+
+
+def write_lines(file: int, laid: Laid) -> int:
+    """Write lines into a file; the bytes they take there."""
+    write_all(file, laid.ends.tobytes())
+    write_all(file, laid.joined, laid.ends.nbytes)
+    return int(laid.ends.nbytes + laid.ends[-1])
+
+
+def read_lines(file: int, n: int, size: int) -> list[bytes]:
+    """The lines that lie in a file."""
+    head = 8 * (n + 1)
+    ends: list[int] = np.frombuffer(os.pread(file, head, 0), np.int64).tolist()
+    data = os.pread(file, size - head, head)
+    return [data[a:b] for a, b in pairwise(ends)]
+
+
+def write_all(file: int, data: bytes, at: int = 0) -> None:
+    """Write all of it at this place."""
+    rest = memoryview(data)
+    while rest:
+        done = os.pwrite(file, rest, at)
+        rest, at = rest[done:], at + done

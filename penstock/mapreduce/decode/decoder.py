@@ -1,0 +1,280 @@
+"""Lines to columns: the one decoder of all documents, whatever they came as.
+
+Only the fields that key, ts and views read are built, by a msgspec struct made at run time and typed by what the lines
+show, so that a column is homogeneous without a second look; blocks of 1,024 keep the objects in cache. Invariants:
+
+- each line is decoded by itself: lines can't merge or shift;
+- a line that deviates from the types raises inside its block, and that block goes through dicts, one by one: same
+  values, same columns, only slower; the types widen by what it showed, and never narrow;
+- a line that is no document is told by its index, and leaves the others as they are;
+- where a view is a function, documents are decoded whole and every column is taken from the dicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import (
+    MAX_DIGITS,
+    KeyTooLong,
+    Lane,
+    PenstockError,
+    RecordError,
+    has_long_number,
+    is_json,
+    received_document,
+    unpack,
+    unpack_document,
+)
+from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.extract import condition, group_codes, input_column, key_lanes, text_lanes
+from penstock.mapreduce.columns.group_codes import Codes, Groups
+from penstock.mapreduce.decode.typed_blocks import Block, Typed, dict_getter, is_deep, is_plain_json, opened
+from penstock.mapreduce.maps.emissions import Emissions
+from penstock.mapreduce.maps.field_plan import Plan, Spaces
+from penstock.mapreduce.maps.function_map import FunctionMapper, Hold, copies
+from penstock.views import Key, Path, Where
+
+BLOCK = 1024
+_SAMPLE = 64
+_FEW = 8  # lines that no decoder is made for
+_PLAIN = (frozenset({str}), frozenset({int}), frozenset({str, type(None)}), frozenset({int, type(None)}))
+_ANY_ERROR = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, PenstockError, ValueError)
+_dict_of_json = msgspec.json.Decoder().decode
+Told = tuple[Emissions, dict[int, Hold]]
+Teller = tuple[str, FunctionMapper, Callable[[], Groups]]
+
+
+@dataclass(slots=True)
+class Columns:
+    """What a batch of documents says, as columns; `bad` tells by index why a line is no document."""
+
+    n: int
+    k0: Lane
+    k1: Lane | None
+    ts: list[Any] | NDArray[np.int64] | None
+    codes: dict[Key, Codes]
+    inputs: dict[Path, Column]
+    where: dict[Where, NDArray[np.bool_]]
+    told: dict[str, Told]  # by view: what its function yielded, and by index why it can't take a document
+    bad: dict[int, str] = field(default_factory=dict)
+
+
+class Decoder:
+    """The decoder of one table's documents."""
+
+    def __init__(self, plan: Plan, spaces: Spaces, seed: int, tellers: Sequence[Teller] = ()) -> None:
+        self._plan = plan
+        self._tellers = tuple(tellers)
+        self._spaces = spaces
+        self._seed = seed
+        self._seen: dict[Path, set[type]] = {}
+        self._typed: Typed | None = None
+
+    def columns(self, lines: Sequence[bytes], keys: bool = True, tell: bool = False) -> Columns:
+        """The columns of these lines: with `keys` their keys too, with `tell` what functions yield for them.
+
+        Lines whose keys are asked for come in, and have to keep the limits of received values; others are stored.
+        """
+        whole = tell and bool(self._tellers)
+        parts: list[Columns] = []
+        for a in range(0, len(lines), BLOCK):
+            block, bad = self._block(lines[a : a + BLOCK], whole, keys)
+            parts.append(self._columns_of(block, keys, whole, bad))
+        return join_columns(parts) if parts else self.of_dicts([], keys, tell)
+
+    def of_dicts(self, docs: Sequence[Any], keys: bool = True, tell: bool = False) -> Columns:
+        """The columns of documents that are at hand as dicts."""
+        whole = tell and bool(self._tellers)
+        own = copies(docs) if whole else list(docs)
+        return self._columns_of(Block(own, {}, dict_getter(own)), keys, whole, {})
+
+    # -- lines to documents
+
+    def _block(self, lines: Sequence[bytes], whole: bool, received: bool) -> tuple[Block, dict[int, str]]:
+        """The documents of a block, `whole` ones as dicts; and why lines are none."""
+        json = is_json(lines[0])
+        if whole:
+            block = _dicts(lines, json)
+            return self._one_by_one(lines, received) if block is None else (block, {})
+        if self._typed is None and len(lines) <= _FEW:
+            return self._one_by_one(lines, received)
+        if json and not is_plain_json(lines):
+            return self._one_by_one(lines, received)
+        if self._typed is None:
+            self._widen(self._one_by_one(lines[:_SAMPLE], received)[0])
+        assert self._typed is not None
+        try:
+            return self._typed.block(list(map(self._typed.json if json else self._typed.msgpack, lines))), {}
+        except _ANY_ERROR:
+            pass
+        block, bad = self._one_by_one(lines, received)
+        self._widen(block)
+        return block, bad
+
+    def _one_by_one(self, lines: Sequence[bytes], received: bool) -> tuple[Block, dict[int, str]]:
+        docs: list[Any] = []
+        bad: dict[int, str] = {}
+        document_of = received_document if received else unpack_document
+        for i, line in enumerate(lines):
+            try:
+                docs.append(document_of(line))
+            except _ANY_ERROR as error:
+                docs.append({})
+                why = error.reason if isinstance(error, RecordError) else "it is no JSON object and no MessagePack map"
+                bad[i] = f"not a document: {why}"
+        return Block(docs, {}, dict_getter(docs)), bad
+
+    def _widen(self, block: Block) -> None:
+        grown = self._typed is None
+        for path in self._plan.paths:
+            types = set(map(type, block.get(path)))
+            seen = self._seen.setdefault(path, set())
+            if not types <= seen:
+                seen |= types
+                grown = True
+        if grown:
+            self._typed = Typed(self._plan.paths, self._seen)
+
+    # -- documents to columns
+
+    def _columns_of(self, block: Block, keys: bool, tell: bool, bad: dict[int, str]) -> Columns:
+        plan, n = self._plan, len(block.docs)
+        k0, k1 = np.zeros(0, np.uint64), None
+        ts: list[Any] | NDArray[np.int64] | None = None
+        if keys:
+            k0, k1 = self._keys(block, bad)
+        if plan.ts is not None:
+            ts = self._ts(block, plan.ts)
+        parts: dict[Path, Codes] = {}
+        for path in plan.group_paths:
+            plain = block.known(path) in _PLAIN
+            try:
+                parts[path] = group_codes(block.get(path), n, self._spaces.part(path), plain)
+            except PenstockError:
+                parts[path] = group_codes(block.list(path), n, self._spaces.part(path), False)
+        codes = {key: self._spaces.codes(key, parts, n) for key in plan.groups}
+        inputs: dict[Path, Column] = {}
+        for path, keep in plan.inputs.items():
+            known = int if block.known(path) == {int} else None
+            try:
+                inputs[path] = input_column(block.get(path), n, known, keep)
+            except OverflowError:
+                inputs[path] = input_column(block.list(path), n, None, keep)
+        where = {w: condition(w, block.list, n) for w in plan.wheres}
+        told = self._told(block, bad) if tell else {}
+        return Columns(n, k0, k1, ts, codes, inputs, where, told, bad)
+
+    def _told(self, block: Block, bad: dict[int, str]) -> dict[str, Told]:
+        """What functions yield; each is given documents of its own, the last one these, unless columns hold of them."""
+        docs = block.docs
+        n, out = len(docs), dict[str, Told]()
+        good = [i for i in range(n) if i not in bad] if bad else range(n)
+        if bad:
+            docs = [docs[i] for i in good]
+        spare = 0 if any(self._plan.inputs.values()) else len(self._tellers)
+        for i, (name, mapper, groups) in enumerate(self._tellers, 1):
+            told, held = mapper.run(docs if i == spare else copies(docs, block.flat), groups())
+            if bad:
+                told, held = told.spread(good, n), {good[i]: hold for i, hold in held.items()}
+            out[name] = told, held
+        return out
+
+    def _keys(self, block: Block, bad: dict[int, str]) -> tuple[Lane, Lane | None]:
+        key = self._plan.key
+        if key.single:
+            path = key.paths[0]
+            known = block.known(path)
+            try:
+                if known == {int}:
+                    return np.fromiter(block.get(path), np.int64, len(block.docs)).view(np.uint64), None
+                if known == {str}:
+                    return text_lanes(block.get(path), self._seed)
+            except (OverflowError, UnicodeEncodeError, KeyTooLong):
+                pass
+            values = block.list(path)
+        else:
+            rows = zip(*(block.get(path) for path in key.paths), strict=True)
+            values = [None if all(part is None for part in row) else row for row in rows]
+        lanes, refused = key_lanes(values, self._seed)
+        named = ", ".join(repr(".".join(path)) for path in key.paths)
+        for i, reason in refused.items():
+            bad.setdefault(i, f"no key in field {named}: {reason}")
+        return lanes
+
+    @staticmethod
+    def _ts(block: Block, path: Path) -> list[Any] | NDArray[np.int64]:
+        if block.known(path) == {int}:
+            try:
+                return np.fromiter(block.get(path), np.int64, len(block.docs))
+            except OverflowError:
+                pass
+        values = block.list(path)
+        if set(map(type, values)) == {int}:
+            try:
+                return np.fromiter(values, np.int64, len(values))
+            except OverflowError:
+                pass
+        return values
+
+
+def _dicts(lines: Sequence[bytes], json: bool) -> Block | None:
+    """Whole documents; None where a line needs a closer look."""
+    brackets = opened(b"".join(lines), len(lines)) if json else 0
+    if is_deep(lines, brackets) or (max(map(len, lines)) > MAX_DIGITS and any(map(has_long_number, lines))):
+        return None
+    try:
+        docs = list(map(_dict_of_json if json else unpack, lines))
+    except _ANY_ERROR:
+        return None
+    if set(map(type, docs)) != {dict}:
+        return None
+    return Block(docs, {}, dict_getter(docs), json and brackets == len(lines))
+
+
+def join_columns(parts: Sequence[Columns]) -> Columns:
+    """The columns of blocks, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    k1 = None
+    if any(p.k1 is not None for p in parts):
+        k1 = np.concatenate([np.zeros(p.k0.size, np.uint64) if p.k1 is None else p.k1 for p in parts])
+    ts: list[Any] | NDArray[np.int64] | None = None
+    if first.ts is not None:
+        arrays = [p.ts for p in parts if isinstance(p.ts, np.ndarray)]
+        ts = np.concatenate(arrays) if len(arrays) == len(parts) else [t for p in parts for t in _listed(p.ts)]
+    bad: dict[int, str] = {}
+    at = 0
+    for p in parts:
+        bad.update((at + i, reason) for i, reason in p.bad.items())
+        at += p.n
+    told: dict[str, Told] = {}
+    for name in first.told:
+        holds: dict[int, Hold] = {}
+        start = 0
+        for p in parts:
+            holds.update((start + i, hold) for i, hold in p.told[name][1].items())
+            start += p.n
+        told[name] = Emissions.join([p.told[name][0] for p in parts]), holds
+    return Columns(
+        at,
+        np.concatenate([p.k0 for p in parts]),
+        k1,
+        ts,
+        {key: np.concatenate([p.codes[key] for p in parts]) for key in first.codes},
+        {path: Column.join([p.inputs[path] for p in parts]) for path in first.inputs},
+        {w: np.concatenate([p.where[w] for p in parts]) for w in first.where},
+        told,
+        bad,
+    )
+
+
+def _listed(ts: list[Any] | NDArray[np.int64] | None) -> Iterable[Any]:
+    return ts.tolist() if isinstance(ts, np.ndarray) else ts or ()

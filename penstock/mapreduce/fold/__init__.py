@@ -1,0 +1,1 @@
+"""Fold contributions into the accumulators of a group."""

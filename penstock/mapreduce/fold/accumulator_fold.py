@@ -1,0 +1,393 @@
+"""The reduce node: contributions that come and go become rows of a view.
+
+`fold` is pure: it reads what is remembered of the groups that change and gives a `Change`; memory takes it only by
+`apply`, after the commit. Invariants:
+
+- an accumulator in memory is what the group's row says: a group that memory doesn't hold is read before it is changed;
+- a group has a row exactly while it has contributions;
+- a group that a user's reducer fails on shows its last good result until the reducer takes what it owes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import Reader, StoreDamaged, Writer, pack, said
+from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.group_codes import Groups, local_codes
+from penstock.mapreduce.fold.accumulators import Accumulators
+from penstock.mapreduce.fold.feed_rows import Fed
+from penstock.mapreduce.fold.group_sums import Delta, added
+from penstock.mapreduce.fold.row_format import RowCodec, RowState
+from penstock.mapreduce.fold.small_fold import FewContributions, FewFold, one_by_one
+from penstock.mapreduce.maps.emissions import Contributions
+from penstock.mapreduce.maps.field_plan import cell_fields
+from penstock.mapreduce.reducers.user_group import UserGroup
+from penstock.views import Totals, is_accumulator
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Change:
+    """What a batch makes of a view's groups: columns by the groups that change, before and after."""
+
+    codes: NDArray[np.int64]
+    old_n: Ints
+    n: Ints
+    old: list[Totals]
+    new: list[Totals]
+    held: dict[int, list[Any]] = field(default_factory=dict)  # by place: [error, last good result]
+    released: set[int] = field(default_factory=set)  # places that were held and are no more
+
+    @property
+    def m(self) -> int:
+        """How many groups change."""
+        return int(self.codes.size)
+
+
+class Folded(Protocol):
+    """What a batch makes of a view, however its reducer keeps it."""
+
+    @property
+    def m(self) -> int:
+        """How many rows change."""
+        ...
+
+    def group(self, place: int) -> tuple[bytes, Any]:
+        """The key of a row that changes, as it is stored and as a value."""
+        ...
+
+    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
+        """Whether there is such a row, and its result, after the batch or before it."""
+        ...
+
+    def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+        """The rows to put and the keys to delete."""
+        ...
+
+    def new_keys(self) -> list[bytes] | None:
+        """The keys of rows to put that have no row yet, where that is known."""
+        ...
+
+    def newly_held(self) -> int:
+        """How many more groups are held than before."""
+        ...
+
+    def fed(self, view: int) -> Fed:
+        """The change as the feed keeps it."""
+        ...
+
+    def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
+        """Leave what else is to be written, and what memory does after the commit."""
+        ...
+
+
+@dataclass(slots=True)
+class _Accumulated:
+    """The change of accumulators."""
+
+    node: ReduceNode
+    change: Change
+    groups: Groups
+
+    @property
+    def m(self) -> int:
+        return self.change.m
+
+    def group(self, place: int) -> tuple[bytes, Any]:
+        code = int(self.change.codes[place])
+        return self.groups.stored[code], self.groups.value(code)
+
+    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
+        return self.node.result(self.change, place, before)
+
+    def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+        return self.node.rows(self.change, self.groups)
+
+    def new_keys(self) -> list[bytes] | None:
+        change, stored = self.change, self.groups.stored
+        return [stored[code] for code in change.codes[(change.old_n == 0) & (change.n != 0)].tolist()]
+
+    def newly_held(self) -> int:
+        return self.node.newly_held(self.change)
+
+    def fed(self, view: int) -> Fed:
+        node, change, groups = self.node, self.change, self.groups
+        whole = [groups.whole(code) for code in change.codes.tolist()]
+        old, new = (
+            np.concatenate([n[None, :], *(t.lanes for t in totals)])
+            for n, totals in ((change.old_n, change.old), (change.n, change.new))
+        )
+        odd = [
+            [place, *(None if not s.n else node.codec.payload(s) for s in node.states(change, place))]
+            for place in node.odd(change).nonzero()[0].tolist()
+        ]
+        return Fed(view, whole, np.concatenate((old, new)).T, odd)
+
+    def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
+        if self.change.m:
+            after.append(lambda: self.node.apply(self.change))
+
+
+class ReduceNode:
+    """One view's reducer, where all its cells have an inverse and nobody's contributions are kept."""
+
+    def __init__(self, name: str, db: str, codec: RowCodec, complete: bool, few: int) -> None:
+        self.name = name
+        self.db = db
+        self.codec = codec
+        self.cells = tuple(cell for cell in codec.cells if is_accumulator(cell))
+        self.fields = tuple(dict.fromkeys(field for cell in codec.cells for field in cell_fields(cell)))
+        self.memory = Accumulators([cell.lanes for cell in self.cells], complete)
+        self._linear = not any(isinstance(cell, UserGroup) for cell in self.cells)
+        self._few = few  # contributions up to which they are folded one by one
+        self._fold_few = FewFold(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use, about."""
+        return self.memory.nbytes
+
+    def forget(self) -> None:
+        """Drop what memory holds."""
+        self.memory = Accumulators([cell.lanes for cell in self.cells], False)
+
+    def none(self) -> Contributions:
+        """No contributions."""
+        return Contributions(np.zeros(0, np.int32), {f: Column.nulls(0) for f in self.fields})
+
+    def combined(self, groups: Groups, plus: Contributions, minus: Contributions) -> Delta | None:
+        """What these contributions add up to, by group; None where a cell can't add what it doesn't know."""
+        if not self._linear:
+            return None
+        codes, loc = local_codes(np.concatenate((plus.code, minus.code)), groups.size)
+        m, here, gone = int(codes.size), loc[: plus.n], loc[plus.n :]
+        n = np.bincount(here, minlength=m) - np.bincount(gone, minlength=m)
+        totals = [
+            cell.update(
+                Totals.none(cell.lanes, m),
+                cell.batch(here, m, plus.inputs[cell.field]),
+                cell.batch(gone, m, minus.inputs[cell.field]),
+            )
+            for cell in self.cells
+        ]
+        return Delta(codes, n, totals)
+
+    def folded(
+        self,
+        reader: Reader,
+        groups: Groups,
+        plus: Contributions,
+        minus: Contributions,
+        deltas: Sequence[Delta] = (),
+    ) -> Folded:
+        """The change that these contributions make, and what others add up to, as views take it."""
+        if plus.n + minus.n <= self._few and not deltas:
+            own = [one_by_one(side, self.fields) for side in (plus, minus)]
+            change = self.folded_few(reader, groups, *own)
+            if change is not None:
+                return change
+        return _Accumulated(self, self.fold(reader, groups, plus, minus, deltas), groups)
+
+    def folded_few(
+        self, reader: Reader, groups: Groups, plus: FewContributions, minus: FewContributions
+    ) -> Folded | None:
+        """The same of a handful; None where they have to be columns."""
+        return self._fold_few.fold(reader, groups, plus, minus)
+
+    def fold(
+        self,
+        reader: Reader,
+        groups: Groups,
+        plus: Contributions,
+        minus: Contributions,
+        deltas: Sequence[Delta] = (),
+    ) -> Change:
+        """The change that these contributions make, and what others add up to."""
+        memory = self.memory
+        memory.reach(groups.size)
+        every = np.concatenate((plus.code, minus.code, *(delta.codes.astype(np.int32) for delta in deltas)))
+        codes, loc = local_codes(every, groups.size)
+        m, split = int(codes.size), plus.n
+        if not memory.complete:
+            self.load(reader, groups, codes[~memory.have[codes]])
+        end = split + minus.n
+        here, gone = loc[:split], loc[split:end]
+        old_n = memory.n[codes]
+        n = old_n + np.bincount(here, minlength=m) - np.bincount(gone, minlength=m)
+        places = np.split(loc[end:], np.cumsum([delta.codes.size for delta in deltas[:-1]])) if deltas else []
+        for at, delta in zip(places, deltas, strict=True):
+            n[at] += delta.n
+        if m and int(n.min()) < 0:
+            group = groups.value(int(codes[int(n.argmin())]))
+            raise StoreDamaged(f"view {self.name!r}, group {group!r}: it would have fewer contributions than none")
+        old = [memory.totals(i, codes) for i in range(len(self.cells))]
+        new = [
+            cell.update(o, cell.batch(here, m, plus.inputs[cell.field]), cell.batch(gone, m, minus.inputs[cell.field]))
+            for cell, o in zip(self.cells, old, strict=True)
+        ]
+        for at, delta in zip(places, deltas, strict=True):
+            new = [added(c, t, d, at) for c, t, d in zip(self.cells, new, delta.totals, strict=True)]
+        change = Change(codes, old_n, n, old, new)
+        if memory.held or any(totals.errors for totals in new):
+            self._hold(change)
+        return self._only_changed(change)
+
+    def state(self, change: Change, place: int, before: bool = False) -> RowState:
+        """The state of one changed group, after the change or before it."""
+        totals = change.old if before else change.new
+        lanes = [x for t in totals for x in t.lanes[:, place].tolist()]
+        spills = [t.spill.get(place) for t in totals]
+        held = self.memory.held.get(int(change.codes[place])) if before else change.held.get(place)
+        n = int((change.old_n if before else change.n)[place])
+        return RowState(n, lanes, spills, held)
+
+    def result(self, change: Change, place: int, before: bool = False) -> tuple[bool, Any]:
+        """Whether a changed group has a row, and its result."""
+        state = self.state(change, place, before)
+        return (True, self.codec.result(state)) if state.n else (False, None)
+
+    def rows(self, change: Change, groups: Groups) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+        """The rows to put and the keys to delete for a change, the rows almost in key order."""
+        codes = change.codes
+        gone = change.n == 0
+        deletes = [groups.stored[c] for c in codes[gone].tolist()]
+        odd = self._odd(change, groups)
+        at = (~gone & ~odd).nonzero()[0] if gone.any() or odd.any() else np.arange(change.m)
+        at = at[np.argsort(groups.order[codes[at]])]
+        listed = codes[at].tolist()
+        keys = list(map(groups.stored.__getitem__, listed))
+        crcs = list(map(groups.crcs.__getitem__, listed))
+        lanes = [t.lanes for t in change.new]
+        every = np.concatenate(lanes)[:, at] if lanes else np.zeros((0, at.size), np.int64)
+        puts = self.codec.fixed_rows(keys, crcs, change.n[at], every)
+        for place in (odd & ~gone).nonzero()[0].tolist():
+            code = int(codes[place])
+            state = self.state(change, place)
+            state.whole = groups.encoded.get(code)
+            key = groups.stored[code]
+            puts.append((key, self.codec.sealed(key, state)))
+        return puts, deletes
+
+    def newly_held(self, change: Change) -> int:
+        """How many more groups are held after a change than before it."""
+        known = self.memory.held
+        fresh = sum(1 for place in change.held if int(change.codes[place]) not in known)
+        return fresh - len(change.released)
+
+    def apply(self, change: Change) -> None:
+        """The change is committed: remember it."""
+        memory, codes = self.memory, change.codes
+        memory.n[codes] = change.n
+        memory.have[codes] = True
+        for i, totals in enumerate(change.new):
+            memory.lanes[i][:, codes] = totals.lanes
+            spills = memory.spills[i]
+            if spills or totals.spill:
+                for place, code in enumerate(codes.tolist()):
+                    spill = totals.spill.get(place)
+                    if spill is not None:
+                        spills[code] = spill
+                    else:
+                        spills.pop(code, None)
+        for place in change.released:
+            memory.held.pop(int(codes[place]), None)
+        for place, held in change.held.items():
+            memory.held[int(codes[place])] = held
+
+    def states(self, change: Change, place: int) -> tuple[RowState, RowState]:
+        """The states of one changed group, before and after."""
+        return self.state(change, place, before=True), self.state(change, place)
+
+    def odd(self, change: Change) -> NDArray[np.bool_]:
+        """Which groups are more than lanes, before or after."""
+        odd = np.zeros(change.m, bool)
+        for totals in (*change.old, *change.new):
+            if totals.spill:
+                odd[list(totals.spill)] = True
+        for place in (*change.held, *change.released):
+            odd[place] = True
+        return odd
+
+    def _odd(self, change: Change, groups: Groups) -> NDArray[np.bool_]:
+        """Which rows can't have form A."""
+        odd = np.zeros(change.m, bool)
+        for totals in change.new:
+            if totals.spill:
+                odd[list(totals.spill)] = True
+        if change.held:
+            odd[list(change.held)] = True
+        if groups.encoded:
+            odd |= np.fromiter((c in groups.encoded for c in change.codes.tolist()), bool, change.m)
+        return odd
+
+    def load(self, reader: Reader, groups: Groups, codes: NDArray[np.int64]) -> None:
+        """Read the rows of groups that memory doesn't hold."""
+        if not codes.size:
+            return
+        memory, listed = self.memory, codes.tolist()
+        keys = [groups.stored[c] for c in listed]
+        for code, key, row in zip(listed, keys, reader.get_many(self.db, keys), strict=True):
+            if row is not None:
+                state = self.codec.decode(key, row, f"view {self.name!r}")
+                memory.n[code] = state.n
+                for i, (a, b) in enumerate(self.codec.spans):
+                    memory.lanes[i][:, code] = state.lanes[a:b]
+                    if state.spills is not None and (spill := state.spills[i]) is not None:
+                        memory.spills[i][code] = spill
+                if state.held is not None:
+                    memory.held[code] = state.held
+        memory.have[codes] = True
+
+    def _hold(self, change: Change) -> None:
+        held = self.memory.held
+        errors: dict[int, Exception] = {}
+        for totals in change.new:
+            errors.update(totals.errors)
+        for place, code in enumerate(change.codes.tolist()):
+            was = held.get(code)
+            if place in errors and change.n[place]:
+                last = was[1] if was is not None else self.result(change, place, before=True)[1]
+                change.held[place] = [said(errors[place]), last]
+            elif was is not None:
+                change.released.add(place)
+
+    def _only_changed(self, change: Change) -> Change:
+        differs = change.n != change.old_n
+        for old, new in zip(change.old, change.new, strict=True):
+            if new.lanes.size:
+                differs |= (old.lanes != new.lanes).any(axis=0)
+            for place in old.spill.keys() | new.spill.keys():
+                if not differs[place] and not _same_spill(old.spill.get(place), new.spill.get(place)):
+                    differs[place] = True
+        for place in (*change.held, *change.released):
+            differs[place] = True
+        if differs.all():
+            return change
+        keep = differs.nonzero()[0]
+        places = {int(p): i for i, p in enumerate(keep.tolist())}
+
+        def kept(totals: Totals) -> Totals:
+            spill = {places[p]: s for p, s in totals.spill.items() if p in places}
+            return Totals(totals.lanes[:, keep], spill)
+
+        return Change(
+            change.codes[keep],
+            change.old_n[keep],
+            change.n[keep],
+            [kept(t) for t in change.old],
+            [kept(t) for t in change.new],
+            {places[p]: h for p, h in change.held.items()},
+            {places[p] for p in change.released},
+        )
+
+
+def _same_spill(a: list[Any] | None, b: list[Any] | None) -> bool:
+    """Whether two spills are one and the same: Python's == takes 1, 1.0 and True for one."""
+    return a == b and (a is None or b is None or pack(a) == pack(b))

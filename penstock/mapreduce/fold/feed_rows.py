@@ -1,0 +1,178 @@
+"""What a batch changed in views, as the feed keeps it: a row of MessagePack for each commit.
+
+    [changes before, bytes before, [part, …]]      a part, of one view:
+    [number of the view, [group, …], lanes, odd]
+
+`lanes` has for each group n and all lanes before, and n and all lanes after, as int64s; n is 0 where there is no row.
+`odd` has what lanes don't say: [place, payload of the row before or nil, after or nil]. The two counts are of all
+changes and bytes that were ever fed, so that any two rows tell what lies between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from operator import ne
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import Reader, seal, unpack, unseal
+from penstock.mapreduce.fold.row_format import RowState, same_result
+from penstock.views import ABSENT, Absent
+
+FEED = "feed"
+_PLAIN = frozenset((int, str, type(None), Absent))  # of these what is equal is the same
+Odd = list[list[Any]]
+_encode = msgspec.msgpack.Encoder().encode  # all of it is ints and bytes
+
+
+class RowReading(Protocol):
+    """How rows of a view are read from their payloads."""
+
+    def state_of(self, payload: bytes) -> RowState:
+        """What a row holds."""
+        ...
+
+    def result(self, state: RowState) -> Any:
+        """The result that it makes."""
+        ...
+
+    def results(self, rows: NDArray[np.int64]) -> list[Any]:
+        """Those of rows that are all in lanes, of which each has its n, above 0, and its lanes."""
+        ...
+
+
+@dataclass(slots=True)
+class Fed:
+    """The changes of one view in one batch."""
+
+    view: int
+    groups: list[bytes]  # their encodings
+    lanes: NDArray[np.int64] | None = None  # a row a group: n and lanes before, n and lanes after
+    odd: Odd = field(default_factory=list)
+
+
+def feed_key(position: int) -> bytes:
+    """The key of the row of a commit."""
+    return position.to_bytes(8, "big")
+
+
+def feed_row(key: bytes, parts: Sequence[Fed], changes: int, size: int) -> tuple[bytes, int, int]:
+    """The row of a commit, with the counts after it; `changes` and `size` are those before it."""
+    listed = [[p.view, p.groups, b"" if p.lanes is None else p.lanes.astype("<i8").tobytes(), p.odd] for p in parts]
+    row = seal(key, _encode([changes, size, listed]))
+    return row, changes + sum(len(p.groups) for p in parts), size + len(row)
+
+
+def feed_counts(key: bytes, row: bytes) -> tuple[int, int]:
+    """How many changes and bytes were fed before a row."""
+    changes, size, _ = unpack(unseal(key, row, FEED))
+    return changes, size
+
+
+@dataclass(frozen=True, slots=True)
+class FedChange:
+    """One group that changed, with what its row says before and after (None: there was none)."""
+
+    view: int
+    group: bytes
+    old: RowState | None
+    new: RowState | None
+
+
+def read_feed(
+    reader: Reader, since: int, views: dict[int, RowReading], stop: bytes | None = None
+) -> Iterator[tuple[int, FedChange]]:
+    """The changes of these views in commits after a position, with their positions."""
+    for key, row in reader.scan(FEED, feed_key(since + 1), stop):
+        position = int.from_bytes(key, "big")
+        _, _, parts = unpack(unseal(key, row, FEED))
+        for view, groups, raw, odd in parts:
+            codec = views.get(view)
+            if codec is not None:
+                for change in _changes(view, codec, groups, raw, odd):
+                    yield position, change
+
+
+@dataclass(slots=True)
+class Told:
+    """The changes of one view in a batch as readers see them: results, ABSENT where there is no row."""
+
+    view: int
+    groups: list[bytes]
+    old: list[Any]
+    new: list[Any]
+
+    def apart(self) -> Told:
+        """Those whose result does not stay."""
+        if _PLAIN.issuperset(map(type, self.old)) and _PLAIN.issuperset(map(type, self.new)):
+            apart = list(map(ne, self.old, self.new))
+        else:
+            apart = list(map(_are_apart, self.old, self.new))
+        if all(apart):
+            return self
+        return Told(self.view, *(list(compress(own, apart)) for own in (self.groups, self.old, self.new)))
+
+
+def _are_apart(old: Any, new: Any) -> bool:
+    return old is not new if old is ABSENT or new is ABSENT else not same_result(old, new)
+
+
+def read_told(
+    reader: Reader, since: int, views: dict[int, RowReading], stop: bytes | None = None
+) -> Iterator[tuple[int, list[Told]]]:
+    """What commits after a position told of these views, by their positions."""
+    for key, row in reader.scan(FEED, feed_key(since + 1), stop):
+        _, _, parts = unpack(unseal(key, row, FEED))
+        told = [_told(part[0], views[part[0]], *part[1:]) for part in parts if part[0] in views]
+        yield int.from_bytes(key, "big"), told
+
+
+def fed_told(part: Fed, codec: RowReading) -> Told:
+    """What a batch tells of one view, that may not be committed yet."""
+    raw = b"" if part.lanes is None else part.lanes.astype("<i8").tobytes()
+    return _told(part.view, codec, part.groups, raw, part.odd)
+
+
+def _told(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Odd) -> Told:
+    m = len(groups)
+    lanes = np.frombuffer(raw, "<i8").reshape(m, -1) if raw else np.zeros((m, 2), np.int64)
+    half = lanes.shape[1] // 2
+    strange = [place for place, *_ in odd]
+    old, new = (_shown(codec, side, strange) for side in (lanes[:, :half], lanes[:, half:]))
+    for place, *payloads in odd:
+        own = (ABSENT if payload is None else codec.result(codec.state_of(payload)) for payload in payloads)
+        old[place], new[place] = own
+    return Told(view, groups, old, new)
+
+
+def _shown(codec: RowReading, rows: NDArray[np.int64], strange: list[int]) -> list[Any]:
+    """The results of rows, but for the strange ones, that lanes don't tell."""
+    there = rows[:, 0] != 0
+    there[strange] = False
+    at = there.nonzero()[0]
+    if 0 < at.size == len(rows):
+        return codec.results(rows)
+    out: list[Any] = [ABSENT] * len(rows)
+    if at.size:
+        for place, result in zip(at.tolist(), codec.results(rows[at]), strict=True):
+            out[place] = result
+    return out
+
+
+def _changes(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Odd) -> Iterator[FedChange]:
+    strange = {place: (old, new) for place, old, new in odd}
+    width = (len(raw) >> 3) // len(groups) if raw else 0
+    lanes = np.frombuffer(raw, "<i8").reshape(len(groups), width).tolist() if raw else []
+    half = width // 2
+    for place, group in enumerate(groups):
+        if place in strange:
+            old, new = (None if payload is None else codec.state_of(payload) for payload in strange[place])
+        else:
+            own = lanes[place]
+            old, new = (RowState(part[0], part[1:]) if part[0] else None for part in (own[:half], own[half:]))
+        yield FedChange(view, group, old, new)

@@ -1,0 +1,96 @@
+"""A batch's contributions to groups, summed: what changes their exact totals by so much, whatever these are.
+
+A delta has the form of totals, but its counts may be negative. It is made by the cells themselves, from nothing, and
+added to totals by them; what a cell keeps is linear in its values, or the view has no deltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.mapreduce.reducers.exact_sums import LANE_MIN
+from penstock.mapreduce.reducers.sums import Layout, Moments
+from penstock.views import Accumulator, State, Totals
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Delta:
+    """By group code how many contributions more, and the totals of each cell."""
+
+    codes: Ints
+    n: Ints
+    totals: list[Totals]
+
+    def take(self, at: Ints) -> Delta:
+        """That of the groups at these places."""
+        totals = [
+            Totals(t.lanes[:, at], {i: t.spill[g] for i, g in enumerate(at.tolist()) if g in t.spill})
+            for t in self.totals
+        ]
+        return Delta(self.codes[at], self.n[at], totals)
+
+    def data(self) -> list[Any]:
+        """As plain data, without the codes."""
+        cells = [[t.lanes.astype("<i8").tobytes(), [[g, row] for g, row in t.spill.items()]] for t in self.totals]
+        return [self.n.astype("<i8").tobytes(), cells]
+
+    @classmethod
+    def of_data(cls, codes: Ints, data: Sequence[Any]) -> Delta:
+        """The delta of these groups that this is the data of."""
+        n, cells = data
+        totals = [
+            Totals(np.frombuffer(lanes, "<i8").reshape(-1, codes.size), dict(map(tuple, spill)))
+            for lanes, spill in cells
+        ]
+        return cls(codes, np.frombuffer(n, "<i8"), totals)
+
+
+def added(cell: Accumulator, totals: Totals, delta: Totals, at: Ints) -> Totals:
+    """The totals with a delta of the groups at these places, each once, added."""
+    lanes, spill = totals.lanes.copy(), dict(totals.spill)
+    before = lanes[:, at]
+    after = before + delta.lanes
+    wraps = ((before ^ after) & (delta.lanes ^ after)) < 0
+    lanes[:, at] = after
+    odd = set(np.flatnonzero(wraps.any(axis=0)).tolist()) | delta.spill.keys()
+    odd.update(i for i, place in enumerate(at.tolist()) if place in spill) if spill else None
+    for i in odd:
+        place = int(at[i])
+        own, row = cell.merge(totals.state(place), delta.state(i))
+        lanes[:, place] = own
+        if row is None:
+            spill.pop(place, None)
+        else:
+            spill[place] = row
+    return Totals(lanes, spill, dict(totals.errors))
+
+
+def negated(cells: Sequence[Accumulator], delta: Delta) -> Delta:
+    """What takes a delta of these cells back."""
+    totals: list[Totals] = []
+    for cell, own in zip(cells, delta.totals, strict=True):
+        lanes, spill = -own.lanes, dict[int, list[Any]]()
+        for i in own.spill.keys() | set(np.flatnonzero((own.lanes == LANE_MIN).any(axis=0)).tolist()):
+            assert isinstance(cell, Moments), "counts are lanes alone"
+            column, row = _negated(cell, own.state(i))
+            lanes[:, i] = column
+            if row is not None:
+                spill[i] = row
+        totals.append(Totals(lanes, spill))
+    return Delta(delta.codes, -delta.n, totals)
+
+
+def _negated(cell: Moments, state: State) -> State:
+    lanes, row = state
+    layout = Layout(cell.degree)
+    exponents = {at + 2 + 2 * d for at in (0, layout.decimals) for d in range(cell.degree)}
+    turned = [x if i in exponents else -x for i, x in enumerate(layout.wide(row))]
+    own, left = layout.merged([-x for x in lanes], turned, None)
+    return tuple(own), left

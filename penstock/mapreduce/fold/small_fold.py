@@ -1,0 +1,187 @@
+"""The fold of a handful of contributions, value by value: the other size of columns by group.
+
+It gives what `ReduceNode.fold` gives, through the same accumulators, codec and rows. A cell that takes columns alone is
+left to columns; only such cells hold groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.cache import Reader, Writer
+from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.group_codes import Groups
+from penstock.mapreduce.fold.feed_rows import Fed
+from penstock.mapreduce.fold.row_format import RowState
+from penstock.mapreduce.maps.emissions import Contributions, Field, Yielded
+from penstock.views import State, reach
+
+if TYPE_CHECKING:
+    from penstock.mapreduce.fold.accumulator_fold import ReduceNode
+    from penstock.mapreduce.fold.accumulators import Accumulators
+
+FewContributions = list[tuple[int, tuple[Any, ...]]]  # (group code, a value for each field that the reducer reads)
+# What cells call `moved`: the state of one group with one value added (1) or taken back (−1).
+Moved = Callable[[State, Any, int], State]
+
+
+def of_yielded(pairs: Yielded, fields: Sequence[Field]) -> FewContributions:
+    """The contributions of what a function yielded."""
+    return [(code, tuple([value if f is None else reach(value, f) for f in fields])) for code, value in pairs]
+
+
+def in_columns(side: FewContributions, fields: Sequence[Field]) -> Contributions:
+    """The same as columns."""
+    code = np.array([code for code, _ in side], np.int32)
+    return Contributions(code, {f: Column.of([values[i] for _, values in side]) for i, f in enumerate(fields)})
+
+
+def one_by_one(side: Contributions, fields: Sequence[Field]) -> FewContributions:
+    """The same value by value."""
+    if not fields:
+        return [(code, ()) for code in side.code.tolist()]
+    return list(zip(side.code.tolist(), zip(*(side.inputs[f].values() for f in fields), strict=True), strict=True))
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group that changes: its code, and its state before and after."""
+
+    code: int
+    old: RowState
+    new: RowState
+
+    @property
+    def odd(self) -> bool:
+        """Whether it is more than lanes, before or after."""
+        return any(spill is not None for spill in (*(self.old.spills or ()), *(self.new.spills or ())))
+
+
+@dataclass(slots=True)
+class FewFolded:
+    """What a handful of contributions makes of a view."""
+
+    node: ReduceNode
+    groups: Groups
+    changed: list[_Group]
+
+    @property
+    def m(self) -> int:
+        return len(self.changed)
+
+    def group(self, place: int) -> tuple[bytes, Any]:
+        code = self.changed[place].code
+        return self.groups.stored[code], self.groups.value(code)
+
+    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
+        own = self.changed[place]
+        state = own.old if before else own.new
+        return (True, self.node.codec.result(state)) if state.n else (False, None)
+
+    def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+        groups, codec = self.groups, self.node.codec
+        puts: list[tuple[bytes, bytes]] = []
+        deletes: list[bytes] = []
+        for own in self.changed:
+            key, state = groups.stored[own.code], own.new
+            if not state.n:
+                deletes.append(key)
+            elif own.code in groups.encoded or any(spill is not None for spill in state.spills or ()):
+                whole = groups.encoded.get(own.code)
+                puts.append((key, codec.sealed(key, replace(state, whole=whole))))
+            else:
+                puts.append(codec.fixed_row(key, state.n, state.lanes))
+        puts.sort()
+        return puts, deletes
+
+    def new_keys(self) -> list[bytes] | None:
+        return None
+
+    def newly_held(self) -> int:
+        return 0
+
+    def fed(self, view: int) -> Fed:
+        whole = [self.groups.whole(own.code) for own in self.changed]
+        lanes = [[own.old.n, *own.old.lanes, own.new.n, *own.new.lanes] for own in self.changed]
+        payload = self.node.codec.payload
+        odd = [
+            [place, *(payload(state) if state.n else None for state in (own.old, own.new))]
+            for place, own in enumerate(self.changed)
+            if own.odd
+        ]
+        return Fed(view, whole, np.array(lanes, np.int64), odd)
+
+    def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
+        after.append(self._apply)
+
+    def _apply(self) -> None:
+        """It is committed: remember it."""
+        memory = self.node.memory
+        for own in self.changed:
+            code, state, lanes = own.code, own.new, iter(own.new.lanes)
+            memory.n[code] = state.n
+            memory.have[code] = True
+            for column, spills, spill in zip(memory.lanes, memory.spills, state.spills or (), strict=True):
+                for i in range(column.shape[0]):
+                    column[i, code] = next(lanes)
+                if spill is not None:
+                    spills[code] = spill
+                elif spills:
+                    spills.pop(code, None)
+
+
+class FewFold:
+    """One reduce node's fold of few."""
+
+    def __init__(self, node: ReduceNode) -> None:
+        self._node = node
+        self._cells: list[tuple[Moved, int]] = []  # with the place of its field
+        for cell in node.cells:
+            moved = getattr(cell, "moved", None)
+            if moved is not None:
+                self._cells.append((moved, node.fields.index(cell.field)))
+        self._able = len(self._cells) == len(node.cells)
+
+    def fold(self, reader: Reader, groups: Groups, plus: FewContributions, minus: FewContributions) -> FewFolded | None:
+        """The change that these make; None where columns have to tell: of other cells, or of what can't be."""
+        node, memory = self._node, self._node.memory
+        if not self._able:
+            return None
+        memory.reach(groups.size)
+        sides: dict[int, list[tuple[int, tuple[Any, ...]]]] = {}
+        for sign, side in ((1, plus), (-1, minus)):
+            for code, values in side:
+                sides.setdefault(code, []).append((sign, values))
+        changed: list[_Group] = []
+        for code in sorted(sides):
+            if not memory.complete and not memory.have[code]:
+                node.load(reader, groups, np.array([code]))
+            own = _moved(memory, self._cells, code, sides[code])
+            if own.new.n < 0:
+                return None
+            if own.old != own.new:
+                changed.append(own)
+        return FewFolded(node, groups, changed)
+
+
+def _moved(
+    memory: Accumulators, cells: list[tuple[Moved, int]], code: int, values: list[tuple[int, tuple[Any, ...]]]
+) -> _Group:
+    """A group before and after these contributions."""
+    old = RowState(memory.n.item(code), [], [])
+    new = RowState(old.n + sum([sign for sign, _ in values]), [], [])
+    assert old.spills is not None
+    assert new.spills is not None
+    for (moved, which), column, spills in zip(cells, memory.lanes, memory.spills, strict=True):
+        state: State = tuple([column.item(i, code) for i in range(column.shape[0])]), spills.get(code)
+        old.lanes += state[0]
+        old.spills.append(state[1])
+        for sign, own in values:
+            state = moved(state, own[which], sign)
+        new.lanes += state[0]
+        new.spills.append(state[1])
+    return _Group(code, old, new)

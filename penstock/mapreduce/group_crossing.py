@@ -1,0 +1,193 @@
+"""What a view owes groups that other partitions own, and what such a partition makes of it.
+
+A batch's contributions are parted by who owns their groups. Those of a view whose cells are all exact totals cross as
+totals, one for each group and batch; of any other view they cross one by one, with their sources, and of one that may
+be told early as sets. On the other side all are folded with what else that transaction has for the view, once.
+Invariants:
+
+- within one transaction a view folds once: what comes to it is gathered until the views that it stands on are done;
+- what crosses is a difference, right only if it is taken once and in order, which `recovery` sees to; or sets, right
+  whenever nothing newer was taken;
+- a part names groups by their encodings, and a view by its number: codes and nodes are each partition's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.group_codes import local_codes
+from penstock.mapreduce.columns.items import Items, SourceKeys
+from penstock.mapreduce.columns.key_ranges import Ranges
+from penstock.mapreduce.contribution_sets import Said, named_by, net, of_others
+from penstock.mapreduce.fold.group_sums import Delta
+from penstock.mapreduce.maps.emissions import Contributions, Sources
+from penstock.mapreduce.nodes.node_format import Cut, read_leaves
+from penstock.views import TS, Path
+
+if TYPE_CHECKING:
+    from penstock.mapreduce.view_node import ViewNode
+
+Places = NDArray[np.int64]
+Side = list[Any]  # codes as u32s into a list of groups, and the contributions as a leaf
+Part = list[Any]  # [number of the view, groups, delta or nil, what came, what went], or of sets
+# [number of the view, groups, nil, what is contributed, of whom besides, the number of the batch]
+_SETS = 6  # how many there are of sets
+_DELTA = 2  # where a part has its sums
+
+
+def side_data(side: Contributions, codes: NDArray[np.int64], fields: Sequence[Path | None]) -> Side:
+    """Contributions as data, their groups by these numbers."""
+    if not side.n:
+        return [b"", Cut(Items.none(len(fields)), inner=False).parts(0, 0)]
+    none = Column(np.zeros(side.n, np.int64))
+    columns = tuple(side.inputs.get(f, none) for f in fields)
+    lane, text, rank = np.zeros(side.n, np.int64), None, None
+    if side.sources is not None:
+        keys = side.sources.keys
+        lane, rank = keys.lane[side.sources.index], side.sources.rank
+        text = None if keys.text is None else keys.text[side.sources.index]
+    items = Items(codes, np.zeros(side.n, np.uint64), lane, text, rank, columns)
+    return [codes.astype("<u4").tobytes(), Cut(items, inner=False).parts(0, side.n)]
+
+
+def side_of(side: Side, codes: NDArray[Any], fields: Sequence[Path | None]) -> Contributions:
+    """The contributions that this is the data of, without those whose group has a negative code."""
+    places, leaf = side
+    if not places:
+        return _none(fields)
+    own = codes[np.frombuffer(places, "<u4")]
+    items = read_leaves([leaf], len(fields))
+    sources = Sources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
+    out = Contributions(own, dict(zip(fields, items.columns, strict=True)), sources)
+    return out if int(own.min()) >= 0 else out.take(np.flatnonzero(own >= 0))
+
+
+def _none(fields: Sequence[Path | None]) -> Contributions:
+    """No contributions."""
+    at = np.zeros(0, np.int64)
+    sources = Sources(SourceKeys(at, None), at)
+    return Contributions(np.zeros(0, np.int32), {f: Column(at) for f in fields}, sources)
+
+
+def is_sets(part: Part) -> bool:
+    """Whether what a part says may be said again."""
+    return len(part) == _SETS
+
+
+def numbered(part: Part, batch: int) -> Part:
+    """Sets, said to be of the batch with this number."""
+    return [*part[:-1], batch]
+
+
+def number_of(part: Part) -> int:
+    """The number of the batch that sets are of."""
+    number: int = part[-1]
+    return number
+
+
+def _sides(view: ViewNode, plus: Contributions, minus: Contributions) -> tuple[list[bytes], Places, Places]:
+    """The groups of both sides, and by contribution which of them."""
+    codes, here = local_codes(np.concatenate((plus.code, minus.code)), view.groups.size)
+    return [view.groups.whole(code) for code in codes.tolist()], here[: plus.n], here[plus.n :]
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What one transaction has for a view."""
+
+    plus: list[Contributions] = field(default_factory=list)
+    minus: list[Contributions] = field(default_factory=list)
+    deltas: list[Delta] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
+
+    def add(self, plus: Contributions, minus: Contributions) -> None:
+        """What comes and what goes."""
+        self.plus.append(plus)
+        self.minus.append(minus)
+
+
+class Crossing:
+    """Parts what views are told at one partition, and reads what others sent."""
+
+    def __init__(self, here: int, ranges: Ranges) -> None:
+        self.here = here
+        self.ranges = ranges
+
+    def part(
+        self, view: ViewNode, plus: Contributions, minus: Contributions, leaving: dict[int, list[Part]]
+    ) -> tuple[Contributions, Contributions]:
+        """What stays here; the rest is added to what leaves, by who owns it."""
+        groups = view.groups
+        owners = groups.owners(self.ranges)
+        came, went = owners[plus.code], owners[minus.code]
+        parties = np.bincount(np.concatenate((came, went))).nonzero()[0].tolist()
+        for other in parties:
+            if other != self.here:
+                own = (plus, minus) if len(parties) == 1 else (plus.take(came == other), minus.take(went == other))
+                leaving.setdefault(other, []).append(self._part(view, *own))
+        if parties in ([], [self.here]):
+            return plus, minus
+        return plus.take(came == self.here), minus.take(went == self.here)
+
+    @staticmethod
+    def _part(view: ViewNode, plus: Contributions, minus: Contributions) -> Part:
+        if view.early:
+            return Crossing.sets(view, plus, minus)
+        delta = view.combined(plus, minus)
+        if delta is not None:
+            groups = view.groups
+            return [view.number, [groups.whole(code) for code in delta.codes.tolist()], delta.data(), None, None]
+        names, came, went = _sides(view, plus, minus)
+        fields = view.crossing_fields
+        return [view.number, names, None, side_data(plus, came, fields), side_data(minus, went, fields)]
+
+    @staticmethod
+    def sets(view: ViewNode, plus: Contributions, minus: Contributions) -> Part:
+        """What documents contribute, and of whom else, in which groups, there is nothing: who is in `minus` alone."""
+        minus = of_others(minus, plus)
+        names, came, went = _sides(view, plus, minus)
+        return [view.number, names, None, side_data(plus, came, view.crossing_fields), side_data(minus, went, ()), 0]
+
+    @staticmethod
+    def joined(view: ViewNode, parts: Sequence[Part]) -> list[Part]:
+        """Make one step of the parts that several transactions owe groups of a view, in this order."""
+        if len(parts) < 2:
+            return list(parts)
+        sums = [part for part in parts if part[_DELTA] is not None]
+        own = Gathered()
+        for part in parts:
+            if part[_DELTA] is None:
+                Crossing.gather(view, part, own)
+        if not own.plus:
+            return sums
+        if view.keeps:
+            plus, minus = net(list(zip(own.plus, own.minus, strict=True)))
+        else:
+            plus, minus = Contributions.join(own.plus), Contributions.join(own.minus)
+        return [*sums, Crossing._part(view, plus, minus)] if plus.n or minus.n else sums
+
+    @staticmethod
+    def gather(view: ViewNode, part: Part, into: Gathered) -> None:
+        """Take a part of a production for this view."""
+        _, names, delta, came, went = part[:5]
+        known = view.groups
+        codes = np.array([known.code_of_encoded(name) for name in names], np.int32)
+        if delta is not None:
+            into.deltas.append(Delta.of_data(codes.astype(np.int64), delta))
+            return
+        fields = view.crossing_fields
+        if is_sets(part):
+            plus = side_of(came, codes, fields)
+            into.said.append(Said(plus, named_by(plus, side_of(went, codes, ()))))
+            return
+        plus, minus = side_of(came, codes, fields), side_of(went, codes, fields)
+        minus.inputs.pop(TS, None)
+        if not view.keeps:
+            plus.sources = minus.sources = None
+        into.add(plus, minus)

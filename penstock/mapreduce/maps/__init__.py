@@ -1,0 +1,1 @@
+"""Map documents to contributions."""

@@ -1,0 +1,262 @@
+"""Emissions: what documents contribute, as columns, and as the rows in which they are remembered.
+
+An emission of a batch side is a list of contributions: which document, which group, and the values that the view's
+cells read. A function view's emissions are remembered with the documents, a row for each segment of the table's log:
+
+    [counts, groups, codes, values]   counts: contributions a document (u32s), or nil where each has one
+                                      groups: encodings of the groups that occur, codes: u32s into it
+                                      values: int64s where all are, else a list, or nil where all are null
+
+Those of a document with several contributions are sorted by (group, value): the order of yielding means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import canonical, encode_key, order_key, pack, seal, unpack, unseal
+from penstock.mapreduce.columns.column import Column, Kind
+from penstock.mapreduce.columns.group_codes import Codes, Groups, local_codes
+from penstock.mapreduce.columns.items import SourceKeys, listed_sources
+from penstock.views import Path, reach
+
+Field = Path | None
+Pairs = list[tuple[bytes, Any]]  # (encoded group, value)
+Yielded = list[tuple[int, Any]]  # (group code, value)
+
+
+@dataclass(slots=True)
+class Sources:
+    """Who contributes: for each contribution which of a batch's keys, and its rank among that document's values."""
+
+    keys: SourceKeys
+    index: NDArray[np.int64]
+    rank: NDArray[np.int64] | None = None  # None: all 0
+
+    def take(self, index: NDArray[Any]) -> Sources:
+        """Those at these indexes, or where this mask holds."""
+        return Sources(self.keys, self.index[index], None if self.rank is None else self.rank[index])
+
+    def listed(self) -> list[tuple[bytes, int]]:
+        """The encoded key and the rank of each."""
+        text = None if self.keys.text is None else self.keys.text[self.index]
+        return listed_sources(self.keys.lane[self.index], text, self.rank)
+
+    @staticmethod
+    def join(parts: Sequence[Sources]) -> Sources:
+        """The parts one after the other."""
+        rank = None
+        if any(p.rank is not None for p in parts):
+            rank = np.concatenate([np.zeros(p.index.size, np.int64) if p.rank is None else p.rank for p in parts])
+        if all(p.keys is parts[0].keys for p in parts):
+            return Sources(parts[0].keys, np.concatenate([p.index for p in parts]), rank)
+        starts = np.cumsum([0, *(p.keys.lane.size for p in parts[:-1])])
+        index = np.concatenate([p.index + start for p, start in zip(parts, starts.tolist(), strict=True)])
+        return Sources(SourceKeys.join([p.keys for p in parts]), index, rank)
+
+
+@dataclass(slots=True)
+class Contributions:
+    """One side of a delta: contributions by group code, with a column for each field that cells read.
+
+    `sources` are there for views that keep contributions.
+    """
+
+    code: Codes
+    inputs: dict[Field, Column]
+    sources: Sources | None = None
+
+    @property
+    def n(self) -> int:
+        """How many contributions."""
+        return int(self.code.size)
+
+    def take(self, index: NDArray[Any]) -> Contributions:
+        """Those at these indexes, or where this mask holds."""
+        if index.dtype == bool:
+            index = index.nonzero()[0]
+        inputs = {f: c.take(index) for f, c in self.inputs.items()}
+        return Contributions(self.code[index], inputs, None if self.sources is None else self.sources.take(index))
+
+    @staticmethod
+    def join(parts: Sequence[Contributions]) -> Contributions:
+        """The parts one after the other."""
+        parts = [part for part in parts if part.n] or parts[:1]
+        if len(parts) == 1:
+            return parts[0]
+        fields = parts[0].inputs
+        sources = [p.sources for p in parts if p.sources is not None]
+        return Contributions(
+            np.concatenate([p.code for p in parts]),
+            {f: Column.join([p.inputs[f] for p in parts]) for f in fields},
+            Sources.join(sources) if sources else None,
+        )
+
+    def of(self, keys: SourceKeys, who: NDArray[np.int64], counts: NDArray[np.int64] | None = None) -> Contributions:
+        """The same, said to be of these documents, by the numbers of their keys: so many of each, or one."""
+        index, rank = who, None
+        if counts is not None:
+            index = np.repeat(who, counts)
+            rank = _ranks(np.repeat(np.arange(who.size), counts), self.code)
+        return Contributions(self.code, self.inputs, Sources(keys, index, rank))
+
+
+@dataclass(slots=True)
+class Emissions:
+    """What each document of a list yielded: `counts` contributions each (None: one each), in order."""
+
+    counts: NDArray[np.int64] | None
+    code: Codes
+    values: Column | None  # None: all null
+
+    @property
+    def documents(self) -> int:
+        """How many documents."""
+        return int(self.code.size if self.counts is None else self.counts.size)
+
+    @classmethod
+    def none(cls, documents: int) -> Emissions:
+        """Of documents that yielded nothing."""
+        return cls(np.zeros(documents, np.int64), np.zeros(0, np.int32), None)
+
+    def starts(self) -> NDArray[np.int64]:
+        """Where each document's contributions begin, and the end."""
+        if self.counts is None:
+            return np.arange(self.code.size + 1)
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
+
+    def flat_index(self, documents: NDArray[Any]) -> NDArray[np.int64]:
+        """The indexes of the contributions of these documents, in their order."""
+        if self.counts is None:
+            return documents.astype(np.int64)
+        counts = self.counts[documents]
+        ends = np.cumsum(counts)
+        shift = np.repeat(self.starts()[documents] - (ends - counts), counts)
+        flat: NDArray[np.int64] = np.arange(int(ends[-1]) if ends.size else 0, dtype=np.int64) + shift
+        return flat
+
+    def take(self, documents: NDArray[Any]) -> Emissions:
+        """Those of these documents."""
+        flat = self.flat_index(documents)
+        values = None if self.values is None else self.values.take(flat)
+        return Emissions(None if self.counts is None else self.counts[documents], self.code[flat], values)
+
+    def take_or_none(self, documents: NDArray[np.int64]) -> Emissions:
+        """Those of these documents. A number below 0 stands for a document that yielded nothing."""
+        missing = documents < 0
+        if not missing.any():
+            return self.take(documents)
+        return Emissions.join([self, Emissions.none(1)]).take(np.where(missing, self.documents, documents))
+
+    def padded(self, n: int) -> Emissions:
+        """The same, and documents that yielded nothing after these until there are n."""
+        missing = n - self.documents
+        return self if missing <= 0 else Emissions.join([self, Emissions.none(missing)])
+
+    def spread(self, documents: Sequence[int], n: int) -> Emissions:
+        """The same where these documents are some of n, and the others yielded nothing."""
+        counts = np.zeros(n, np.int64)
+        counts[documents] = 1 if self.counts is None else self.counts
+        return Emissions(counts, self.code, self.values)
+
+    @staticmethod
+    def join(parts: Sequence[Emissions]) -> Emissions:
+        """The parts one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        counts = None
+        if any(p.counts is not None for p in parts):
+            counts = np.concatenate([np.ones(p.code.size, np.int64) if p.counts is None else p.counts for p in parts])
+        values: Column | None = None
+        if any(p.values is not None for p in parts):
+            values = Column.join([Column.nulls(int(p.code.size)) if p.values is None else p.values for p in parts])
+        code = np.concatenate([p.code for p in parts]) if parts else np.zeros(0, np.int32)
+        return Emissions(counts, code, values)
+
+    def each(self, documents: Iterable[int]) -> Iterator[Emissions]:
+        """The emissions of each of these documents alone; the cost does not grow with the other documents."""
+        starts = self.starts().tolist()
+        for i in documents:
+            flat = np.arange(starts[i], starts[i + 1])
+            values = None if self.values is None else self.values.take(flat)
+            yield Emissions(None if self.counts is None else self.counts[i : i + 1], self.code[flat], values)
+
+    def yielded(self) -> Yielded:
+        """The contributions of all documents, by group code."""
+        values = [None] * int(self.code.size) if self.values is None else self.values.values()
+        return list(zip(self.code.tolist(), values, strict=True))
+
+    def pairs(self, document: int, groups: Groups) -> Pairs:
+        """The contributions of one document. For many documents call `pairs_of_each` once."""
+        [own] = self.each([document])
+        return [(groups.whole(code), value) for code, value in own.yielded()]
+
+    def pairs_of_each(self, groups: Groups) -> list[Pairs]:
+        """The contributions of each document, of all at once."""
+        flat = [(groups.whole(code), value) for code, value in self.yielded()]
+        return [flat[a:b] for a, b in pairwise(self.starts().tolist())]
+
+    @staticmethod
+    def of_pairs(rows: Sequence[Pairs], groups: Groups) -> Emissions:
+        """The emissions of documents that yielded these pairs."""
+        flat = [pair for row in rows for pair in row]
+        code = np.fromiter((groups.code_of_encoded(group) for group, _ in flat), np.int32, len(flat))
+        return Emissions(np.array([len(row) for row in rows], np.int64), code, Column.of([value for _, value in flat]))
+
+    def inputs(self, fields: Sequence[Field]) -> dict[Field, Column]:
+        """The columns that cells read, by their fields."""
+        whole = Column.nulls(int(self.code.size)) if self.values is None else self.values
+        out: dict[Field, Column] = {}
+        for path in fields:
+            out[path] = whole if path is None else Column.of([reach(value, path) for value in whole.values()])
+        return out
+
+
+def _ranks(document: NDArray[np.int64], code: Codes) -> NDArray[np.int64] | None:
+    """The rank of each contribution among those of its document and group, which stand together."""
+    n = int(code.size)
+    first = np.ones(n, bool)
+    first[1:] = (document[1:] != document[:-1]) | (code[1:] != code[:-1])
+    if first.all():
+        return None
+    start = np.maximum.accumulate(np.where(first, np.arange(n), 0))
+    return np.arange(n) - start
+
+
+def sorted_pairs(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """A document's (group, value) pairs in their one order."""
+    return sorted(pairs, key=lambda p: (encode_key(p[0]), order_key(p[1]), canonical(p[1])))
+
+
+def emissions_row(key: bytes, emissions: Emissions, groups: Groups) -> bytes:
+    """The row that remembers these emissions."""
+    distinct, codes = local_codes(emissions.code, groups.size)
+    used = distinct.tolist()
+    values: Any = None
+    kinds: set[int] = set() if emissions.values is None else emissions.values.all_kinds()
+    if emissions.values is not None and kinds == {Kind.INT}:
+        values = emissions.values.lane.astype("<i8").tobytes()
+    elif emissions.values is not None and not kinds <= {Kind.NULL}:
+        values = emissions.values.values()
+    counts = None if emissions.counts is None else emissions.counts.astype("<u4").tobytes()
+    whole = [groups.whole(c) for c in used]
+    return seal(key, pack([counts, whole, codes.astype("<u4").tobytes(), values]))
+
+
+def read_emissions(key: bytes, row: bytes, groups: Groups, where: str) -> Emissions:
+    """The emissions that a row remembers."""
+    counts, whole, codes, values = unpack(unseal(key, row, where))
+    own = np.fromiter((groups.code_of_encoded(g) for g in whole), np.int32, len(whole))
+    column: Column | None = None
+    if isinstance(values, bytes):
+        column = Column(np.frombuffer(values, "<i8").astype(np.int64))
+    elif values is not None:
+        column = Column.of(values)
+    code = own[np.frombuffer(codes, "<u4")] if len(whole) else np.zeros(0, np.int32)
+    return Emissions(None if counts is None else np.frombuffer(counts, "<u4").astype(np.int64), code, column)

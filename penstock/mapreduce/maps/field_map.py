@@ -1,0 +1,106 @@
+"""A field view over columns: which documents emit, what, and which it can't take.
+
+What a document emits is a function of three columns (its group's code, the values that cells read, the condition), the
+same for a batch's documents and for what is remembered by slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import KeyKind, KeyTooLong, encode_key, shown
+from penstock.mapreduce.columns.column import Column, Kind
+from penstock.mapreduce.columns.group_codes import BAD, Codes
+from penstock.mapreduce.maps.emissions import Contributions
+from penstock.mapreduce.maps.field_plan import cell_fields, value_fields
+from penstock.mapreduce.maps.function_map import Hold
+from penstock.mapreduce.reducers.from_contributions import resolved
+from penstock.views import FieldMap, Key, Need, Path, View, Where, reach
+
+Mask = NDArray[np.bool_]
+
+
+class FieldColumns(Protocol):
+    """Columns of documents, as far as field views read them."""
+
+    @property
+    def codes(self) -> Mapping[Key, Codes]:
+        """Group codes by key."""
+        ...
+
+    @property
+    def inputs(self) -> Mapping[Path, Column]:
+        """Values by path."""
+        ...
+
+    @property
+    def where(self) -> Mapping[Where, Mask]:
+        """What conditions keep."""
+        ...
+
+
+class FieldMapper:
+    """One field view's map; pure."""
+
+    def __init__(self, view: View, fields: FieldMap) -> None:
+        self.name = view.name
+        self.fields = fields
+        self.inputs: dict[Path | None, Path] = {}  # by the field that is read of a value
+        self.numbers: dict[Path, None] = {}
+        for field in value_fields(view):
+            path = fields.path_of(field)
+            assert path is not None, "checked when the view was defined"
+            self.inputs[field] = path
+        for reducer in resolved(view.reducers):
+            for cell in reducer.cells:
+                if cell.need is Need.NUMBER:
+                    self.numbers.update((self.inputs[field], None) for field in cell_fields(cell))
+
+    def kept(self, columns: FieldColumns) -> Mask | None:
+        """Which documents its condition keeps; None: all."""
+        return None if self.fields.where is None else columns.where[self.fields.where]
+
+    def bad(self, columns: FieldColumns) -> Mask | None:
+        """Which documents it would have to hold, were they kept; None: none."""
+        code = columns.codes[self.fields.key]
+        bad: Mask | None = None
+        if code.size and int(code.min()) == BAD:
+            bad = code == BAD
+        for path in self.numbers:
+            kind = columns.inputs[path].kind
+            if kind is not None and bool((kind == Kind.OTHER).any()):
+                bad = (kind == Kind.OTHER) if bad is None else bad | (kind == Kind.OTHER)
+        return bad
+
+    def contributions(self, columns: FieldColumns, at: NDArray[Any] | None) -> Contributions:
+        """What the documents at these indexes (None: all) contribute."""
+        code = columns.codes[self.fields.key]
+        inputs = {f: columns.inputs[path] for f, path in self.inputs.items()}
+        out = Contributions(code.astype(np.int32, copy=False), inputs)
+        return out if at is None else out.take(at)
+
+    def hold(self, document: Any) -> Hold:
+        """Why it can't take this document."""
+        for path in self.fields.key.paths:
+            group = reach(document, path)
+            try:
+                encode_key(group)
+            except (KeyKind, KeyTooLong) as error:
+                return Hold(f"view {self.name!r} groups by {'.'.join(path)!r}: {error}")
+        for path in self.numbers:
+            value = reach(document, path)
+            if Column.of([value]).kinds()[0] == Kind.OTHER:
+                return Hold(
+                    f"view {self.name!r} reads {'.'.join(path)!r} as a number and finds {shown(value)}; "
+                    "put the document again with an int, a float, a Decimal or null there"
+                )
+        whole = tuple(reach(document, path) for path in self.fields.key.paths)
+        try:
+            encode_key(whole)
+        except (KeyKind, KeyTooLong) as error:
+            return Hold(f"view {self.name!r}: {error}")
+        return Hold(f"view {self.name!r} can't take it")

@@ -1,0 +1,139 @@
+"""What the views of one source need of its documents, each thing once: fields, groups, conditions.
+
+Views that group by the same fields share one dictionary of groups and one column of codes; views that read the same
+field share one column of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from penstock.mapreduce.columns.group_codes import Codes, Groups, TupleGroups
+from penstock.mapreduce.reducers.from_contributions import resolved
+from penstock.views import TS, Cell, FieldMap, FunctionMap, Key, Need, Path, View, Where, is_accumulator, is_tree_cell
+
+_KNOWN = 256
+"""Views of which is remembered what they need: they are the same objects at each opening, and never change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The fields that must be decoded of a source's documents, and what for."""
+
+    key: Key
+    ts: Path | None
+    groups: tuple[Key, ...]
+    group_paths: tuple[Path, ...]
+    inputs: dict[Path, bool]  # path -> whether values that are no numbers are kept
+    wheres: tuple[Where, ...]
+    functions: bool
+    paths: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, key: Key, ts: Path | None, views: Iterable[View]) -> Plan:
+        """The plan for a source with this key and these views."""
+        return _plan_of(key, ts, tuple(views))
+
+
+@lru_cache(maxsize=_KNOWN)
+def _plan_of(key: Key, ts: Path | None, views: tuple[View, ...]) -> Plan:
+    groups: dict[Key, None] = {}
+    inputs: dict[Path, bool] = {}
+    wheres: dict[Where, None] = {}
+    functions = False
+    for view in views:
+        if isinstance(view.map, FunctionMap):
+            functions = True
+            continue
+        groups[view.map.key] = None
+        if view.map.where is not None:
+            wheres[view.map.where] = None
+        for path, keep in field_inputs(view, view.map).items():
+            inputs[path] = inputs.get(path, False) or keep
+    group_paths = tuple(dict.fromkeys(path for group in groups for path in group.paths))
+    where_paths = [path for where in wheres for path in where.paths()]
+    own = [] if ts is None else [ts]
+    paths = tuple(dict.fromkeys([*key.paths, *own, *group_paths, *inputs, *where_paths]))
+    return Plan(key, ts, tuple(groups), group_paths, inputs, tuple(wheres), functions, paths)
+
+
+def cell_fields(cell: Cell) -> tuple[Path | None, ...]:
+    """The fields of a value that a cell reads; the ts of the document is none."""
+    beside = cell.beside if is_tree_cell(cell) else ()
+    return (cell.field, *(path for path in beside if path != TS))
+
+
+@lru_cache(maxsize=_KNOWN)
+def keeps_contributions(view: View) -> bool:
+    """Whether a view keeps who contributed what: where it says so, and where a reducer has no inverse or none is."""
+    cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells]
+    return view.sources or view.index or not all(is_accumulator(cell) for cell in cells)
+
+
+@lru_cache(maxsize=_KNOWN)
+def value_fields(view: View) -> tuple[Path | None, ...]:
+    """What is read of a field view's values: by cells, and whole where contributions are kept and it has any."""
+    cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells]
+    fields = dict.fromkeys(field for cell in cells for field in cell_fields(cell))
+    if isinstance(view.map, FieldMap) and view.map.value is not None and keeps_contributions(view):
+        fields[None] = None
+    return tuple(fields)
+
+
+def field_inputs(view: View, fields: FieldMap) -> dict[Path, bool]:
+    """The document paths that a field view reads values at, and whether it keeps values that are no numbers."""
+    out: dict[Path, bool] = {}
+    kept = keeps_contributions(view)
+    cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells if cell.need is Need.VALUE]
+    wants = {field for cell in cells for field in cell_fields(cell)}
+    for field in value_fields(view):
+        path = fields.path_of(field)
+        assert path is not None, "checked when the view was defined"
+        out[path] = out.get(path, False) or kept or field in wants
+    return out
+
+
+class Spaces:
+    """The dictionaries of groups of one source's field views."""
+
+    __slots__ = ("_parts", "_tuples")
+
+    def __init__(self) -> None:
+        self._parts: dict[Path, Groups] = {}
+        self._tuples: dict[Key, TupleGroups] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use, about."""
+        parts, tuples = list(self._parts.values()), list(self._tuples.values())  # others may add to them meanwhile
+        return sum(g.nbytes for g in parts) + sum(t.nbytes for t in tuples)
+
+    def part(self, path: Path) -> Groups:
+        """The dictionary of one field."""
+        groups = self._parts.get(path)
+        if groups is None:
+            groups = self._parts[path] = Groups()
+        return groups
+
+    def groups(self, key: Key) -> Groups:
+        """The dictionary of a view's groups."""
+        return self.part(key.paths[0]) if key.single else self.tuples(key).groups
+
+    def codes(self, key: Key, parts: dict[Path, Codes], n: int) -> Codes:
+        """The codes of a view's groups, from the codes of the fields."""
+        if key.single:
+            return parts[key.paths[0]]
+        if not key.paths:
+            return np.full(n, self.tuples(key).groups.code(()), np.int32)
+        return self.tuples(key).combine([parts[path] for path in key.paths])
+
+    def tuples(self, key: Key) -> TupleGroups:
+        """The dictionary of groups of several fields."""
+        found = self._tuples.get(key)
+        if found is None:
+            found = self._tuples[key] = TupleGroups([self.part(path) for path in key.paths])
+        return found

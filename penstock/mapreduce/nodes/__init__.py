@@ -1,0 +1,1 @@
+"""The nodes of a reduce tree."""

@@ -1,0 +1,1 @@
+"""The reducers and their cells."""

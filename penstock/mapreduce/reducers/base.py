@@ -1,0 +1,130 @@
+"""What all reducers have: the field they read, a description, and their result over plain values.
+
+A reducer is a plain description: frozen, comparable, and rebuilt from `describe()`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from penstock.cache import PenstockError, ValueKind, encode_key, normalise
+from penstock.mapreduce.columns.column import Column, Ints, Kind
+from penstock.views import (
+    TS,
+    Accumulator,
+    Cell,
+    Need,
+    Path,
+    State,
+    Totals,
+    ValueCell,
+    is_accumulator,
+    is_tree_cell,
+    is_value_cell,
+    parse_path,
+    reach,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseReducer(ABC):
+    """A reducer of this package."""
+
+    name: ClassVar[str]
+    field: Path | None
+
+    @property
+    @abstractmethod
+    def cells(self) -> tuple[Cell, ...]:
+        """What must be kept."""
+
+    @abstractmethod
+    def result(self, n: int, states: Sequence[State]) -> Any:
+        """The result of a group of n contributions, given one state a cell."""
+
+    def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
+        """The results of many groups whose lanes say all, given for each cell a row a group."""
+        size = len(n)
+        cells = [list(map(tuple, cell.tolist())) if cell.shape[1] else [()] * size for cell in lanes]
+        return [self.result(count, [(cell[i], None) for cell in cells]) for i, count in enumerate(n.tolist())]
+
+    def describe(self) -> dict[str, object]:
+        """The reducer as plain data, for `reducer_from`."""
+        return {"reducer": self.name, "field": None if self.field is None else list(self.field)}
+
+    def over(self, values: Iterable[object]) -> Any:
+        """The result over these values, or over this reducer's field of these documents.
+
+        They count as of documents with the keys 0, 1, 2 … and without ts.
+
+        >>> import penstock as ps
+        >>> ps.mean("amount").over([{"amount": 1}, {"amount": 2}, {}])
+        1.5
+        """
+        node = _Node([normalise(v) for v in values])
+        return self.result(node.n, [self._state(cell, node) for cell in self.cells])
+
+    def _state(self, cell: Cell, node: _Node) -> State:
+        column = node.column(cell.field)
+        if cell.need is Need.NUMBER and column.kind is not None and (column.kind == Kind.OTHER).any():
+            wrong = column.objs[int(np.argmax(column.kind == Kind.OTHER))]
+            raise ValueKind(wrong, ".".join(cell.field or ()), f"{self.name} takes int, float and Decimal")
+        if is_accumulator(cell):
+            return _accumulated(cell, column)
+        if is_value_cell(cell):
+            return (), _answered(cell, column)
+        assert is_tree_cell(cell), "there are three kinds of cells"
+        partial = cell.fold(node).values()[0] if node.n else None
+        why = cell.failed(partial)
+        if why is not None:
+            raise PenstockError(f"{self.name}: {why}")
+        return (), cell.state(partial)
+
+
+class _Node:
+    """Values as the contributions of one node of one tree."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+        self.n = len(values)
+
+    @property
+    def starts(self) -> Ints:
+        return np.zeros(1, np.int64)
+
+    def column(self, field: Path | None) -> Column:
+        if field == TS:
+            return Column.nulls(self.n)
+        return Column.of(self._values if field is None else [reach(value, field) for value in self._values])
+
+    def sources(self, at: Ints) -> list[tuple[bytes, int]]:
+        return [(encode_key(i), 0) for i in at.tolist()]
+
+    def groups(self) -> list[Any]:
+        return [None]
+
+
+def _accumulated(cell: Accumulator, column: Column) -> State:
+    none = cell.batch(np.zeros(0, np.int64), 1, Column.nulls(0))
+    plus = cell.batch(np.zeros(len(column), np.int64), 1, column)
+    totals = cell.update(Totals.none(cell.lanes, 1), plus, none)
+    for error in totals.errors.values():
+        raise error
+    return totals.state(0)
+
+
+def _answered(cell: ValueCell, column: Column) -> list[Any] | None:
+    found = [entry for entry in cell.entries(column) if entry is not None]
+    found.sort(key=lambda entry: (entry[0], cell.sort_key(entry[1])))
+    places = cell.asked(len(found))
+    return cell.answer(len(found), len(set(found)), [found[place][1] for place in places])
+
+
+def field_of(f: str | None, reducer: str) -> Path | None:
+    """The path of the field that a reducer reads, as it was written."""
+    return None if f is None else parse_path(f, f"the field of {reducer}()")

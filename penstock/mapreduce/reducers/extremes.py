@@ -1,0 +1,181 @@
+"""The least and the greatest of a group's values, one or several: what min, max, top and bottom are read from.
+
+Values compare in the total order of values, so that of several equal ones the same is kept in every tree. Columns of
+ints and of floats are folded whole; nodes where kinds meet, and values that no lane holds, are looked at one by one.
+
+A partial of `Extreme` is the value, one of `Ranking` the list of the best, the best first. Null is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from math import isnan, nan
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.mapreduce.columns.column import KINDS, Column, Ints, Kind, lane_of, value_of
+from penstock.mapreduce.reducers.contribution_cell import Folded, node_numbers, nodes_of, partials_of
+from penstock.mapreduce.reducers.value_order import CODE_MAX, CODE_MIN, chosen, float_codes, float_lanes, sorted_values
+from penstock.views import Leaves, Values
+
+Mask = NDArray[np.bool_]
+_LOWEST = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme(Folded):
+    """The greatest value, or the least."""
+
+    greatest: bool
+
+    def fold(self, leaves: Leaves) -> Column:
+        """The extreme of each node's values."""
+        return self._best(leaves.starts, leaves.column(self.field))
+
+    def fold_few(self, values: Sequence[Any]) -> Any:
+        """The same of one node, value by value."""
+        here = [_told(value) for value in values if value is not None]
+        return chosen(here, self.greatest) if here else None
+
+    def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
+        """The extreme of each node's children."""
+        return self._best(starts, partials)
+
+    def stepped(self, before: Values, came: Values, here: Ints, went: Values, gone: Ints) -> tuple[Column, Mask] | None:
+        """Known where the extreme did not go, or what came is no worse; all values must be of one kind, or null."""
+        kinds = (_kinds(before) | _kinds(came) | _kinds(went)) - {Kind.NULL}
+        if len(kinds) > 1 or not kinds <= {Kind.INT, Kind.FLOAT}:
+            return None
+        floats = Kind.FLOAT in kinds
+        m = len(before.lane)
+        had, best = self._greatest_codes(before, np.arange(m), m, floats)
+        new, top = self._greatest_codes(came, here, m, floats)
+        left, lost = self._greatest_codes(went, gone, m, floats)
+        sure = ~(left & (~had | (lost >= best))) | (new & (top >= best))
+        codes = np.maximum(best, top)
+        lane = codes if self.greatest else ~codes
+        has = had | new
+        kind = None if not floats and has.all() else np.where(has, Kind.FLOAT if floats else Kind.INT, Kind.NULL)
+        lane = np.where(has, float_lanes(lane) if floats else lane, 0)
+        return Column(lane, None if kind is None else kind.astype(np.uint8)), sure
+
+    def _greatest_codes(self, column: Values, group: Ints, m: int, floats: bool) -> tuple[Mask, Ints]:
+        """Of m groups whether each has a value that is not null, and the greatest code, turned round for the least."""
+        lane = column.lane
+        if column.kind is not None:
+            own = column.kind != Kind.NULL
+            lane, group = lane[own], group[own]
+        codes = float_codes(lane) if floats else lane
+        has, best = np.zeros(m, bool), np.full(m, _LOWEST, np.int64)
+        has[group] = True
+        np.maximum.at(best, group, codes if self.greatest else ~codes)
+        return has, best
+
+    def _best(self, starts: Ints, column: Values) -> Column:
+        kind = column.kind
+        if kind is None:
+            return Column(self._reduced(column.lane, starts))
+        m = int(starts.size)
+        lane, kinds = np.zeros(m, np.int64), np.zeros(m, np.uint8)
+        met: dict[int, list[Any]] = {}  # nodes with a value of a second kind, and what to choose from there
+        for which in (Kind.INT, Kind.FLOAT):
+            own = kind == which
+            if not own.any():
+                continue
+            best, has = self._best_of(own, float_codes(column.lane) if which is Kind.FLOAT else column.lane, starts)
+            if which is Kind.FLOAT:
+                best = float_lanes(best)
+                for node in (has & (kinds == Kind.INT)).nonzero()[0].tolist():
+                    met[node] = [int(lane[node]), value_of(int(best[node]), Kind.FLOAT, None)]
+            lane[has], kinds[has] = best[has], which
+        out = Column(lane, kinds)
+        if column.objs:
+            for node, value in self._best_objects(starts, column).items():
+                if kinds[node] != Kind.NULL:
+                    met.setdefault(node, [value_of(int(lane[node]), int(kinds[node]), None)]).append(value)
+                else:
+                    met[node] = [value]
+        for node, values in met.items():
+            value = chosen(values, self.greatest) if len(values) > 1 else values[0]
+            lane[node], kinds[node] = lane_of(value)
+            if kinds[node] >= Kind.BIG:
+                out.objs[node] = value
+        return out
+
+    def _best_of(self, own: Mask, codes: Ints, starts: Ints) -> tuple[Ints, Mask]:
+        """The extreme code among a node's own rows, and which nodes have any."""
+        if own.all():
+            return self._reduced(codes, starts), np.ones(starts.size, bool)
+        worst = CODE_MIN if self.greatest else CODE_MAX
+        has = np.logical_or.reduceat(own, starts) if starts.size else np.zeros(0, bool)
+        return self._reduced(np.where(own, codes, worst), starts), has
+
+    def _reduced(self, lane: Ints, starts: Ints) -> Ints:
+        best: Ints = (np.maximum if self.greatest else np.minimum).reduceat(lane, starts)
+        return best
+
+    def _best_objects(self, starts: Ints, column: Values) -> dict[int, Any]:
+        """By node the extreme of the values that no lane holds."""
+        at = np.sort(np.fromiter(column.objs, np.int64, len(column.objs)))
+        nodes = np.searchsorted(starts, at, side="right") - 1
+        begins = np.append(True, nodes[1:] != nodes[:-1]).nonzero()[0]
+        values = [column.objs[i] for i in at.tolist()]
+        spans = pairwise([*begins.tolist(), len(values)])
+        return {node: chosen(values[a:b], self.greatest) for node, (a, b) in zip(nodes[begins].tolist(), spans)}
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking(Folded):
+    """The n best values, the best first: the greatest, or the least."""
+
+    n: int
+    greatest: bool
+
+    def fold(self, leaves: Leaves) -> Column:
+        """The best of each node's values."""
+        column, starts = leaves.column(self.field), leaves.starts
+        kind = column.kind
+        if kind is None:
+            return self._best_codes(starts, Column(column.lane), column.lane, None)
+        seen = np.bincount(kind, minlength=KINDS).tolist()
+        if not (column.objs or seen[Kind.FLOAT]):
+            return self._best_codes(starts, Column(column.lane, kind), column.lane, kind != Kind.NULL)
+        if not (column.objs or seen[Kind.INT]):
+            codes = float_codes(column.lane)
+            return self._best_codes(starts, Column(float_lanes(codes), kind), codes, kind != Kind.NULL)
+        return partials_of([self._best(values) or None for values in nodes_of(starts, column.values())])
+
+    def fold_few(self, values: Sequence[Any]) -> list[Any] | None:
+        """The same of one node, value by value."""
+        return self._best([_told(value) for value in values if value is not None]) or None
+
+    def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
+        """The best of each node's children's."""
+        children = nodes_of(starts, partials.values())
+        return partials_of([self._best(list(chain.from_iterable(lists))) or None for lists in children])
+
+    def _best(self, values: list[Any]) -> list[Any]:
+        return sorted_values(values, self.greatest)[: self.n]
+
+    def _best_codes(self, starts: Ints, column: Column, codes: Ints, here: Mask | None) -> Column:
+        """The best of columns of one kind: `codes` order, `here` says which are not null."""
+        node = node_numbers(starts, len(column))
+        at = np.arange(len(column)) if here is None else here.nonzero()[0]
+        order = at[np.lexsort((~codes[at] if self.greatest else codes[at], node[at]))]
+        ends = np.append(np.searchsorted(node[order], np.arange(starts.size)), order.size).tolist()
+        values = column.take(order).values()
+        return partials_of([values[a : min(b, a + self.n)] or None for a, b in pairwise(ends)])
+
+
+def _told(value: Any) -> Any:
+    """The value; of the many NaNs one, as columns of floats have it."""
+    return nan if type(value) is float and isnan(value) else value
+
+
+def _kinds(column: Values) -> set[int]:
+    """The kinds that occur."""
+    return {Kind.INT} if column.kind is None else set(np.unique(column.kind).tolist())

@@ -1,0 +1,112 @@
+"""Values chosen by who made them, or by what stands beside them: what first, last and collect are read from.
+
+A source is the document's encoded key and the rank among its values for the group; keys compare as their encodings do.
+`by` compares in group order, null before everything, so that 1 and 1.0 tie, and what ties there is ordered by source.
+A partial of `Choice` is [by, key, rank, value], one of `Collected` the list of [key, rank, value], the first source
+first. Null is skipped: only what has a value is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from penstock.cache import order_key, repr_by_fields
+from penstock.mapreduce.columns.column import Column, Ints, Kind
+from penstock.mapreduce.reducers.contribution_cell import Folded, column_of, node_numbers, nodes_of, partials_of
+from penstock.mapreduce.reducers.value_order import CODE_MAX, CODE_MIN, unified, value_codes
+from penstock.views import Leaves, Path, Values
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Folded):
+    """The value whose `by` is the least, or the greatest if `last`; of equal ones that of the first or last source."""
+
+    by: Path
+    last: bool
+
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        """What orders."""
+        return (self.by,)
+
+    def fold(self, leaves: Leaves) -> Column:
+        """The choice among each node's contributions."""
+        column, by, starts = column_of(leaves.column(self.field)), column_of(leaves.column(self.by)), leaves.starts
+        codes, here = self._codes(by), None if column.kind is None else column.kind != Kind.NULL
+        if here is not None:
+            codes = np.where(here, codes, CODE_MIN if self.last else CODE_MAX)
+        best = (np.maximum if self.last else np.minimum).reduceat(codes, starts)
+        node = node_numbers(starts, len(column))
+        ties = codes == best[node]
+        at = (ties if here is None else ties & here).nonzero()[0]
+        partials: list[Any] = [None] * int(starts.size)
+        choose = max if self.last else min
+        rows = zip(node[at].tolist(), leaves.sources(at), by.take(at).values(), column.take(at).values())
+        for place, tied in groupby(rows, key=itemgetter(0)):
+            _, (key, rank), mark, value = choose(tied, key=itemgetter(1))
+            partials[place] = [mark, key, rank, value]
+        return partials_of(partials)
+
+    def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
+        """The choice among each node's children's."""
+        choose = max if self.last else min
+        children = nodes_of(starts, partials.values())
+        return partials_of([choose(own, key=self._order, default=None) for own in children])
+
+    def merged(self, one: list[Any], two: list[Any]) -> list[Any]:
+        """The choice among both; for one source in both groups the values themselves decide."""
+        choose = max if self.last else min
+        return choose(one, two, key=lambda partial: (self._order(partial), order_key(partial[-1])))
+
+    @staticmethod
+    def _order(partial: list[Any]) -> tuple[Any, ...]:
+        mark, key, rank, _ = partial
+        return order_key(unified(mark)), key, rank
+
+    @staticmethod
+    def _codes(by: Column) -> Ints:
+        """Ints in the order of `by`, the same where it ties."""
+        if by.kind is None:
+            return by.lane
+        if bool((by.kind == Kind.FLOAT).all()):
+            return value_codes(by.lane)
+        keys = [order_key(unified(mark)) for mark in by.values()]
+        ranks = {key: i for i, key in enumerate(sorted(set(keys)))}
+        return np.fromiter((ranks[key] for key in keys), np.int64, len(keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Collected(Folded):
+    """The values of the first n sources."""
+
+    n: int
+
+    __repr__ = repr_by_fields
+
+    def fold(self, leaves: Leaves) -> Column:
+        """Those of each node."""
+        column, starts = column_of(leaves.column(self.field)), leaves.starts
+        at = np.arange(len(column)) if column.kind is None else (column.kind != Kind.NULL).nonzero()[0]
+        partials: list[Any] = [None] * int(starts.size)
+        rows = zip(node_numbers(starts, len(column))[at].tolist(), leaves.sources(at), column.take(at).values())
+        for place, own in groupby(rows, key=itemgetter(0)):
+            first = nsmallest(self.n, own, key=itemgetter(1))
+            partials[place] = [[key, rank, value] for _, (key, rank), value in first]
+        return partials_of(partials)
+
+    def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
+        """Those of each node's children."""
+        children = nodes_of(starts, partials.values())
+        firsts = [nsmallest(self.n, chain.from_iterable(own), key=itemgetter(0, 1)) for own in children]
+        return partials_of([first or None for first in firsts])
+
+    def merged(self, one: list[Any], two: list[Any]) -> list[Any]:
+        """Those of both; values of one source in both groups stand in the order of values."""
+        return nsmallest(self.n, [*one, *two], key=lambda item: (item[0], item[1], order_key(item[2])))

@@ -1,0 +1,400 @@
+"""The reducers without an inverse, as a view's definition names them, and how each reads its result.
+
+Null is skipped by all but functions, which are given every value. Over nulls only, distinct is 0, top, bottom and
+collect are empty, and the others are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from penstock.cache import DefinitionError, repr_by_fields, shown_key
+from penstock.mapreduce.reducers.base import BaseReducer, field_of
+from penstock.mapreduce.reducers.distinct_quantiles import Distinct as DistinctValues
+from penstock.mapreduce.reducers.distinct_quantiles import Quantiles as QuantileValues
+from penstock.mapreduce.reducers.extremes import Extreme, Ranking
+from penstock.mapreduce.reducers.first_last import Choice, Collected
+from penstock.mapreduce.reducers.user_monoid import MonoidFunctions, Rereduced, UserMonoid
+from penstock.views import TS, Cell, Path, ReduceFunction, Reducer, State, parse_path
+
+Share = int | float | Decimal | Fraction
+_FINEST = 10**1_000
+
+
+def _spilt(states: Sequence[State], otherwise: Any) -> Any:
+    """What the one cell's state begins with."""
+    spill = states[0][1]
+    return otherwise if spill is None else spill[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Max(BaseReducer):
+    """The greatest value."""
+
+    name: ClassVar[str] = "max"
+    greatest: ClassVar[bool] = True
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The value."""
+        return (Extreme(self.field, self.greatest),)
+
+    def result(self, n: int, states: Sequence[State]) -> Any:
+        """The value."""
+        return _spilt(states, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Min(Max):
+    """The least value."""
+
+    name: ClassVar[str] = "min"
+    greatest: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Top(BaseReducer):
+    """The n greatest values."""
+
+    name: ClassVar[str] = "top"
+    greatest: ClassVar[bool] = True
+    n: int
+    __repr__ = repr_by_fields
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The list of them."""
+        return (Ranking(self.field, self.n, self.greatest),)
+
+    def describe(self) -> dict[str, object]:
+        """The reducer as plain data, for `reducer_from`."""
+        return {**BaseReducer.describe(self), "n": self.n}
+
+    def result(self, n: int, states: Sequence[State]) -> list[Any]:
+        """The values, the best first."""
+        return list(_spilt(states, ()))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Bottom(Top):
+    """The n least values."""
+
+    name: ClassVar[str] = "bottom"
+    greatest: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Collect(BaseReducer):
+    """The values of the first n sources."""
+
+    name: ClassVar[str] = "collect"
+    n: int
+    __repr__ = repr_by_fields
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The values with their sources."""
+        return (Collected(self.field, self.n),)
+
+    def describe(self) -> dict[str, object]:
+        """The reducer as plain data, for `reducer_from`."""
+        return {**BaseReducer.describe(self), "n": self.n}
+
+    def result(self, n: int, states: Sequence[State]) -> list[Any]:
+        """The values, in the order of their sources."""
+        return [value for _, _, value in _spilt(states, ())]
+
+
+@dataclass(frozen=True, slots=True)
+class Last(BaseReducer):
+    """The value with the greatest ts, or the greatest of another field."""
+
+    name: ClassVar[str] = "last"
+    last: ClassVar[bool] = True
+    by: Path | None
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The value, with what it was chosen by."""
+        return (Choice(self.field, self.by or TS, self.last),)
+
+    def describe(self) -> dict[str, object]:
+        """The reducer as plain data, for `reducer_from`."""
+        return {**BaseReducer.describe(self), "by": None if self.by is None else list(self.by)}
+
+    def result(self, n: int, states: Sequence[State]) -> Any:
+        """The value."""
+        chosen = _spilt(states, None)
+        return None if chosen is None else chosen[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class First(Last):
+    """The value with the least ts, or the least of another field."""
+
+    name: ClassVar[str] = "first"
+    last: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Monoid(BaseReducer):
+    """A user's monoid."""
+
+    name: ClassVar[str] = "monoid"
+    functions: MonoidFunctions | None
+
+    @property
+    def code(self) -> object:
+        """The user's object."""
+        return None if self.functions is None else self.functions.group
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The user's accumulator."""
+        return (UserMonoid(self.field, self.functions),)
+
+    def result(self, n: int, states: Sequence[State]) -> Any:
+        """What the user's `result` gave when the accumulator last changed."""
+        spill = states[0][1]
+        return None if spill is None else spill[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Function(BaseReducer):
+    """A user's function, as CouchDB has them."""
+
+    name: ClassVar[str] = "function"
+    function: ReduceFunction | None
+    called: str
+    keys: bool
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """What the function gave."""
+        return (Rereduced(self.field, self.function),)
+
+    def describe(self) -> dict[str, object]:
+        """The reducer as plain data, for `reducer_from`."""
+        return {**BaseReducer.describe(self), "function": self.called, "keys": self.keys}
+
+    def result(self, n: int, states: Sequence[State]) -> Any:
+        """What the function gave."""
+        return _spilt(states, [None])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct(BaseReducer):
+    """How many different values."""
+
+    name: ClassVar[str] = "distinct"
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The values, equal ones as one."""
+        return (DistinctValues(self.field),)
+
+    def result(self, n: int, states: Sequence[State]) -> int:
+        """The count."""
+        return int(_spilt(states, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles(BaseReducer):
+    """The numbers at some shares of the way through all of them."""
+
+    name: ClassVar[str] = "quantiles"
+    shares: tuple[Fraction, ...]
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The numbers in order."""
+        return (QuantileValues(self.field, self.shares),)
+
+    def describe(self) -> dict[str, object]:
+        """The reducer as plain data, for `reducer_from`."""
+        return {**BaseReducer.describe(self), "shares": [str(share) for share in self.shares]}
+
+    def result(self, n: int, states: Sequence[State]) -> list[Any] | None:
+        """The numbers, in the order in which they were asked for."""
+        numbers = _spilt(states, None)
+        return None if numbers is None else list(numbers)
+
+
+def max(f: str | None = None) -> Max:
+    """The greatest value, of any kind, in the order of groups: null < false < true < numbers < text < …
+
+    >>> import penstock as ps
+    >>> ps.max().over([3, 10.5, None, 7]), ps.max("name").over([{"name": "Sue"}, {"name": "Joe"}])
+    (10.5, 'Sue')
+    """
+    return Max(field_of(f, "max"))
+
+
+def min(f: str | None = None) -> Min:
+    """The least value, of any kind, in the order of groups; null is none.
+
+    >>> import penstock as ps
+    >>> ps.min().over([3, None, "x"]), ps.min("age").over([{}])
+    (3, None)
+    """
+    return Min(field_of(f, "min"))
+
+
+def top(n: int, f: str | None = None) -> Top:
+    """The n greatest values, the greatest first; equal ones count each.
+
+    >>> import penstock as ps
+    >>> ps.top(3).over([1, 8, 8, None, 5])
+    [8, 8, 5]
+    """
+    return Top(field_of(f, "top"), _number(n, "top"))
+
+
+def bottom(n: int, f: str | None = None) -> Bottom:
+    """The n least values, the least first; equal ones count each.
+
+    >>> import penstock as ps
+    >>> ps.bottom(2, "age").over([{"age": 30}, {"age": 7}, {}, {"age": 12.5}])
+    [7, 12.5]
+    """
+    return Bottom(field_of(f, "bottom"), _number(n, "bottom"))
+
+
+def collect(n: int, f: str | None = None) -> Collect:
+    """The values of the first n sources: by the document's key, and for one document in the order of its values.
+
+    >>> import penstock as ps
+    >>> ps.collect(2).over(["c", None, "a", "b"])
+    ['c', 'a']
+    """
+    return Collect(field_of(f, "collect"), _number(n, "collect"))
+
+
+def first(f: str | None = None, by: str | None = None) -> First:
+    """The value with the least ts or, if `by` names a field, of that one; of equal ones that of the first source.
+
+    `by` stands beside `f`: both are read from the same value. Null is before everything.
+
+    >>> import penstock as ps
+    >>> ps.first("name", by="at").over([{"name": "Joe", "at": 5}, {"name": "Sue", "at": 3}, {"at": 1}])
+    'Sue'
+    """
+    return First(field_of(f, "first"), _by(by, "first"))
+
+
+def last(f: str | None = None, by: str | None = None) -> Last:
+    """The value with the greatest ts or, if `by` names a field, of that one; of equal ones that of the last source.
+
+    `by` stands beside `f`: both are read from the same value. Null is before everything.
+
+    >>> import penstock as ps
+    >>> ps.last("name", by="at").over([{"name": "Joe", "at": 5}, {"name": "Sue", "at": 3}, {"name": "Bob", "at": 5}])
+    'Bob'
+    """
+    return Last(field_of(f, "last"), _by(by, "last"))
+
+
+def monoid(m: object, f: str | None = None) -> Monoid:
+    """Folds values by a monoid of your own: an accumulator that values can be merged into.
+
+    `m` has `zero` (a value, or a function without arguments), `lift(value)`, `merge(a, b)`, and may have `result(a)`.
+    Merging must be commutative and associative, and merging with zero change nothing: values are merged along a tree
+    whose shape follows from the documents' keys. Accumulators and results are document values: a tuple comes back as a
+    list, a set cannot be one. Each function gets maps with sorted names. Values that can be taken out again are
+    quicker as a `group`.
+
+    >>> import penstock as ps
+    >>> class Longest:
+    ...     zero = ""
+    ...     def lift(self, value): return value
+    ...     def merge(self, a, b): return sorted([a, b], key=lambda text: (len(text), text))[1]
+    ...     def result(self, a): return a.upper()
+    >>> ps.monoid(Longest(), "name").over([{"name": "Sue"}, {"name": "Annabel"}, {}])
+    'ANNABEL'
+    """
+    return Monoid(field_of(f, "monoid"), MonoidFunctions(m))
+
+
+def distinct(f: str | None = None) -> Distinct:
+    """How many different values, exactly: 1 and 1.0 are one, true is another, and null none.
+
+    >>> import penstock as ps
+    >>> ps.distinct().over([1, 1.0, True, "1", None]), ps.distinct("city").over([{}])
+    (3, 0)
+    """
+    return Distinct(field_of(f, "distinct"))
+
+
+def quantiles(qs: Iterable[Share], f: str | None = None) -> Quantiles:
+    """The numbers at these shares of the way through all numbers in order, exactly: 0 the least, 1 the greatest.
+
+    Each is a number that is there, and the least that has this share of all at or before it. A float is taken as it is
+    written: 0.1 is a tenth.
+
+    >>> import penstock as ps
+    >>> ps.quantiles([0, 0.5, 0.9, 1]).over([5, 1, 4, 2.5, None])
+    [1, 2.5, 5, 5]
+    """
+    if isinstance(qs, str | bytes | Mapping) or not isinstance(qs, Iterable):
+        raise DefinitionError(
+            f"the shares of quantiles() are {shown_key(qs)}; give a list of numbers, such as [0.5, 0.99]"
+        )
+    shares = tuple(_share(q) for q in qs)
+    if not shares:
+        raise DefinitionError("quantiles() has no shares; give at least one number from 0 to 1, such as [0.5]")
+    return Quantiles(field_of(f, "quantiles"), shares)
+
+
+def resolved(reducers: Iterable[Reducer | ReduceFunction]) -> tuple[Reducer, ...]:
+    """The reducers of a view, a function in the place of one as the reducer that runs it."""
+    return tuple(_by_function(r) if isinstance(r, ReduceFunction) else r for r in reducers)
+
+
+def _by_function(function: ReduceFunction) -> Function:
+    return Function(None, function, str(function.describe()["function"]), function.keys)
+
+
+def _of_by(by: Any) -> Path | None:
+    return None if by is None else tuple(by)
+
+
+TREE_MAKERS: dict[str, Callable[[Path | None, Mapping[str, Any]], BaseReducer]] = {
+    Max.name: lambda field, _: Max(field),
+    Min.name: lambda field, _: Min(field),
+    Top.name: lambda field, d: Top(field, d["n"]),
+    Bottom.name: lambda field, d: Bottom(field, d["n"]),
+    Collect.name: lambda field, d: Collect(field, d["n"]),
+    First.name: lambda field, d: First(field, _of_by(d["by"])),
+    Last.name: lambda field, d: Last(field, _of_by(d["by"])),
+    Monoid.name: lambda field, _: Monoid(field, None),
+    Function.name: lambda field, d: Function(field, None, d["function"], d["keys"]),
+    Distinct.name: lambda field, _: Distinct(field),
+    Quantiles.name: lambda field, d: Quantiles(field, tuple(map(Fraction, d["shares"]))),
+}
+
+
+def _by(by: str | None, reducer: str) -> Path | None:
+    return None if by is None else parse_path(by, f"by= of {reducer}()")
+
+
+def _number(n: object, reducer: str) -> int:
+    if type(n) is not int or n < 1:
+        raise DefinitionError(f"{reducer}() is told to keep {shown_key(n)} values; give a number of 1 or more")
+    return n
+
+
+def _share(q: object) -> Fraction:
+    if isinstance(q, int | float | Decimal | Fraction) and not isinstance(q, bool):
+        try:
+            share = Fraction(float.__repr__(q)) if isinstance(q, float) else Fraction(q)
+        except (ValueError, OverflowError):  # NaN or an infinity
+            share = Fraction(-1)
+        if 0 <= share <= 1 and share.denominator < _FINEST:
+            return share
+    raise DefinitionError(
+        f"a share of quantiles() is {shown_key(q)}; give numbers from 0 to 1 of at most 1,000 digits, such as 0.5"
+    )

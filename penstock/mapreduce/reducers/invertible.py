@@ -1,0 +1,348 @@
+"""The reducers with an inverse, as a view's definition names them, and how each reads its result from exact totals.
+
+Null is skipped by every reducer but `count()`. Over nulls only, counts are 0 and everything else is null. All reducers,
+those without an inverse too, are rebuilt from their descriptions here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from penstock.cache import DefinitionError, ValueKind, normalise, repr_by_fields, shown_key
+from penstock.mapreduce.columns.column import Ints
+from penstock.mapreduce.reducers.base import BaseReducer, field_of
+from penstock.mapreduce.reducers.counts import Bins, Number, Present
+from penstock.mapreduce.reducers.from_contributions import TREE_MAKERS
+from penstock.mapreduce.reducers.rounding import decimal_of, root_decimal, root_float, to_decimal, to_float
+from penstock.mapreduce.reducers.sums import Exact, Moments
+from penstock.mapreduce.reducers.user_group import Functions, UserGroup
+from penstock.views import Cell, Path, State
+
+
+@dataclass(frozen=True, slots=True)
+class Count(BaseReducer):
+    """How many contributions, or how many values that are not null."""
+
+    name: ClassVar[str] = "count"
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """None for `count()`: a group knows its contributions."""
+        return () if self.field is None else (Present(self.field),)
+
+    def result(self, n: int, states: Sequence[State]) -> int:
+        """The count."""
+        return n if self.field is None else states[0][0][0]
+
+    def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
+        """The counts."""
+        counts: list[Any] = (n if self.field is None else lanes[0][:, 0]).tolist()
+        return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(BaseReducer):
+    """The exact total."""
+
+    name: ClassVar[str] = "sum"
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Totals to the first power."""
+        return (Moments(self.field, 1),)
+
+    def result(self, n: int, states: Sequence[State]) -> int | float | Decimal | None:
+        """An int over ints, a Decimal over ints and Decimals, else a float, rounded once."""
+        lanes, spill = states[0]
+        if not lanes[0]:
+            return None
+        if not spill:
+            return lanes[1]
+        exact = Exact.of(states[0])
+        if exact.stray is not None:
+            return exact.stray
+        if exact.floats:
+            return to_float(*exact.totals[0])
+        numerator, _ = exact.totals[0]
+        return decimal_of(numerator, -exact.places) if exact.decimals else numerator
+
+    def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
+        """The totals, which are ints where lanes say all."""
+        totals: list[Any] = lanes[0][:, 1].tolist()
+        counted = lanes[0][:, 0]
+        if counted.all():
+            return totals
+        return [own if some else None for own, some in zip(totals, counted.tolist(), strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Mean(BaseReducer):
+    """The exact total through the number of values, rounded once."""
+
+    name: ClassVar[str] = "mean"
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Totals to the first power."""
+        return (Moments(self.field, 1),)
+
+    def result(self, n: int, states: Sequence[State]) -> float | Decimal | None:
+        """A float, or 28 digits over Decimals without floats."""
+        exact = Exact.of(states[0])
+        if not exact.m:
+            return None
+        if exact.stray is not None:
+            return exact.stray
+        numerator, denominator = exact.totals[0]
+        return (to_decimal if exact.digits else to_float)(numerator, denominator * exact.m)
+
+
+@dataclass(frozen=True, slots=True)
+class Variance(BaseReducer):
+    """The mean square distance from the mean, exact and rounded once."""
+
+    name: ClassVar[str] = "variance"
+    ddof: int = 1
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Totals to the second power."""
+        return (Moments(self.field, 2),)
+
+    def describe(self) -> dict[str, object]:
+        """The reducer as plain data, for `reducer_from`."""
+        return {**BaseReducer.describe(self), "ddof": self.ddof}
+
+    def result(self, n: int, states: Sequence[State]) -> float | Decimal | None:
+        """A float, or 28 digits over Decimals without floats; None for too few values."""
+        exact = Exact.of(states[0])
+        if exact.m <= self.ddof:
+            return None
+        if exact.stray is not None:
+            return math.nan
+        return self._shown(*_spread(exact, self.ddof), exact.digits)
+
+    def _shown(self, numerator: int, denominator: int, digits: bool) -> float | Decimal:
+        return (to_decimal if digits else to_float)(numerator, denominator)
+
+
+@dataclass(frozen=True, slots=True)
+class Stddev(Variance):
+    """The root of the variance, taken of the exact ratio and rounded once."""
+
+    name: ClassVar[str] = "stddev"
+
+    def _shown(self, numerator: int, denominator: int, digits: bool) -> float | Decimal:
+        return (root_decimal if digits else root_float)(numerator, denominator)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram(BaseReducer):
+    """Counts between edges."""
+
+    name: ClassVar[str] = "histogram"
+    edges: tuple[Number, ...]
+    __repr__ = repr_by_fields
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """A count a bin."""
+        return (Bins(self.field, self.edges),)
+
+    def describe(self) -> dict[str, object]:
+        """The reducer as plain data, for `reducer_from`."""
+        return {**BaseReducer.describe(self), "edges": [_edge_text(edge) for edge in self.edges]}
+
+    def result(self, n: int, states: Sequence[State]) -> list[int]:
+        """The counts, lowest bin first."""
+        return list(states[0][0])
+
+
+@dataclass(frozen=True, slots=True)
+class Group(BaseReducer):
+    """A user's group."""
+
+    name: ClassVar[str] = "group"
+    functions: Functions | None
+
+    @property
+    def code(self) -> object:
+        """The user's object."""
+        return None if self.functions is None else self.functions.group
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The user's accumulator."""
+        return (UserGroup(self.field, self.functions),)
+
+    def result(self, n: int, states: Sequence[State]) -> Any:
+        """What the user's `result` gave when the accumulator last changed."""
+        spill = states[0][1]
+        return None if spill is None else spill[1]
+
+
+def count(f: str | None = None) -> Count:
+    """Counts contributions; `count("f")` counts those whose `f` is not null.
+
+    >>> import penstock as ps
+    >>> ps.count().over([5, None]), ps.count("paid").over([{"paid": True}, {"paid": None}])
+    (2, 1)
+    """
+    return Count(field_of(f, "count"))
+
+
+def sum(f: str | None = None) -> Sum:
+    """Adds numbers exactly: an int over ints, a Decimal over ints and Decimals, else a float, rounded once.
+
+    A float sum is what `math.fsum` gives over what is left, in any order and after any retraction. A NaN, or both
+    infinities, make it NaN and one infinity makes it that one, until they are taken back.
+
+    >>> import penstock as ps
+    >>> ps.sum().over([0.1] * 10), ps.sum("amount").over([{"amount": 1 << 64}, {"amount": None}])
+    (1.0, 18446744073709551616)
+    """
+    return Sum(field_of(f, "sum"))
+
+
+def mean(f: str | None = None) -> Mean:
+    """The mean of numbers: exact, then rounded once to a float, or to 28 digits over Decimals without floats.
+
+    >>> import penstock as ps
+    >>> from decimal import Decimal
+    >>> ps.mean().over([1, 2]), ps.mean().over([Decimal("0.10"), Decimal("0.30")]), ps.mean().over([])
+    (1.5, Decimal('0.2'), None)
+    """
+    return Mean(field_of(f, "mean"))
+
+
+def variance(f: str | None = None, ddof: int = 1) -> Variance:
+    """The variance of numbers: exact, then rounded once; None for `ddof` values or fewer.
+
+    >>> import penstock as ps
+    >>> ps.variance().over([1e9 + 1, 1e9 + 2, 1e9 + 4]), ps.variance(ddof=0).over([7]), ps.variance().over([7])
+    (2.3333333333333335, 0.0, None)
+    """
+    return Variance(field_of(f, "variance"), _ddof(ddof, "variance"))
+
+
+def stddev(f: str | None = None, ddof: int = 1) -> Stddev:
+    """The standard deviation of numbers: the root of the exact variance, rounded once.
+
+    >>> import penstock as ps
+    >>> ps.stddev().over([1, 2, 3, 4]), ps.stddev(ddof=0).over([1, 3])
+    (1.2909944487358056, 1.0)
+    """
+    return Stddev(field_of(f, "stddev"), _ddof(ddof, "stddev"))
+
+
+def histogram(edges: Sequence[Number], f: str | None = None) -> Histogram:
+    """Counts of numbers by bin: below the first edge, from each edge up to the next, and from the last edge on.
+
+    >>> import penstock as ps
+    >>> ps.histogram([0, 10, 100]).over([-5, 0, 9.99, 10, 1000])
+    [1, 2, 1, 1]
+    """
+    if isinstance(edges, str | bytes | Mapping) or not isinstance(edges, Iterable):
+        raise DefinitionError(
+            f"the edges of a histogram are {shown_key(edges)}; give a list of numbers, such as [0, 10, 100]"
+        )
+    checked = tuple(_edge(edge) for edge in edges)
+    if not checked:
+        raise DefinitionError("a histogram has no edges; give at least one number, such as [0]")
+    for low, high in pairwise(checked):
+        if Fraction(low) >= Fraction(high):
+            raise DefinitionError(
+                f"the edges of a histogram must ascend, but {shown_key(high)} follows {shown_key(low)}; sort them"
+            )
+    return Histogram(field_of(f, "histogram"), checked)
+
+
+def group(g: object, f: str | None = None) -> Group:
+    """Folds values by a group of your own: an accumulator that values can be merged into and taken out of again.
+
+    `g` has `zero` (a value, or a function without arguments), `lift(value)`, `merge(a, b)`, `unmerge(a, b)`, and may
+    have `result(a)`. Merging must be commutative and associative, and unmerging undo it. Accumulators and results are
+    document values: a tuple comes back as a list, a set cannot be one. Each function gets maps with sorted names.
+
+    >>> import penstock as ps
+    >>> class Product:
+    ...     zero = 1
+    ...     def lift(self, value): return value
+    ...     def merge(self, a, b): return a * b
+    ...     def unmerge(self, a, b): return a // b
+    >>> ps.group(Product()).over([2, 3, 7])
+    42
+    """
+    return Group(field_of(f, "group"), Functions(g))
+
+
+def reducer_from(description: Mapping[str, Any]) -> BaseReducer:
+    """The reducer that was described so; one with the user's functions can then be read but not kept up.
+
+    >>> import penstock as ps
+    >>> reducer_from(ps.variance("a.b").describe()) == ps.variance("a.b")
+    True
+    """
+    make = _MAKERS.get(description["reducer"])
+    if make is None:
+        raise DefinitionError(
+            f"unknown reducer {description['reducer']!r}; open this store with the version of penstock that wrote it"
+        )
+    field = description["field"]
+    return make(None if field is None else tuple(field), description)
+
+
+_MAKERS: dict[str, Callable[[Path | None, Mapping[str, Any]], BaseReducer]] = {
+    Count.name: lambda field, _: Count(field),
+    Sum.name: lambda field, _: Sum(field),
+    Mean.name: lambda field, _: Mean(field),
+    Variance.name: lambda field, d: Variance(field, d["ddof"]),
+    Stddev.name: lambda field, d: Stddev(field, d["ddof"]),
+    Histogram.name: lambda field, d: Histogram(field, tuple(_edge_from(*pair) for pair in d["edges"])),
+    Group.name: lambda field, _: Group(field, None),
+    **TREE_MAKERS,
+}
+
+
+def _ddof(ddof: object, reducer: str) -> int:
+    if type(ddof) is not int or ddof < 0:
+        raise DefinitionError(f"ddof of {reducer}() is {shown_key(ddof)}; give 1 for a sample or 0 for everything")
+    return ddof
+
+
+def _edge(edge: object) -> Number:
+    try:
+        value = normalise(edge)
+    except ValueKind:
+        value = None
+    if isinstance(value, bool | None) or not isinstance(value, int | float | Decimal):
+        raise DefinitionError(f"an edge of a histogram is {shown_key(edge)}; give finite ints, floats or Decimals")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise DefinitionError(
+            f"an edge of a histogram is {shown_key(edge)}; leave it out, the outer bins are open anyway"
+        )
+    return value
+
+
+def _edge_text(edge: Number) -> list[str]:
+    """An edge as text that gives back exactly it."""
+    if isinstance(edge, Decimal):
+        return ["decimal", str(edge)]
+    return ["float", edge.hex()] if isinstance(edge, float) else ["int", hex(edge)]
+
+
+def _edge_from(kind: str, text: str) -> Number:
+    return Decimal(text) if kind == "decimal" else float.fromhex(text) if kind == "float" else int(text, 16)
+
+
+def _spread(exact: Exact, ddof: int) -> tuple[int, int]:
+    """(m·Σv² − (Σv)²) / (m·(m − ddof)) as one ratio."""
+    (s, p), (q, r) = exact.totals
+    m = exact.m
+    return m * q * p * p - s * s * r, r * p * p * m * (m - ddof)

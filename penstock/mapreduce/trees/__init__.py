@@ -1,0 +1,1 @@
+"""Reduce trees: the rows and nodes of groups that keep their contributions."""

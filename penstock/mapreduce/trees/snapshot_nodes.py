@@ -1,0 +1,94 @@
+"""The nodes of a view's trees in one snapshot: those that are written, with what the log says since laid over them.
+
+Replaying the log makes the very nodes that its batches made: a trie's shape and its nodes' rows follow from its items
+alone, and the log has the last word on each item that moved. Nothing here needs the memory of the writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from penstock.cache import Reader, decode_key, stored_key, unseal
+from penstock.mapreduce.columns.items import Items
+from penstock.mapreduce.nodes import node_levels as trees
+from penstock.mapreduce.nodes.node_format import Node, packed
+from penstock.mapreduce.nodes.node_levels import Tries
+from penstock.mapreduce.nodes.node_log import Behind, read_log
+from penstock.mapreduce.tries.canonical_trie import Trie
+from penstock.mapreduce.tries.partials import CellFolding, Field, GroupOf
+from penstock.mapreduce.tries.value_trie import Moved, ValueTree
+from penstock.views import TreeCell
+
+CONTRIBUTIONS = 0
+"""The number of a group's trie of contributions; those of its values have the next ones."""
+
+
+def nodes_db(view: int) -> str:
+    """The database of the nodes of a view's trees."""
+    return f"tree:{view}"
+
+
+def behind_db(view: int) -> str:
+    """The database of what changed in a view's trees since nodes were written."""
+    return f"behind:{view}"
+
+
+class TreeNodes:
+    """The trees of one view, wherever their nodes stand."""
+
+    def __init__(
+        self, view: int, cells: Sequence[TreeCell], kept: Sequence[Field], value_trees: Sequence[ValueTree]
+    ) -> None:
+        self._view = view
+        self._cells = tuple(cells)
+        self._kept = tuple(kept)
+        self._value_trees = tuple(value_trees)
+
+    def trie(self, group_of: GroupOf) -> Trie:
+        """The trie of contributions, whose cells are told groups by their places."""
+        return Trie(CONTRIBUTIONS, len(self._kept), CellFolding(self._cells, self._kept, group_of))
+
+    def read_behind(self, reader: Reader) -> Behind:
+        """The nodes of a snapshot that are not written yet, made again from the log."""
+        behind = Behind(nodes_db(self._view), behind_db(self._view))
+        found = read_log(reader, behind_db(self._view), len(self._kept))
+        if found is None:
+            behind.begin(reader, {}, 0)
+            return behind
+        names, new, removed = found
+        keys = [stored_key(name) for name in names]
+
+        def fetch(nodes: list[bytes]) -> list[Node | None]:
+            return behind.get_many(reader, nodes)
+
+        none = np.zeros(len(keys), np.int64)
+        deep = Tries(keys, none + trees.CAPACITY + 1, none)
+        trie = self.trie(lambda place: decode_key(names[place]))
+        grown = trie.change(fetch, deep, Items.none(len(self._kept)), new, removed)
+        hit = np.flatnonzero(grown.was >= 0)
+        moved = Moved(grown.before.take(grown.was[hit]).moved(new.node[hit]), new.take(~removed))
+        nodes = dict(grown.nodes)
+        for tree in self._value_trees:
+            nodes.update(tree.change(fetch, Tries(keys, none, none), moved).grown.nodes)
+        behind.begin(reader, nodes, len(new))
+        return behind
+
+    def all(self, reader: Reader) -> Iterator[tuple[bytes, bytes]]:
+        """All nodes of a snapshot, addresses and payloads, in the order of the addresses."""
+        behind = self.read_behind(reader).nodes
+        db = nodes_db(self._view)
+        late = ((key, behind[key]) for key in sorted(behind))
+        ahead = next(late, None)
+        for key, row in reader.scan(db):
+            while ahead is not None and ahead[0] < key:
+                if ahead[1] is not None:
+                    yield ahead[0], packed(ahead[1])
+                ahead = next(late, None)
+            if key not in behind:
+                yield key, unseal(key, row, db)
+        while ahead is not None:
+            if ahead[1] is not None:
+                yield ahead[0], packed(ahead[1])
+            ahead = next(late, None)

@@ -1,0 +1,77 @@
+"""What a batch makes of a view's groups and of the trees under them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.cache import Writer
+from penstock.mapreduce.columns.group_codes import Groups
+from penstock.mapreduce.columns.items import Items, Mask
+from penstock.mapreduce.fold.feed_rows import Fed
+from penstock.mapreduce.nodes.node_log import Nodes
+from penstock.mapreduce.trees.deferred_items import Waiting
+from penstock.mapreduce.trees.tree_rows import ChangedRows
+
+if TYPE_CHECKING:
+    from penstock.mapreduce.trees.tree_fold import TreeReduce
+
+Depths = dict[tuple[bytes, int], int]  # by group and trie how deep it is known to be
+
+
+@dataclass(slots=True)
+class TreeChange:
+    """Groups that change, and what is to be written of trees."""
+
+    node: TreeReduce
+    groups: Groups
+    changed: ChangedRows
+    nodes: Nodes = field(default_factory=dict)
+    log: tuple[list[bytes], Items, Mask] | None = None
+    depths: Depths = field(default_factory=dict)
+    late: Waiting | None = None
+
+    @property
+    def m(self) -> int:
+        """How many rows change."""
+        return len(self.changed.old)
+
+    def group(self, place: int) -> tuple[bytes, Any]:
+        """The key of a row that changes, as it is stored and as a value."""
+        code = int(self.changed.codes[place])
+        return self.groups.stored[code], self.groups.value(code)
+
+    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
+        """Whether a changed group has a row, and its result."""
+        state = (self.changed.old if before else self.changed.new)[place]
+        return (False, None) if state is None else (True, self.node.codec.result(state))
+
+    def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+        """The rows to put and the keys to delete."""
+        return self.changed.puts, self.changed.deletes
+
+    def new_keys(self) -> list[bytes] | None:
+        """The keys of rows that come."""
+        stored, now = self.groups.stored, self.changed
+        sides = zip(now.codes.tolist(), now.old, now.new, strict=True)
+        return [stored[code] for code, old, new in sides if old is None and new is not None]
+
+    def newly_held(self) -> int:
+        """How many more groups are held than before."""
+        return self.changed.held
+
+    def fed(self, view: int) -> Fed:
+        """The change as the feed keeps it: rows without their contributions, of groups that show something else."""
+        whole: list[bytes] = []
+        odd: list[list[Any]] = []
+        codec = self.node.codec
+        for code, old, new in zip(self.changed.codes.tolist(), self.changed.old, self.changed.new, strict=True):
+            if old is None or new is None or not codec.surely_shows(old, new):
+                odd.append([len(whole), *(None if s is None else codec.payload(s, bare=True) for s in (old, new))])
+                whole.append(self.groups.whole(code))
+        return Fed(view, whole, None, odd)
+
+    def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
+        """Leave what is to be written of trees, and what memory does after the commit."""
+        self.node.stage(self, during, after)

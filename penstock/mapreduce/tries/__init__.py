@@ -1,0 +1,1 @@
+"""The tries over the contributions of a group."""

@@ -1,0 +1,38 @@
+"""Tries whose groups have no nodes, before and after: their contributions stand in the rows of their groups.
+
+Most groups of most data are like that. What becomes of them is what `Trie.change` makes of any tries, without the
+paths, the levels and the addresses. Invariant: where it may not be so, it is not decided here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.items import Items, Mask, merge
+from penstock.mapreduce.nodes import node_levels as trees
+from penstock.mapreduce.nodes.node_levels import Folding, Grown, Tries
+
+
+def stays_inline(tries: Tries, new: Items, gone: Mask) -> bool:
+    """Whether none of these tries has nodes or can get any, whatever the new items replace."""
+    if not tries.items.size:
+        return True
+    come = np.bincount(new.node[~gone], minlength=tries.items.size)
+    return int((tries.items + come).max()) <= trees.CAPACITY
+
+
+def grown_inline(folding: Folding, tries: Tries, inline: Items, new: Items, gone: Mask) -> Grown:
+    """What becomes of tries that stay inline."""
+    m = int(tries.items.size)
+    items, was = merge(inline, new, gone)
+    counts = np.bincount(items.node, minlength=m)
+    full = counts.nonzero()[0]
+    partials: tuple[Column, ...] = (Column.nulls(m),) * folding.partials
+    if full.size:
+        partials = folding.fold(items, np.searchsorted(items.node, full), full)
+    if 0 < full.size < m:
+        order = np.full(m, full.size)
+        order[full] = np.arange(full.size)
+        partials = tuple(Column.join([column, Column.nulls(1)]).take(order) for column in partials)
+    return Grown({}, counts, items, tuple(column.narrow() for column in partials), inline, was, {})

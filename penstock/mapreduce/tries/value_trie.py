@@ -1,0 +1,183 @@
+"""The second tree of a group: its values in order, each with how often it occurs, for cells that are read from those.
+
+A group whose contributions stand in its row has none: what it answers follows from them. Another has a trie for each
+such cell, and in its row how many values differ. A value is an item by its code, with the bytes that it shares with its
+equals as the key, and a count as its one column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.items import Items, Texts, sort_order
+from penstock.mapreduce.nodes import node_levels as trees
+from penstock.mapreduce.nodes.node_format import Node, is_inner, node_lost, read_nodes
+from penstock.mapreduce.nodes.node_levels import Fetch, Grown, Tries, address
+from penstock.mapreduce.tries.canonical_trie import Trie
+from penstock.mapreduce.tries.partials import Field, Tally, field_of
+from penstock.views import ValueCell
+
+Counted = list[tuple[int, bytes, int]]  # code, bytes, count
+Settled = tuple[int | None, list[Any] | None]  # how many values differ, where there is a trie, and the spill
+
+
+@dataclass(slots=True)
+class Moved:
+    """What came and went in trees of contributions, by group."""
+
+    minus: Items
+    plus: Items
+
+
+@dataclass(slots=True)
+class Changed:
+    """What becomes of the tries of one cell: of each its group's place in the batch, and what was known of it."""
+
+    places: list[int]
+    known: Tries
+    grown: Grown
+
+
+class ValueTree:
+    """The value trees of one cell of a view."""
+
+    def __init__(self, cell: ValueCell, fields: Sequence[Field], number: int) -> None:
+        self.cell = cell
+        self._fields = tuple(fields)  # those of contributions
+        self.number = number
+        self._trie = Trie(number, 1, Tally(), counts=True)
+
+    def small(self, inline: Items, starts: Sequence[int], places: Sequence[int]) -> dict[int, Settled]:
+        """What these groups answer, whose contributions stand in their rows and begin at `starts`."""
+        column = field_of(inline, self._fields, self.cell.field)
+        out: dict[int, Settled] = {}
+        for place in places:
+            own = column.take(np.arange(starts[place], starts[place + 1]))
+            out[place] = self.small_one(own)
+        return out
+
+    def small_one(self, column: Column) -> Settled:
+        """What a group answers with these values, which stand in its row."""
+        return None, self.answered(_counted(self.cell, column))
+
+    def change(self, fetch: Fetch, tries: Tries, moved: Moved) -> Changed:
+        """What becomes of these tries, the items of each its values, of those whose values move."""
+        if not (len(moved.minus) or len(moved.plus)):
+            return _unmoved()
+        new = self._deltas(moved)
+        places = np.unique(new.node)
+        known = tries.take(places)
+        new = new.moved(np.searchsorted(places, new.node))
+        grown = self._trie.change(fetch, known, Items.none(1), new, np.zeros(len(new), bool))
+        return Changed(places.tolist(), known, grown)
+
+    def settled(self, fetch: Fetch, changed: Changed) -> dict[int, Settled]:
+        """What each group answers whose values moved, by its place."""
+        return {
+            place: self._settled(fetch, key, changed.grown, i)
+            for i, (place, key) in enumerate(zip(changed.places, changed.known.keys, strict=True))
+        }
+
+    def _settled(self, fetch: Fetch, key: bytes, grown: Grown, i: int) -> Settled:
+        distinct = int(grown.items[i])
+        if distinct <= trees.CAPACITY:
+            a, b = np.searchsorted(grown.inline.node, [i, i + 1]).tolist()
+            return distinct, self.answered(listed(grown.inline.take(np.arange(a, b))))
+
+        def read(nodes: list[bytes]) -> list[Node | None]:
+            cold = [node for node in nodes if node not in grown.nodes]
+            found = dict(zip(cold, fetch(cold))) if cold else {}
+            return [grown.nodes[node] if node in grown.nodes else found[node] for node in nodes]
+
+        return distinct, self.answer(read, key, distinct, int(grown.partials[0].lane[i]))
+
+    def answer(self, fetch: Fetch, key: bytes, distinct: int, total: int) -> list[Any] | None:
+        """The spill of a group whose values stand in nodes: one path for each place asked."""
+        found = [self._at(fetch, key, place) for place in self.cell.asked(total)]
+        return self.cell.answer(total, distinct, found)
+
+    def _at(self, fetch: Fetch, key: bytes, place: int) -> bytes:
+        prefix = depth = 0
+        while True:
+            row = fetch([address(key, self.number, prefix, depth)])[0]
+            if row is None:
+                raise node_lost(address(key, self.number, prefix, depth))
+            if not is_inner(row):
+                return self._nth(listed(read_nodes([row], 1)), place)
+            children = read_nodes([row], 2)
+            upto = np.cumsum(children.columns[1].lane)
+            i = int(np.searchsorted(upto, place, "right"))
+            place -= int(upto[i - 1]) if i else 0
+            prefix, depth = int(children.at[i]), depth + 1
+
+    def _nth(self, values: Counted, place: int) -> bytes:
+        for _, data, count in self._sorted(values):
+            if place < count:
+                return data
+            place -= count
+        raise AssertionError("the counts of a node add up to what its parent says")
+
+    def _sorted(self, values: Counted) -> Counted:
+        key = self.cell.sort_key
+        return sorted(values, key=lambda v: (v[0], key(v[1])))
+
+    def counted(self, items: Items) -> Counted:
+        """The values that the trie of a group with these contributions has."""
+        return _counted(self.cell, field_of(items, self._fields, self.cell.field))
+
+    def answered(self, values: Counted) -> list[Any] | None:
+        """The spill of a group with these values."""
+        total = sum(count for _, _, count in values)
+        ordered = self._sorted(values)
+        asked = self.cell.asked(total)
+        return self.cell.answer(total, len(ordered), [self._nth(ordered, place) for place in asked])
+
+    def _deltas(self, moved: Moved) -> Items:
+        """The counts that move: one item for each group and value."""
+        counts: dict[tuple[int, int, bytes], int] = {}
+        for items, sign in ((moved.minus, -1), (moved.plus, 1)):
+            entries = self.cell.entries(field_of(items, self._fields, self.cell.field))
+            for place, entry in zip(items.node.tolist(), entries):
+                if entry is not None:
+                    at = (place, *entry)
+                    counts[at] = counts.get(at, 0) + sign
+        left = sorted((place, code, data, count) for (place, code, data), count in counts.items() if count)
+        n = len(left)
+        text: Texts = np.empty(n, object)
+        text[:] = [data for _, _, data, _ in left]
+        items = Items(
+            np.fromiter((place for place, _, _, _ in left), np.int64, n),
+            np.fromiter((code for _, code, _, _ in left), np.uint64, n),
+            np.zeros(n, np.int64),
+            text,
+            None,
+            (Column(np.fromiter((count for _, _, _, count in left), np.int64, n)),),
+        )
+        return items.take(sort_order(items))
+
+
+def _unmoved() -> Changed:
+    """Of no trie any value moved."""
+    none, items = np.zeros(0, np.int64), Items.none(1)
+    return Changed([], Tries([], none, none), Grown({}, none, items, (), items, none, {}))
+
+
+def _counted(cell: ValueCell, column: Column) -> Counted:
+    counts: dict[tuple[int, bytes], int] = {}
+    for entry in cell.entries(column):
+        if entry is not None:
+            counts[entry] = counts.get(entry, 0) + 1
+    return [(code, data, count) for (code, data), count in counts.items()]
+
+
+def listed(items: Items) -> Counted:
+    """The values that items of a trie of values are."""
+    if items.text is None:
+        assert not len(items), "values stand by their bytes"
+        return []
+    return list(zip(items.at.tolist(), items.text.tolist(), items.columns[0].lane.tolist()))

@@ -1,0 +1,1 @@
+"""Find the contributions to a group."""

@@ -1,0 +1,117 @@
+"""The search for what contributes to some groups where it is not kept: block after block, all groups at once.
+
+Of a field view the documents themselves are searched, as columns decoded by the view's stored definition; of a function
+view, what was remembered of its yielding. Either is a pass over all there is, in memory that doesn't grow with it: the
+dictionary in which groups are numbered begins anew once it is large. The groups asked for have the numbers 0, 1, 2 ….
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.mapreduce.columns.group_codes import Groups
+from penstock.mapreduce.columns.items import SourceKeys
+from penstock.mapreduce.decode.decoder import Columns, Decoder
+from penstock.mapreduce.maps.emissions import Contributions, read_emissions
+from penstock.mapreduce.maps.field_map import FieldMapper
+from penstock.mapreduce.maps.field_plan import Plan, Spaces
+from penstock.mapreduce.why.contribution_shape import Shape
+from penstock.views import FieldMap, Key, Path, View
+
+MOST_BYTES = 32 << 20  # of groups that are remembered from block to block
+_NO_KEY = Key((), False)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A contribution to one of the groups: the place of its document in the block, which group, its rank and value."""
+
+    place: int
+    group: int
+    rank: int
+    value: Any
+
+
+class FieldSearch:
+    """Searches documents for what they contribute to a field view."""
+
+    def __init__(self, view: View, fields: FieldMap, groups: Sequence[bytes]) -> None:
+        self._mapper = FieldMapper(view, fields)
+        self._fields = fields
+        self._groups = groups
+        # What reducers read; where the view says what its values are, all of these.
+        read = {None: fields.value} if fields.value is not None else dict(self._mapper.inputs)
+        self._read: list[Path] = [path for path in read.values() if path is not None]
+        self._shape = Shape(list(read))
+        plan = Plan.of(_NO_KEY, None, [view])
+        # Values are kept, whatever they are: they are shown.
+        inputs = dict.fromkeys([*self._read, *plan.inputs], True)
+        paths = tuple(dict.fromkeys([*plan.paths, *inputs]))
+        self._plan = Plan(plan.key, None, plan.groups, plan.group_paths, inputs, plan.wheres, False, paths)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._spaces = Spaces()
+        known = self._spaces.groups(self._fields.key)
+        for group in self._groups:
+            known.code_of_encoded(group)
+        self._decoder = Decoder(self._plan, self._spaces, 0)
+
+    def in_lines(self, lines: Sequence[bytes]) -> list[Hit]:
+        """The contributions of documents as they are stored."""
+        return self._in_columns(self._decoder.columns(lines, keys=False)) if lines else []
+
+    def in_dicts(self, docs: Sequence[Any]) -> list[Hit]:
+        """The contributions of documents as dicts."""
+        return self._in_columns(self._decoder.of_dicts(docs, keys=False)) if docs else []
+
+    def _in_columns(self, columns: Columns) -> list[Hit]:
+        codes = columns.codes[self._fields.key]
+        take = (codes >= 0) & (codes < len(self._groups))
+        kept, bad = self._mapper.kept(columns), self._mapper.bad(columns)
+        if kept is not None:
+            take = take & kept
+        if bad is not None:
+            take = take & ~bad  # such a document is held: it counts as what was told last
+        at = np.flatnonzero(take)
+        hits: list[Hit] = []
+        if at.size:
+            values = self._shape.of_columns([columns.inputs[path].take(at) for path in self._read], int(at.size))
+            hits = list(map(Hit, at.tolist(), codes[at].tolist(), [0] * len(values), values))
+        if self._spaces.nbytes > MOST_BYTES:
+            self._begin()
+        return hits
+
+
+class ToldSearch:
+    """Searches what a function view remembers for what documents contribute."""
+
+    def __init__(self, groups: Sequence[bytes]) -> None:
+        self._groups = groups
+        self._begin()
+
+    def _begin(self) -> None:
+        self._known = Groups()
+        for group in self._groups:
+            self._known.code_of_encoded(group)
+
+    def in_row(self, key: bytes, row: bytes, where: str) -> list[Hit]:
+        """The contributions that a row of what was told remembers."""
+        told = read_emissions(key, row, self._known, where)
+        hits: list[Hit] = []
+        at = np.flatnonzero(told.code < len(self._groups))
+        if at.size:
+            none = SourceKeys(np.zeros(0, np.int64), None)
+            whose = Contributions(told.code, {}).of(none, np.arange(told.documents), told.counts).sources
+            assert whose is not None, "they were just said to be of someone"
+            own = whose.take(at)
+            ranks = np.zeros(at.size, np.int64) if own.rank is None else own.rank
+            values = [None] * int(at.size) if told.values is None else told.values.take(at).values()
+            hits = list(map(Hit, own.index.tolist(), told.code[at].tolist(), ranks.tolist(), values))
+        if self._known.nbytes > MOST_BYTES:
+            self._begin()
+        return hits

@@ -1,0 +1,59 @@
+"""What a contribution looks like to a person: the value as it was told, or a map of just the fields that reducers read.
+
+Invariant: a reducer over shaped values gives what it gives over the values that these were read of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.mapreduce.columns.column import Column
+from penstock.views import TS, Path
+
+
+class Shape:
+    """That of a view's contributions, by the fields of them that are at hand; None among these: the whole value.
+
+    >>> Shape([("amount",), ("org", "name"), ("org", "size")]).of([5, "x", None])
+    {'amount': 5, 'org': {'name': 'x', 'size': None}}
+    >>> Shape([("amount",), None]).of([5, {"amount": 5, "day": 1}]), Shape([]).of([])
+    ({'amount': 5, 'day': 1}, None)
+    """
+
+    def __init__(self, fields: Sequence[Path | None]) -> None:
+        self._whole = fields.index(None) if None in fields else None
+        read = sorted((len(path), i, path) for i, path in enumerate(fields) if path is not None and path != TS)
+        self._paths = [
+            (i, path, [j for _, j, above in read if above == path[: len(above)] and j != i]) for _, i, path in read
+        ]
+        self._flat = all(len(path) == 1 for _, path, _ in self._paths)
+
+    def of(self, values: Sequence[Any]) -> Any:
+        """The value of a contribution with these fields."""
+        if self._whole is not None:
+            return values[self._whole]
+        if not self._paths:
+            return None
+        if self._flat:
+            return {path[0]: values[i] for i, path, _ in self._paths}
+        out: dict[str, Any] = {}
+        for i, path, above in self._paths:
+            if above and (values[i] is None or any(isinstance(values[j], dict) for j in above)):
+                continue  # it stands in what was read above it, or null stands for it there
+            inner = out
+            for name in path[:-1]:
+                found = inner.get(name)
+                if not isinstance(found, dict):
+                    found = inner[name] = {}
+                inner = found
+            inner[path[-1]] = values[i]
+        return out
+
+    def of_columns(self, columns: Sequence[Column], n: int) -> list[Any]:
+        """The values of n contributions with these columns of fields."""
+        if self._whole is not None:
+            return columns[self._whole].values()
+        if not self._paths:
+            return [None] * n
+        return [self.of(row) for row in zip(*(column.values() for column in columns), strict=True)]

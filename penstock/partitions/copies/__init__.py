@@ -1,0 +1,1 @@
+"""Copy, restore and repartition a store."""

@@ -1,0 +1,216 @@
+"""A store made one of another number of partitions: its rows are moved into new stores, which then take its place.
+
+    leftovers cleared ─▶ new stores `<turn>-<i>` filled, synced, read back ─▶ the file `partitions` replaced ─▶
+    the old stores removed
+
+Whoever is killed on the way leaves the store as it was, or as it is to be; what else lies there the next run clears.
+A store of one partition has no such file, so that it becomes one by the file's going. Invariants:
+
+- nobody else holds a partition, or reads one, when the file changes;
+- positions go on behind all that any partition had, and the feed begins there: a position from before is expired.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from penstock.cache import (
+    DefinitionError,
+    Limits,
+    Owner,
+    PenstockError,
+    StoreMissing,
+    Tell,
+    check_file,
+    checked,
+    must_have_no_other,
+    must_have_room,
+    naming,
+    open_lmdb,
+    opened_folder,
+    shown_key,
+    sync_folder,
+)
+from penstock.core.catalog import Catalog, catalog_of, catalog_row
+from penstock.core.commit import Core
+from penstock.core.damage_names import places_of
+from penstock.core.reading.snapshot import Snapshot
+from penstock.core.schema import Schema
+from penstock.core.settings import Settings
+from penstock.core.store_layout import Layout, is_store, layout_of, read_layout
+from penstock.mapreduce import Ranges, even_starts
+from penstock.partitions.copies.new_store import Target
+from penstock.partitions.copies.row_moves import Moving
+from penstock.partitions.copies.store_replacement import Replacement, clear_leftovers, next_turn
+from penstock.partitions.partition_identity import catalogs_of, identity_of, must_be_alone
+from penstock.partitions.union.union_snapshot import SpannedSnapshot
+from penstock.recovery import pending, untold
+
+__all__ = ["MOST_PARTITIONS", "Repartitioned", "repartition"]
+
+MOST_PARTITIONS = 256
+_MEMORY = 512 << 20  # of all new stores together, beside what Python takes
+_BASE = 96 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Repartitioned:
+    """What was done: how many partitions there were and are, and the documents and bytes of each."""
+
+    before: int
+    after: int
+    documents: tuple[int, ...]
+    bytes: tuple[int, ...]
+
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+@checked
+def repartition(path: str | os.PathLike[str], to: int, tell: Tell | None = None) -> Repartitioned:
+    """Make the store at a path one of `to` partitions, each of which owns as many hashes as any other.
+
+    Content, and so the digest, stays as it is; no map and no reducer is run. Nobody else may have the store open.
+    `tell` is told what is done ("moving", "checking"), how much of it, and of how much.
+    """
+    where = os.fspath(path)
+    if isinstance(to, bool) or not isinstance(to, int) or not 1 <= to <= MOST_PARTITIONS:
+        raise DefinitionError(
+            f"a store can't have {shown_key(to)} partitions; write a number from 1 to {MOST_PARTITIONS}"
+        )
+    if not is_store(where):
+        raise StoreMissing(where)
+    with ExitStack() as stack:
+        stack.enter_context(Owner(where))
+        layout = read_layout(where)
+        folders = [where] if layout is None else layout.folders(where)
+        if layout is not None:
+            for folder in folders:
+                stack.enter_context(Owner(folder))
+        clear_leftovers(where, layout)
+        for folder in folders if layout is not None else ():
+            with opened_folder(folder) as opened:
+                must_have_no_other(opened, folder)
+        return _Repartition(where, layout, folders, to, tell or _nobody).run()
+
+
+class _Repartition:
+    """One run; the caller is the owner of all that it touches."""
+
+    def __init__(self, path: str, layout: Layout | None, folders: list[str], to: int, tell: Tell) -> None:
+        self._path = path
+        self._layout = layout
+        self._folders = folders
+        self._to = to
+        self._tell = tell
+        self._replacement = Replacement(path, layout)
+
+    def run(self) -> Repartitioned:
+        """All of it."""
+        self._replacement.must_be_unread()
+        before = len(self._folders)
+        with _opened(self._folders, self._layout) as (cores, snap):
+            if before == self._to:
+                return Repartitioned(before, before, *_sizes(cores, snap.parts))
+            _must_be_settled(snap)
+            catalog = snap.schema.catalog
+            after = layout_of(catalog.app, catalog.seed, even_starts(self._to), next_turn(self._layout))
+            must_have_room(self._path, self._path, sum(core.store.info()["used"] for core in cores))
+            self._fill(snap, after)
+        for folder in after.folders(self._path):
+            check_file(folder, None, self._tell)
+        self._replacement.take(after, alone=self._to == 1)
+        now = read_layout(self._path)
+        with _opened([self._path] if now is None else now.folders(self._path), now) as (cores, snap):
+            return Repartitioned(before, self._to, *_sizes(cores, snap.parts))
+
+    def _fill(self, snap: Snapshot, after: Layout) -> None:
+        """Make the new stores, each complete and on the disk."""
+        catalog = _catalog(snap.schema.catalog)
+        memory = _BASE + _MEMORY // self._to
+        targets: list[Target] = []
+        try:
+            for number, folder in enumerate(after.folders(self._path)):
+                own = None if self._to == 1 else identity_of(after.ranges(), number)
+                targets.append(Target(folder, snap.schema.app, replace(catalog, partition=own), memory))
+            with snap.naming():
+                Moving(snap, targets, after.ranges(), self._tell).run()
+        finally:
+            for target in targets:
+                target.close()
+        sync_folder(self._path)
+
+
+@contextmanager
+def _opened(folders: Sequence[str], layout: Layout | None) -> Iterator[tuple[list[Core], Snapshot]]:
+    """The stores in these folders, and a snapshot over them; their app is what their catalog says."""
+    cores: list[Core] = []
+    if layout is not None:
+        catalogs_of(folders, layout.ranges())
+    try:
+        for folder in folders:
+            store = open_lmdb(folder, readonly=True)
+            with store.read() as reader, naming(lambda: places_of(None)):
+                row = catalog_row(reader)
+                if row is None:
+                    raise StoreMissing(folder)
+                catalog = catalog_of(row, folder)
+                if layout is None:
+                    must_be_alone(catalog, folder)
+                app = Schema(row, catalog).app
+            cores.append(Core(app, store, Settings(_BASE, Limits()), folder, readonly=True))
+        ranges = Ranges((0,), cores[0].catalog.seed) if layout is None else layout.ranges()
+        with SpannedSnapshot(cores, ranges) as snap:
+            yield cores, snap
+    finally:
+        for core in cores:
+            core.close()
+
+
+def _must_be_settled(snap: Snapshot) -> None:
+    """Nothing is under way that is not content: no view is being built, no partition owes another one anything."""
+    for i, part in enumerate(snap.parts):
+        catalog = part.schema.catalog
+        building = [name for name, entry in catalog.entries.items() if entry.next is not None]
+        if building:
+            raise PenstockError(
+                f"view {building[0]!r} is being built anew; run `penstock migrate`, and repartition after that"
+            )
+        if catalog.refill is not None and catalog.refill.filling:
+            raise PenstockError("a backfill of the store is under way; let it end, and repartition after that")
+        owed = pending(part.reader())
+        if owed:
+            raise PenstockError(
+                f"partition {i} has {owed:,} productions that others did not take yet; open the store, which sends "
+                "them, close it, and repartition after that"
+            )
+        told, states = untold(part.reader()), [own.state for own in snap.parts]
+        unsaved = [of for of, batch in told.items() if batch > states[of].unheard.get(i, states[of].batch)]
+        early = next(iter(unsaved), None)
+        if early is not None:
+            raise PenstockError(
+                f"partition {i} was told of something that partition {early} does not have; open the store, which "
+                "takes that back, close it, and repartition after that"
+            )
+
+
+def _catalog(catalog: Catalog) -> Catalog:
+    """The catalog of a new store: the same definitions, and nothing of what was before."""
+    clean = replace(catalog, last=catalog.highest(), since=None, former=(), trash=(), refill=None)
+    return replace(clean, unfinished=None)
+
+
+def _sizes(cores: Sequence[Core], parts: Sequence[Snapshot]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    documents = tuple(sum(len(part.table(name)) for name in part.schema.tables) for part in parts)
+    return documents, tuple(core.store.info()["bytes"] for core in cores)
+
+
+def _nobody(what: str, done: int, total: int) -> None:
+    """Tells nobody how far it is."""

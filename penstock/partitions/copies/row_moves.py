@@ -1,0 +1,314 @@
+"""Rows of a store on their way to the partitions that will own them, as they are: no map and no reducer runs.
+
+    the log       living lines and tombstones, with what functions yielded for them, to who owns the key
+    held, resting with the document, or the row, that is held
+    views         rows, nodes of trees, what is remembered of rows of views, to who owns the group
+    quarantine    with its key, as far as one can be told; else to the first partition
+
+Invariants:
+
+- what a snapshot shows is taken, dead lines stay behind; nodes that are not written yet stay so, as a log of items, of
+  which a row goes to each owner of their groups;
+- of a table without ts, lines and rejected records keep their order: each line keeps the number that it was written
+  with, raised by the lengths of the logs of the partitions before its own, and so does the `tail` of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from penstock.cache import (
+    KeyKind,
+    KeyTooLong,
+    PenstockError,
+    Segment,
+    decode_key,
+    encode_key,
+    is_long,
+    read_mark,
+    record_key,
+)
+from penstock.core.catalog import Resume, State
+from penstock.core.reading.snapshot import Snapshot
+from penstock.gateway import Reject, first_numbers, keep_rejected, rejects_from
+from penstock.mapreduce import (
+    Emissions,
+    FunctionMapper,
+    Groups,
+    IndexReduce,
+    Ranges,
+    TreeReduce,
+    ViewNode,
+    Writes,
+    behind_db,
+    group_of_node,
+    held_db,
+    nodes_db,
+    parted_log,
+    read_emissions,
+    read_held,
+    resting_db,
+    rows_db,
+    told_db,
+)
+from penstock.partitions.copies.new_store import Lines, Target
+from penstock.recovery.quarantine.listing import held_groups, key_of_reject
+
+__all__ = ["Moving", "Tell"]
+
+Tell = Callable[[str, int, int], None]
+_TOGETHER = 1 << 12  # rows whose owners are found at once
+_GROUPS = 1 << 16  # of a function's groups, that are in memory at once
+Pair = tuple[bytes, bytes]
+Whose = Callable[[Sequence[Pair]], list[bytes]]  # what owns rows
+
+
+class Moving:
+    """All content of a snapshot on its way to new stores; `ranges` say which of these owns a key."""
+
+    def __init__(self, snap: Snapshot, targets: Sequence[Target], ranges: Ranges, tell: Tell) -> None:
+        self._snap = snap
+        self._targets = targets
+        self._ranges = ranges
+        self._tell = tell
+        self._held_groups: list[dict[str, int]] = [{} for _ in targets]
+        self._done = 0
+        self._total = sum(self._extents())
+
+    def _extents(self) -> Iterator[int]:
+        reader = self._snap.reader()
+        for node in self._snap.schema.tables.values():
+            for part in self._snap.parts:
+                yield sum(map(len, part.log(node.table.name).segments()))
+        for view in self._snap.schema.views.values():
+            for db in (rows_db, held_db, resting_db, nodes_db):
+                yield reader.count(db(view.number))
+            if view.chained:
+                yield reader.count(told_db(view.number))
+
+    def run(self) -> None:
+        """Move everything, and say in each new store where it stands."""
+        for name in self._snap.schema.tables:
+            self._table(name)
+        for view in self._snap.schema.views.values():
+            self._view(view)
+        rejects = self._rejects()
+        for i, left in enumerate(rejects):
+            self._finish(i, left)
+        self._tell("moving", self._total, self._total)
+
+    def _passed(self, n: int) -> None:
+        self._done += n
+        self._tell("moving", min(self._done, self._total), self._total)
+
+    # -- documents
+
+    def _table(self, name: str) -> None:
+        views = [v for v in self._snap.schema.views_on(name) if isinstance(v.mapper, FunctionMapper)]
+        noted = self._keeps_order(name)
+        for target in self._targets:
+            target.begin(name, sum(self._tails(name)))
+        groups = {view.number: Groups() for view in views}
+        for i, part in enumerate(self._snap.parts):
+            before = sum(self._tails(name)[:i])
+            for segment in part.log(name).segments():
+                self._segment(name, part, segment, views, groups, before if noted else None)
+                self._passed(len(segment))
+                if any(own.size > _GROUPS for own in groups.values()):
+                    for target in self._targets:
+                        target.flush(groups)
+                    groups = {view.number: Groups() for view in views}
+        for target in self._targets:
+            target.end(groups)
+        moved = sum(target.living for target in self._targets)
+        there = sum(read_mark(part.reader(), self._number(name)).present for part in self._snap.parts)
+        if moved != there:
+            raise PenstockError(
+                f"table {name!r} says that it has {there:,} documents and {moved:,} were found; run `penstock check`, "
+                "and repartition again"
+            )
+
+    def _number(self, table: str) -> int:
+        return self._snap.schema.tables[table].number
+
+    def _tails(self, table: str) -> list[int]:
+        return [read_mark(part.reader(), self._number(table)).tail for part in self._snap.parts]
+
+    def _keeps_order(self, table: str) -> bool:
+        """Whether somebody will ask which of a line and a rejected record came first."""
+        has_ts = self._snap.schema.tables[table].table.has_ts
+        return not has_ts and bool(self._snap.state.kept.get(table))
+
+    def _segment(
+        self,
+        name: str,
+        part: Snapshot,
+        segment: Segment,
+        views: Sequence[ViewNode],
+        groups: dict[int, Groups],
+        before: int | None,
+    ) -> None:
+        """Give each living line of a segment to its owner."""
+        every = np.arange(len(segment))
+        at = every[part.log(name).newest(segment.k0, segment.k1, segment.base + every)]
+        if not at.size:
+            return
+        k0, k1 = segment.k0[at], None if segment.k1 is None else segment.k1[at]
+        owners = self._ranges.of_lanes(k0, k1)
+        told = {view.number: _told(part, view, groups[view.number], segment) for view in views}
+        for owner in np.unique(owners).tolist():
+            mine = owners == owner
+            own = at[mine]
+            numbers = None
+            if before is not None:
+                numbers = before + first_numbers(self._number(name), part.reader(), segment.base, own)
+            self._targets[owner].add(
+                Lines(
+                    k0[mine],
+                    None if k1 is None else k1[mine],
+                    segment.lines(own),
+                    None if segment.gone is None else segment.gone[own],
+                    numbers,
+                    {number: emissions.take(own) for number, emissions in told.items()},
+                ),
+                groups,
+            )
+
+    # -- views
+
+    def _view(self, view: ViewNode) -> None:
+        reader, number = self._snap.reader(), view.number
+        source = self._snap.schema.views.get(view.view.source.name)
+        held = held_db(number)
+
+        def by_held(rows: Sequence[Pair]) -> list[bytes]:
+            return [_owned(source, read_held(key, row, held)[0]) for key, row in rows]
+
+        def by_resting(rows: Sequence[Pair]) -> list[bytes]:
+            keys = [key for key, _ in rows]
+            found = zip(keys, reader.get_many(held, keys), strict=True)
+            return by_held([(key, row) for key, row in found if row is not None])
+
+        self._move(rows_db(number), lambda rows: [_owned(view, _whole(view, *row)) for row in rows])
+        self._move(held, by_held)
+        self._move(resting_db(number), by_resting)
+        if source is not None:
+            self._move(told_db(number), lambda rows: self._of_rows(source, [key for key, _ in rows]))
+        if isinstance(view.reduce, TreeReduce):
+            self._move(nodes_db(number), lambda rows: self._of_rows(view, [group_of_node(key) for key, _ in rows]))
+            log = parted_log(reader, behind_db(number), len(view.reduce.kept), self._owners)
+            for owner, row in log.items():
+                self._targets[owner].put(behind_db(number), [row])
+        self._count_held(view)
+
+    def _count_held(self, view: ViewNode) -> None:
+        many = self._snap.state.held_groups.get(view.name, 0)
+        wholes = [whole for _, whole, _ in held_groups(self._snap.reader(), view, many)]
+        for owner in self._owners(wholes):
+            counts = self._held_groups[owner]
+            counts[view.name] = counts.get(view.name, 0) + 1
+
+    def _of_rows(self, source: ViewNode, keys: Sequence[bytes]) -> list[bytes]:
+        """What owns these rows of a view, by their stored keys; of one that is cut short its row says which it is."""
+        cut = [key for key in dict.fromkeys(keys) if is_long(key)]
+        wholes = dict(zip(keys, keys, strict=True))
+        for key, row in zip(cut, self._snap.reader().get_many(rows_db(source.number), cut), strict=True):
+            if row is None:
+                raise PenstockError(
+                    f"what is remembered of view {source.name!r} has a group that is not there; run `penstock check "
+                    "--fix`, and repartition again"
+                )
+            wholes[key] = _whole(source, key, row)
+        return [_owned(source, wholes[key]) for key in keys]
+
+    def _owners(self, keys: Sequence[bytes]) -> list[int]:
+        owners: list[int] = self._ranges.of_encoded(keys).tolist()
+        return owners
+
+    def _move(self, db: str, whose: Whose) -> None:
+        for n in self._given(db, self._snap.reader().scan(db), whose):
+            self._passed(n)
+
+    def _given(self, db: str, rows: Iterator[Pair], whose: Whose) -> Iterator[int]:
+        """Give rows to who owns them; how many, again and again."""
+        while chunk := list(islice(rows, _TOGETHER)):
+            parted: dict[int, list[Pair]] = {}
+            for owner, row in zip(self._owners(whose(chunk)), chunk, strict=True):
+                parted.setdefault(owner, []).append(row)
+            for owner, own in parted.items():
+                self._targets[owner].put(db, own)
+            yield len(chunk)
+
+    # -- what is left
+
+    def _rejects(self) -> list[Writes]:
+        """What each new store has in quarantine."""
+        out = [Writes() for _ in self._targets]
+        for i, part in enumerate(self._snap.parts):
+            for _, reject in rejects_from(part.reader()):
+                if reject.lost:
+                    raise PenstockError(
+                        "a row of quarantine is damaged, and nobody can tell whose it is; `penstock quarantine list` "
+                        "names it, drop it, and repartition again"
+                    )
+                owner = self._owner_of(reject)
+                before = sum(self._tails(reject.table)[:i]) if reject.table in self._snap.schema.tables else 0
+                writes = out[owner]
+                keep_rejected([reject], writes.numbered, {reject.table: before + reject.tail}, writes)
+        return out
+
+    def _owner_of(self, reject: Reject) -> int:
+        shown = self._snap.schema.tables.get(reject.table)
+        key = None if shown is None else key_of_reject(reject, shown.table)
+        try:
+            return self._ranges.of(encode_key(key)) if key is not None else 0
+        except (KeyKind, KeyTooLong):
+            return 0
+
+    def _finish(self, number: int, left: Writes) -> None:
+        """Where one new store stands: where the old ones did, at a position that none of them had."""
+        snap, old = self._snap, self._snap.state
+        position = 1 + max(part.state.position for part in snap.parts)
+        state = State(
+            position=position,
+            epoch=old.epoch,
+            sources=old.sources,
+            ts=old.ts,
+            rejected=old.rejected if number == 0 else {},
+            held_groups=self._held_groups[number],
+            quarantined=left.numbered,
+            kept=dict(left.kept),
+            followed=position,
+        )
+        found = {source: snap.remembered(source) for source in old.sources}
+        notes = {source: Resume(own.offset, own.note) for source, own in found.items() if own is not None}
+        self._targets[number].finish(state, notes, left)
+
+
+def _told(part: Snapshot, view: ViewNode, groups: Groups, segment: Segment) -> Emissions:
+    """What a function yielded for the lines of a segment."""
+    key, db = record_key(segment.base), told_db(view.number)
+    row = part.reader().get_many(db, [key])[0]
+    found = Emissions.none(0) if row is None else read_emissions(key, row, groups, db)
+    return found.padded(len(segment))
+
+
+def _whole(view: ViewNode, key: bytes, row: bytes) -> bytes:
+    """The whole key of a row of a view."""
+    if not is_long(key):
+        return key
+    whole = view.reduce.codec.decode(key, row, f"view {view.name!r}").whole
+    assert whole is not None, "a long key stands whole in its row"
+    return whole
+
+
+def _owned(view: ViewNode | None, whole: bytes) -> bytes:
+    """What owns a row of a view, or with None a document, by its whole key: a row of an index lies with its group."""
+    if view is None or not isinstance(view.reduce, IndexReduce):
+        return whole
+    entry: Any = decode_key(whole)
+    return encode_key(entry[0])

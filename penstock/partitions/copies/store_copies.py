@@ -1,0 +1,153 @@
+"""Copies of a store, and a store from a copy: what needs no app, for the copy says itself what it is.
+
+A copy is made by any process, beside the writer, from one read transaction; so it needs nothing of the holder, and one
+that is stopped can be copied too. Invariant: a store that has content is not replaced unless that was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from penstock.cache import (
+    DATA,
+    CopyFailed,
+    Owner,
+    PenstockError,
+    Reader,
+    StoreMissing,
+    Tell,
+    checked,
+    copy_snapshot,
+    marked_files,
+    must_have_room,
+    open_lmdb,
+    put_in_place,
+    shrink_file,
+)
+from penstock.core.catalog import read_catalog, read_state
+from penstock.core.store_layout import must_be_whole, read_layout
+from penstock.partitions.copies.store_replacement import clear_leftovers
+from penstock.partitions.partition_identity import must_be_alone
+from penstock.views import Position
+
+__all__ = ["Copied", "copy_of", "copy_size", "has_content", "restore", "shrink", "with_content"]
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A copy: where it is, its bytes, and what it is of."""
+
+    path: str
+    bytes: int
+    app: str
+    position: Position
+
+
+def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
+    """Copy the store at a path into a new folder, checked; others may write it meanwhile."""
+    must_be_whole(path, "a copy in one piece")
+    store = open_lmdb(path, readonly=True)
+    try:
+        with store.read() as snap:
+            app, position = _about(snap, path)
+            return Copied(target, copy_snapshot(snap, target, tell or _nobody), app, position)
+    finally:
+        store.close()
+
+
+def copy_size(path: str, target: str) -> int:
+    """The bytes that a copy of the store at a path takes; CopyFailed where there is no room for it at `target`."""
+    layout = read_layout(path)
+    size = 0
+    for folder in [path] if layout is None else layout.folders(path):
+        store = open_lmdb(folder, readonly=True)
+        try:
+            with store.read() as snap:
+                size += snap.used()
+        finally:
+            store.close()
+    must_have_room(os.path.dirname(os.path.abspath(target)), target, size)
+    return size
+
+
+def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None) -> Copied:
+    """Make the store at a path what a copy is, all at once; `force` is for a path where there is content already."""
+    if not os.path.isdir(copy):
+        raise StoreMissing(copy)
+    if os.path.realpath(copy) == os.path.realpath(path):
+        raise CopyFailed(path, "it is the copy itself", "name the folder of the store that it is for")
+    must_be_whole(copy, "restoring")
+    must_be_whole(path, "restoring")
+    with Owner(path):
+        if not force and has_content(path):
+            raise with_content(path)
+        if marked_files(path):  # of a run that was killed after it made this a store of one partition
+            clear_leftovers(path, None)
+        if os.path.exists(os.path.join(copy, "owner")):  # no copy but a store, which may be written meanwhile
+            with Owner(copy):
+                size = put_in_place(copy, path, tell or _nobody)
+        else:
+            size = put_in_place(copy, path, tell or _nobody)
+        store = open_lmdb(path, readonly=True)
+        try:
+            with store.read() as snap:
+                return Copied(path, size, *_about(snap, path))
+        finally:
+            store.close()
+
+
+@checked
+def shrink(path: str, tell: Tell | None = None) -> int | None:
+    """Write the files of a store anew without the space that is free in them; their bytes.
+
+    None where other processes have all of them open, and where there is little to gain.
+    """
+    with ExitStack() as owned:
+        owned.enter_context(Owner(path))
+        layout = read_layout(path)
+        folders = [path] if layout is None else layout.folders(path)
+        for folder in folders if layout is not None else ():
+            owned.enter_context(Owner(folder))
+        sizes = {folder: shrink_file(folder, tell or _nobody) for folder in folders}
+        if all(size is None for size in sizes.values()):
+            return None
+        return sum(os.path.getsize(os.path.join(at, DATA)) if size is None else size for at, size in sizes.items())
+
+
+def _about(reader: Reader, path: str) -> tuple[str, int]:
+    """The app and the position of a store; an error by name where it is none, or one of another format."""
+    catalog = read_catalog(reader, path)
+    if catalog is None:
+        raise StoreMissing(path)
+    must_be_alone(catalog, path)
+    return catalog.app, read_state(reader).position
+
+
+def with_content(path: str) -> CopyFailed:
+    """Return the error for a store that would be replaced without being asked for."""
+    return CopyFailed(path, "there is a store with content", "name another folder, or replace it with --force")
+
+
+def has_content(path: str) -> bool:
+    """Return True if a path has content: unreadable content, and the file of another program, count too."""
+    if not os.path.exists(os.path.join(path, DATA)):
+        return False
+    try:
+        store = open_lmdb(path, readonly=True)
+    except PenstockError:
+        return True
+    try:
+        with store.read() as reader:
+            if read_catalog(reader, path) is None:
+                return bool(reader.names())
+            return read_state(reader).position > 0
+    except PenstockError:
+        return True
+    finally:
+        store.close()
+
+
+def _nobody(what: str, done: int, total: int) -> None:
+    """Tells nobody how far it is."""

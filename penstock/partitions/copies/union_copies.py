@@ -1,0 +1,167 @@
+"""Copies of any store, and a store from a copy: of several partitions a copy of each, as they fit together.
+
+Like the copy of one it is made by whoever asks, from read transactions of its own, while others write. These are begun
+one after the other, and again, until what each partition owes another and that one has not taken is stored: then the
+copy goes on from there as the store would after a crash. Invariants:
+
+- a copy that is not done has no name;
+- a store that is restored is the former one until all partitions of the copy are there, checked and on the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from penstock.cache import (
+    CopyFailed,
+    Owner,
+    Reader,
+    StoreMissing,
+    Tell,
+    built_beside,
+    checked,
+    clear_folder,
+    copy_snapshot,
+    must_have_no_other,
+    naming,
+    open_lmdb,
+    opened_folder,
+    put_in_place,
+    sync_folder,
+)
+from penstock.core.catalog import Catalog, read_catalog, read_state
+from penstock.core.damage_names import places_of
+from penstock.core.generation_switch import decides, former_catalog, is_ready
+from penstock.core.schema import is_built
+from penstock.core.store_layout import is_store, layout_of, read_layout, write_layout
+from penstock.partitions.copies.store_copies import Copied, copy_of, has_content, restore, with_content
+from penstock.partitions.copies.store_replacement import Replacement, clear_leftovers, next_turn
+from penstock.partitions.partition_identity import catalogs_of, must_be_alone
+from penstock.partitions.union.union_snapshot import unlike
+from penstock.recovery import consistent
+
+__all__ = ["copy_any", "restore_any"]
+
+_TRIES = 5_000
+_AGAIN = 0.001
+
+
+@checked
+def copy_any(path: str, target: str, tell: Tell | None = None) -> Copied:
+    """Copy the store at a path into a new folder, checked; others may write it meanwhile."""
+    layout = read_layout(path)
+    if layout is None:
+        return copy_of(path, target, tell)
+    catalogs_of(layout.folders(path), layout.ranges())
+    with built_beside(target) as folder, ExitStack() as stack:
+        stores = [open_lmdb(own, readonly=True) for own in layout.folders(path)]
+        for store in stores:
+            stack.callback(store.close)
+        for _ in range(_TRIES):
+            with ExitStack() as begun:
+                readers = [begun.enter_context(store.read()) for store in stores]
+                states = [read_state(reader) for reader in readers]
+                taken = [{other: number for other, (_, number) in state.taken.items()} for state in states]
+                catalogs = [read_catalog(*own) for own in zip(readers, layout.folders(path), strict=True)]
+                if _between_switches(readers, catalogs) or not consistent(
+                    readers, [state.sent for state in states], taken
+                ):
+                    time.sleep(_AGAIN)
+                    continue
+                into = [os.path.join(folder, part.folder) for part in layout.parts]
+                size = sum(copy_snapshot(*own, tell or _nobody) for own in zip(readers, into, strict=True))
+                write_layout(folder, layout)
+                return Copied(target, size, layout.app, tuple(state.position for state in states))
+        raise CopyFailed(target, "its partitions did not stand at one moment", "copy it again while less is written")
+
+
+def _between_switches(readers: Sequence[Reader], catalogs: Sequence[Catalog | None]) -> bool:
+    """Whether these snapshots began while partitions switched, so that an opening could not finish that."""
+    known = [catalog for catalog in catalogs if catalog is not None]
+    if len(known) == len(catalogs) and unlike(known) is None:
+        return False
+    if unlike([former_catalog(catalog) for catalog in known]) is not None:
+        return True
+    first = next((catalog for catalog in known if catalog.unfinished is not None), None)
+    if first is None:
+        return True
+    refilled = first.unfinished is not None and first.unfinished.state is not None
+    return not all(
+        catalog.unfinished is not None
+        or (is_ready(catalog) and decides(first, catalog) if refilled else is_built(reader, catalog))
+        for reader, catalog in zip(readers, known, strict=True)
+    )
+
+
+@checked
+def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = None) -> Copied:
+    """Make the store at a path what a copy is, each of any number of partitions; `force` is for a path with content.
+
+    The copy is read back beside the store before it takes its place.
+    """
+    layout, known = read_layout(copy), read_layout(path)
+    if layout is None and known is None:
+        return restore(copy, path, force, tell)
+    if not is_store(copy):
+        raise StoreMissing(copy)
+    if os.path.realpath(copy) == os.path.realpath(path):
+        raise CopyFailed(path, "it is the copy itself", "name the folder of the store that it is for")
+    with ExitStack() as owned:
+        if os.path.exists(os.path.join(copy, "owner")):  # no copy but a store, which may be written meanwhile
+            owned.enter_context(Owner(copy))
+        owned.enter_context(Owner(path))
+        former = Replacement(path, known)
+        for folder in former.folders if known is not None else ():
+            owned.enter_context(Owner(folder))
+        if not force and any(has_content(folder) for folder in former.folders):
+            raise with_content(path)
+        clear_leftovers(path, known)
+        for folder in former.folders if known is not None else ():
+            with opened_folder(folder) as opened:
+                must_have_no_other(opened, folder)
+        former.must_be_unread()
+        return _restored(copy, path, former, next_turn(known), tell or _nobody)
+
+
+def _restored(copy: str, path: str, former: Replacement, turn: int, tell: Tell) -> Copied:
+    layout = read_layout(copy)
+    sources = [copy] if layout is None else layout.folders(copy)
+    catalogs = [_alone(copy)] if layout is None else catalogs_of(sources, layout.ranges())
+    catalog = next((own for own in catalogs if own is not None), None)
+    if catalog is None:
+        raise StoreMissing(copy)
+    after = layout_of(catalog.app, catalog.seed, (0,) if layout is None else layout.ranges().starts, turn)
+    size, positions = 0, list[int]()
+    for source, target in zip(sources, after.folders(path), strict=True):
+        with opened_folder(target, make=True) as folder:
+            clear_folder(folder, target)
+        size += put_in_place(source, target, tell)
+        store = open_lmdb(target, readonly=True)
+        try:
+            with store.read() as reader:
+                positions.append(read_state(reader).position)
+        finally:
+            store.close()
+    sync_folder(path)
+    former.take(after, alone=layout is None)
+    return Copied(path, size, catalog.app, positions[0] if layout is None else tuple(positions))
+
+
+def _alone(copy: str) -> Catalog | None:
+    """The catalog of a copy of a store of one partition."""
+    store = open_lmdb(copy, readonly=True)
+    try:
+        with store.read() as reader, naming(lambda: places_of(None)):
+            catalog = read_catalog(reader, copy)
+    finally:
+        store.close()
+    if catalog is not None:
+        must_be_alone(catalog, copy)
+    return catalog
+
+
+def _nobody(what: str, done: int, total: int) -> None:
+    """Tells nobody how far it is."""

@@ -1,0 +1,1 @@
+"""Productions that a transaction of one partition owes to another."""

@@ -1,0 +1,82 @@
+"""What the partitions of a store agree on before any is opened: which views are built anew, under which numbers.
+
+A view has the same number in all of them, for what crosses between them names it by that. So what an app changes is
+found out over all catalogs, and each partition is told what to begin. Invariants:
+
+- whoever begins anything begins the same as all others; where some had begun it and others not, all begin anew;
+- a number is given to one generation of one view only, in whatever partition it was ever given;
+- the process that opens the store describes its app, and partitions take these definitions. They describe nothing
+  themselves: a class that was sent to another process can have another fingerprint there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from penstock.core.catalog import Catalog
+from penstock.generations.agreement import Agreement, Described, agrees, compared, described, refused
+from penstock.views import App, Changed, Kind
+
+__all__ = ["Concert", "concerted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Concert:
+    """The definitions of an app, the number of each in all partitions, and the views that all begin to build."""
+
+    wanted: dict[str, Described]
+    numbers: dict[str, int] = field(default_factory=dict)
+    changes: dict[str, Changed] = field(default_factory=dict)
+
+    def agreement(self, known: Catalog) -> Agreement:
+        """What a partition that has this catalog is to begin, where it hasn't begun it, or done it, already."""
+        own = compared(known, self.wanted)
+        if agrees(known, own.wanted) and _written(known, own.wanted) == self.numbers:
+            return Agreement(own.wanted, own.changes, True, self.numbers)
+        return Agreement(own.wanted, dict(self.changes), False, self.numbers)
+
+
+def _written(catalog: Catalog, wanted: Iterable[str]) -> dict[str, int]:
+    return {name: catalog.entries[name].written for name in wanted if name in catalog.entries}
+
+
+def concerted(
+    app: App, catalogs: Sequence[Catalog | None], refuse: bool = False
+) -> tuple[Concert, tuple[Changed, ...]]:
+    """What the partitions of these catalogs begin for an app, and all that is built for it, begun before or not.
+
+    DefinitionChanged where a table changed, or, with `refuse`, where anything did.
+    """
+    known = [catalog for catalog in catalogs if catalog is not None]
+    wanted = described(app)
+    found = [compared(catalog, wanted) for catalog in known]
+    changes: dict[str, Changed] = {}
+    for own in found:
+        changes = {**own.changes, **changes}
+    if changes and refuse:
+        raise refused(changes)
+    numbers = [_written(catalog, wanted) for catalog in known]
+    under_way = all(agrees(catalog, wanted) for catalog in known)
+    if under_way and all(own == numbers[0] for own in numbers):
+        return Concert(wanted, numbers[0] if numbers else {}), tuple(changes.values())
+    unlike = [name for name in wanted if len({own.get(name) for own in numbers}) > 1]
+    return _begun(wanted, known, changes, unlike), tuple(changes.values())
+
+
+def _begun(
+    wanted: dict[str, Described], known: Sequence[Catalog], changes: dict[str, Changed], unlike: Sequence[str]
+) -> Concert:
+    """All begin to build what changed anywhere, what they have under different numbers, and all that is on these."""
+    last = max(catalog.highest() for catalog in known)
+    out: dict[str, Changed] = {name: own for name, own in changes.items() if own.kind is Kind.DROPPED}
+    numbers: dict[str, int] = {}
+    for name, definition in wanted.items():
+        entry = next((catalog.entries[name] for catalog in known if name in catalog.entries), None)
+        anew = entry is None
+        if definition["kind"] == "view" and (anew or name in changes or name in unlike or definition["source"] in out):
+            out[name] = changes.get(name) or Changed(name, Kind.FOLLOWS, f"it is on {definition['source']}")
+            anew = True
+        last += anew
+        numbers[name] = last if anew or entry is None else entry.number
+    return Concert(wanted, numbers, out)

@@ -1,0 +1,65 @@
+"""What a store of several partitions asks of each of them, wherever its work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from penstock.core.catalog import Resume
+from penstock.generations.build_progress import Swept, Switch
+from penstock.partitions.member import Marks, Standing, Tables
+from penstock.views import Counts
+
+__all__ = ["Seat"]
+
+
+class Seat(Protocol):
+    """A partition, here or in another process."""
+
+    def take(
+        self,
+        tables: Tables,
+        sources: Mapping[str, Resume],
+        number: int,
+        kinds: Mapping[str, str],
+        strict: bool = False,
+        others: Mapping[int, Tables] | None = None,
+    ) -> list[Counts]:
+        """One transaction of records that it owns, and the offsets after them; one with this number once only.
+
+        The answer has the counts of each batch, in the order of the tables. The records of an atomic batch that
+        `others` own are saved in it, and sent to them.
+        """
+        ...
+
+    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
+        """How these records would fare."""
+        ...
+
+    def standing(self) -> Standing:
+        """How far it is; what has arrived is deleted first."""
+        ...
+
+    def marks(self) -> Marks:
+        """The numbers of productions as they are now."""
+        ...
+
+    def note(self, source: str) -> bytes:
+        """What the spout of a source noted with its last batch."""
+        ...
+
+    def compact(self) -> dict[str, Any]:
+        """Give back what old versions take."""
+        ...
+
+    def repair(self, do: str, *what: Any) -> Any:
+        """A step of a repair, in plain data; "note" and "noted" go about what it changes here and elsewhere."""
+        ...
+
+    def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
+        """One step of building views, of about so many documents, or of the switch; with neither a look."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...

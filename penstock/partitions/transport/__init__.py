@@ -1,0 +1,1 @@
+"""Carry productions between partitions."""

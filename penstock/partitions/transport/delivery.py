@@ -1,0 +1,100 @@
+"""What partitions of one process owe and tell each other, carried at once; and waiting until nobody owes anything, or
+until it is known that one of them can't take what it is owed.
+
+Invariant: what one is told early comes after all that it was owed before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+
+from penstock.cache import PenstockError
+from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.member import Member, Standing
+from penstock.recovery import Early
+
+__all__ = ["REFUSED", "at_rest", "carried", "join"]
+
+REFUSED = 0.2
+"""Seconds in which what was refused has been sent again."""
+_AGAIN = 0.001  # seconds between two looks at whether all has arrived
+
+
+def join(members: Sequence[Member]) -> None:
+    """From now on what a member tells others early is heard by them."""
+    for member in members:
+        member.tells(_telling(member, members))
+
+
+def _telling(member: Member, members: Sequence[Member]) -> Callable[[Mapping[int, Early]], Collection[int]]:
+    def tell(early: Mapping[int, Early]) -> Collection[int]:
+        there: list[int] = []
+        for other, one in early.items():
+            with suppress(PenstockError):  # who can't take it is owed it
+                if other in member.unheard and one.parts and (news := member.news(other)) is not None:
+                    members[other].hear(news)
+                    member.knows(other, news)
+                while (owed := member.owed(other)) is not None:
+                    member.arrived(other, members[other].receive(owed))
+                members[other].hear(one)
+                there.append(other)
+        return there
+
+    return tell
+
+
+def carried(members: Sequence[Member]) -> None:
+    """All that members of one process owe each other is taken; who can't take it is passed over, and then said."""
+    ways = [(member, other) for member in members for other in member.others]
+    more, failed = True, dict[tuple[int, int], PenstockError]()
+    while more:
+        more = False
+        for sender, other in ways:
+            if (sender.here, other) in failed:
+                continue
+            try:
+                more = _carried(sender, other, members) or more
+            except PenstockError as error:
+                failed[sender.here, other] = error
+    for why in failed.values():
+        raise why
+
+
+def _carried(sender: Member, other: int, members: Sequence[Member]) -> bool:
+    """Carry the first of what another one is to hear and to be given; whether there was anything."""
+    news = sender.news(other)
+    if news is not None:
+        members[other].hear(news)
+        sender.knows(other, news)
+    owed = sender.owed(other)
+    if owed is not None:
+        sender.arrived(other, members[other].receive(owed))
+    return news is not None or owed is not None
+
+
+def at_rest(seats: Sequence[Seat], carry: Callable[[], None], patience: float) -> list[str]:
+    """Wait until nobody owes anybody anything, or nobody takes what is owed; by whom, and why.
+
+    It is so where two rounds of asking give the same numbers, and nothing stored; or, for so many seconds, those of
+    productions that were refused.
+    """
+    before: list[Standing] = []
+    since = time.monotonic()
+    while True:
+        with suppress(PenstockError):  # it is told by who can't take it
+            carry()
+        now = [seat.standing() for seat in seats]
+        if [(own.sent, own.taken) for own in now] != [(own.sent, own.taken) for own in before]:
+            before, since = now, time.monotonic()
+        elif not any(own.pending for own in now):
+            return []
+        elif any(own.refused for own in now) and time.monotonic() - since >= patience:
+            return [
+                f"partition {to} can't take what partition {of} owes it: {why}"
+                for to, own in enumerate(now)
+                for of, why in own.refused.items()
+            ]
+        if any(own.pending for own in now):
+            time.sleep(_AGAIN)

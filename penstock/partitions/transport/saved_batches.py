@@ -1,0 +1,104 @@
+"""Atomic batches of several partitions: saved by one of them, and then taken by the others.
+
+Readers may see the commits of such a batch one after the other. Invariants:
+
+- one commit decides: before it nothing of the batch is in, and after it each partition takes its records in any case;
+- a partition takes no other batch before its records of a saved one, so that later puts stay later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+
+from penstock.cache import PenstockError
+from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.member import Standing, Tables
+from penstock.partitions.transport.delivery import REFUSED
+
+__all__ = ["BatchWaits", "SavedBatches"]
+
+_AGAIN = 0.001  # seconds between two looks at a partition that is to take its records
+_LOOK = 0.05  # seconds between two looks at the one that sends them
+
+
+class BatchWaits(PenstockError):
+    """An atomic batch is saved, and one of its partitions can't take its records.
+
+    >>> print(BatchWaits(1, 0, "the disk is full"))
+    partition 1 can't take its records of a batch that is saved at partition 0, and takes no other batch before that: \
+the disk is full; once that is mended the batch goes on by itself
+    """
+
+    def __init__(self, partition: int, saved: int, why: str) -> None:
+        super().__init__(partition, saved, why)
+        self.partition, self.saved, self.why = partition, saved, why
+
+    def __str__(self) -> str:
+        return (
+            f"partition {self.partition} can't take its records of a batch that is saved at partition {self.saved}, "
+            f"and takes no other batch before that: {self.why}; once that is mended the batch goes on by itself"
+        )
+
+
+class SavedBatches:
+    """The atomic batches of a store that partitions still have to take; `carry` carries what one process carries."""
+
+    def __init__(self, seats: Sequence[Seat], standing: Sequence[Standing], carry: Callable[[], None]) -> None:
+        self._seats = seats
+        self._carry = carry
+        self._unsure: set[tuple[int, int]] = set()  # by sender and receiver, those of a batch that may have been saved
+        self._waiting = {  # by sender and receiver, the number of the production
+            (of, to): number
+            for of, own in enumerate(standing)
+            for to, number in own.batches.items()
+            if standing[to].taken.get(of, 0) < number
+        }
+
+    def give(self, routed: Mapping[int, Tables], number: int, kinds: Mapping[str, str], strict: bool) -> None:
+        """Save a batch at one of its partitions, and wait until the others have taken it."""
+        first = self._free(sorted(routed))
+        others = [owner for owner in sorted(routed) if owner != first]
+        ways = {(first, other) for other in others}
+        self._unsure |= ways  # where this fails it may be saved all the same
+        self._seats[first].take(routed[first], {}, number, kinds, strict, {other: routed[other] for other in others})
+        saved = self._seats[first].marks().batches
+        self._waiting.update({(first, other): saved[other] for other in others})
+        self._unsure -= ways
+        self.arrive(others)
+
+    def _free(self, owners: Sequence[int]) -> int:
+        """Find a partition whose productions none of the others refuses."""
+        refused = {to: self._seats[to].marks().refused for to in owners}
+        for of in owners:
+            if not any(of in refused[to] for to in owners if to != of):
+                return of
+        to, why = next((to, why) for to in owners for of, why in refused[to].items() if of in owners)
+        raise PenstockError(f"partition {to} can't take what others owe it, so nothing of this batch is stored: {why}")
+
+    def arrive(self, partitions: Collection[int]) -> None:
+        """Wait until these partitions have taken their records of saved batches; BatchWaits where one can't."""
+        for sender, to in [way for way in self._unsure if way[1] in partitions]:
+            self._waiting[sender, to] = self._seats[sender].marks().batches.get(to, 0)
+            self._unsure.discard((sender, to))
+        for way, number in list(self._waiting.items()):
+            if way[1] in partitions:
+                self.wait(*way, number)
+                del self._waiting[way]
+
+    def wait(self, sender: int, to: int, number: int) -> None:
+        """Wait until a partition has taken a production with this number."""
+        since = looked = time.monotonic()
+        while True:
+            with suppress(PenstockError):  # the one that can't take it says so
+                self._carry()
+            marks, now = self._seats[to].marks(), time.monotonic()
+            if marks.taken.get(sender, 0) >= number:
+                return
+            if sender in marks.refused and now - since >= REFUSED:
+                raise BatchWaits(to, sender, marks.refused[sender])
+            if now - looked >= _LOOK:
+                looked = now
+                self._seats[sender].marks()  # one that has ended is followed
+            time.sleep(_AGAIN)

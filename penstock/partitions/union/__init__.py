@@ -1,0 +1,1 @@
+"""Several partitions as one store: snapshot, feed, repair and quarantine."""

@@ -1,0 +1,131 @@
+"""Following the feeds of several partitions as one.
+
+All changes of a group come from the partition that owns it. Invariants:
+
+- changes of one partition come in its order, and those of one commit together;
+- a switch of views shows once all partitions have made it;
+- the position of a change is that of each partition up to which all was given, this commit among it: whoever goes on
+  from there misses nothing and gets nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.cache import DefinitionError, shown
+from penstock.core.reading.feed_reader import LOOK, Follower, Wait, followable, reached, rows_of, saved_rows_of
+from penstock.views import Changes, Position, PositionAhead, PositionExpired
+
+if TYPE_CHECKING:
+    from penstock.core.commit import Core
+    from penstock.core.reading.snapshot import Snapshot
+
+__all__ = ["follow_all"]
+
+Vector = tuple[int, ...]
+
+
+def follow_all(
+    cores: Sequence[Core],
+    look: Callable[[], Snapshot],
+    views: Sequence[str],
+    since: Position | None,
+    on: bool,
+    initial: bool,
+    until: Position | None,
+    early: bool,
+    wait: Wait,
+    live: Callable[[], bool],
+) -> Iterator[Changes]:
+    """The changes of these views since a position, or all that the feeds have; and what comes if it goes `on`.
+
+    `look` makes a snapshot over the partitions. With `until` it ends with the changes of that position. What can't be
+    followed is refused here; what there is at first is read when the first change is asked for.
+    """
+    if since is not None and initial:
+        raise DefinitionError("since= and initial=True are two places to begin at; leave one out")
+    with look() as snap:
+        followable(snap, views, initial)
+        begin = None if since is None else _reached(snap, since)
+        end = None if until is None else _vector("until", until, len(cores))
+        if end is not None and len(end) != len(cores):
+            raise PositionAhead(until, snap.position)
+    return _follow(cores, look, views, begin, on, initial, end, early, wait, live)
+
+
+def _vector(name: str, position: Position, parts: int) -> Vector:
+    """A position as a tuple; that of a store of one partition has one number."""
+    own = tuple(position) if isinstance(position, list | tuple) else (position,)
+    if any(isinstance(one, bool) or not isinstance(one, int) for one in own):
+        raise DefinitionError(f"{name}= is {shown(position)}; write a position, as snapshots and changes have them")
+    return own
+
+
+def _reached(snap: Snapshot, since: Position) -> Vector:
+    """The store came to this position, and the feeds have what came after it."""
+    own = _vector("since", since, len(snap.parts))
+    if len(own) != len(snap.parts):  # the store was parted anew since, and its feed has begun anew
+        raise PositionExpired(since, snap.followed)
+    for part, at in zip(snap.parts, own, strict=True):
+        try:
+            reached(part, at)
+        except PositionAhead:
+            raise PositionAhead(since, snap.position) from None
+        except PositionExpired:
+            raise PositionExpired(since, snap.followed) from None
+    return own
+
+
+def _follow(
+    cores: Sequence[Core],
+    look: Callable[[], Snapshot],
+    views: Sequence[str],
+    since: Vector | None,
+    on: bool,
+    initial: bool,
+    until: Vector | None,
+    early: bool,
+    wait: Wait,
+    live: Callable[[], bool],
+) -> Iterator[Changes]:
+    with look() as snap:
+        if initial:
+            since = snap.position if early else snap.saved
+            yield from rows_of(snap, views) if early else saved_rows_of(snap, views)
+        elif since is None:
+            since = snap.followed
+    assert since is not None, "it begins somewhere"
+    at = list(since)
+    ends: Sequence[int | None] = until or [None] * len(cores)
+    followers = [
+        Follower(core, views, own, end, _shown_of(look, i), early)
+        for i, (core, own, end) in enumerate(zip(cores, since, ends, strict=True))
+    ]
+    while live():
+        left = [(i, follower) for i, follower in enumerate(followers) if not follower.done]
+        if not left:
+            return
+        for i, follower in left:
+            for part in follower.step():
+                vectors = {own: (*at[:i], own, *at[i + 1 :]) for own in dict.fromkeys(part.positions)}
+                part.positions = [vectors[own] for own in part.positions]
+                yield part
+            assert follower.since is not None, "a step ends somewhere"
+            at[i] = follower.since
+        if not any(follower.more for _, follower in left):
+            if not on:
+                return
+            wait(LOOK)
+
+
+def _shown_of(look: Callable[[], Snapshot], i: int) -> Callable[[], int]:
+    """Ask up to which position readers of the whole store see partition `i`."""
+
+    def shown() -> int:
+        with look() as snap:
+            position = snap.parts[i].position
+        assert isinstance(position, int), "that of one partition"
+        return position
+
+    return shown

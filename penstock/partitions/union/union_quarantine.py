@@ -1,0 +1,100 @@
+"""Retrying and dropping what is in quarantine of a store of several partitions.
+
+Each partition takes the records that it keeps and the documents that its views hold, one after the other. A held group
+is made anew from all documents, wherever they lie. Invariant: an entry has the id by which it is listed: that of a
+record ends in the number of its partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from penstock.mapreduce import ViewNode
+from penstock.partitions.handle_protocol import Seat
+from penstock.recovery import Left, QuarantineKind, Settled, Wanted, group_id
+from penstock.recovery.quarantine.listing import held_groups, views_of
+from penstock.recovery.quarantine.retry_drop import NO_GROUP
+from penstock.recovery.repair.repair_site import Site
+from penstock.recovery.repair.restatement import Repair
+from penstock.views import Progress
+
+__all__ = ["PartedReleasing"]
+
+
+class PartedReleasing:
+    """Retries and drops of one store; `learn` is told once a partition may have learnt of what kind its ts are."""
+
+    def __init__(self, site: Site, seats: Sequence[Seat], learn: Callable[[], None], progress: Progress | None) -> None:
+        self._site = site
+        self._seats = seats
+        self._learn = learn
+        self._progress = progress
+
+    def retry(self, wanted: Wanted) -> Settled:
+        """Take what can be taken now."""
+        return self._all("retry", wanted)
+
+    def drop(self, wanted: Wanted) -> Settled:
+        """Let go of records, and of what views hold."""
+        return self._all("drop", wanted)
+
+    def _all(self, do: str, wanted: Wanted) -> Settled:
+        settled, found, n = Settled(), set[str](), 0
+        for place, seat in enumerate(self._seats):
+            if wanted.limit is None or n < wanted.limit:
+                own = replace(_within(wanted, place), limit=None if wanted.limit is None else wanted.limit - n)
+                data, many, ids = seat.repair("release", do, own.asked())
+                self._learn()
+                settled += _named(Settled.of_data(data), place)
+                found.update(_name(name, place) for name in ids)
+                n += many
+            self._tell(place + 1)
+        if wanted.of_kind(QuarantineKind.GROUP):
+            for view in views_of(self._site.views.values(), wanted):
+                groups = self._held(view, wanted, n)
+                found.update(group_id(view.name, key) for key, _ in groups)
+                n += len(groups)
+                settled += self._groups(do, view, groups)
+        self._tell(len(self._seats) + 1)
+        missing = sorted((wanted.ids or frozenset()) - found)
+        return settled + Settled.of_left([Left(own, "it is not in quarantine") for own in missing])
+
+    def _tell(self, done: int) -> None:
+        if self._progress is not None:
+            self._progress(done, len(self._seats) + 1)
+
+    def _held(self, view: ViewNode, wanted: Wanted, done: int) -> list[tuple[bytes, bytes]]:
+        """The held groups of a view that are wanted: stored keys and whole ones."""
+        with self._site.snapshot() as snap:
+            many = snap.state.held_groups.get(view.name, 0)
+            every = ((key, whole) for key, whole, _ in held_groups(snap.reader(), view, many))
+            groups = [pair for pair in every if wanted.has(group_id(view.name, pair[0]))]
+        return groups if wanted.limit is None else groups[: max(0, wanted.limit - done)]
+
+    def _groups(self, do: str, view: ViewNode, groups: Sequence[tuple[bytes, bytes]]) -> Settled:
+        """What became of held groups: a drop leaves them."""
+        if not groups or do == "drop":
+            return Settled.of_left([Left(group_id(view.name, key), NO_GROUP) for key, _ in groups])
+        Repair(self._site, None).view(view.name, [whole for _, whole in groups])
+        keys = [key for key, _ in groups]
+        with self._site.snapshot() as snap:
+            rows = zip(keys, snap.reader().get_many(view.reduce.db, keys), strict=True)
+            states = [(key, view.reduce.codec.decode(key, row, f"view {view.name!r}")) for key, row in rows if row]
+        held = [Left(group_id(view.name, key), state.held[0]) for key, state in states if state.held is not None]
+        return Settled(released=len(groups) - len(held)) + Settled.of_left(held)
+
+
+def _within(wanted: Wanted, place: int) -> Wanted:
+    """What is wanted of one partition: its records by the ids that they have there; documents may be anywhere."""
+    others = frozenset(name for name in wanted.ids or () if not name.startswith("r"))
+    own = wanted.within(place)
+    return own if own.ids is None else replace(own, ids=frozenset(n for n in own.ids if n.startswith("r")) | others)
+
+
+def _name(name: str, place: int) -> str:
+    return f"{name}@{place}" if name.startswith("r") else name
+
+
+def _named(settled: Settled, place: int) -> Settled:
+    return replace(settled, why=tuple(replace(left, id=_name(left.id, place)) for left in settled.why))

@@ -1,0 +1,238 @@
+"""A snapshot over the partitions of a store: what it shows is what a store that is not parted would.
+
+Views are read by the same code as ever, from one reader over the snapshots of all partitions. Invariants:
+
+- a group's row, tree and what is remembered of it lie in the partition that owns the group, a document with what views
+  on its table remember of it in that which owns its key; so nothing is there twice;
+- each partition is shown as of a commit of its own, and `position` says which ones;
+- all partitions show one generation of each view: the former one until all of them have switched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.cache import Closed, PenstockError, Reader, SpannedReader, checked, decode_key, encode_key
+from penstock.core.catalog import Catalog, State
+from penstock.core.reading.document_facts import Stored
+from penstock.core.reading.snapshot import Snapshot
+from penstock.gateway import SpannedTable, TableReader, TableReading
+from penstock.mapreduce import Ranges, ViewNode
+from penstock.recovery import first_delayed, untold
+from penstock.spout import Remembered
+from penstock.views import Contribution, Position, Progress
+
+if TYPE_CHECKING:
+    from penstock.core.commit import Core
+
+__all__ = ["Passed", "SpannedSnapshot", "Switching", "settled", "together", "unlike"]
+
+
+class Switching(PenstockError):
+    """Partitions switched between the moments at which a snapshot began at each of them."""
+
+    def __init__(self, partition: int, name: str) -> None:
+        super().__init__(partition, name)
+        self.partition, self.name = partition, name
+
+    def __str__(self) -> str:
+        return (
+            f"partition {self.partition} has {self.name!r} as another definition than partition 0; partitions switch "
+            "one after the other, so try again. If that stays, open the store to write, for example with `penstock run`"
+        )
+
+
+class SpannedSnapshot(Snapshot):
+    """A snapshot of each partition, by their cores, as one; `ranges` say which of them owns a key."""
+
+    def __init__(self, cores: Sequence[Core], ranges: Ranges) -> None:
+        parts: list[Snapshot] = []
+        try:
+            for core in cores:
+                parts.append(Snapshot(core))
+            if unlike([part.schema.catalog for part in parts]) is not None:
+                for part in parts:
+                    part.show_former()
+            _must_agree(parts)
+        except BaseException:
+            for part in parts:
+                part.close()
+            raise
+        self._begin(cores[0], SpannedReader([part.reader() for part in parts]), together([p.state for p in parts]))
+        self._schema = parts[0].schema
+        self._parts = tuple(parts)
+        self._ranges = ranges
+        self._spanned: dict[str, SpannedTable] = {}
+
+    @property
+    def parts(self) -> Sequence[Snapshot]:
+        """The snapshots of the partitions."""
+        return self._parts
+
+    @property
+    def position(self) -> Position:
+        """The positions of all partitions, in their order."""
+        return tuple(part.position for part in self._parts)
+
+    @property
+    def followed(self) -> Position:
+        """The oldest position that the feed can be followed from."""
+        return tuple(part.followed for part in self._parts)
+
+    @property
+    def saved(self) -> Position:
+        """The positions of all partitions up to which all changes are known to be saved."""
+        return tuple(part.saved for part in self._parts)
+
+    @checked
+    def as_of(self, view: str) -> Position | None:
+        """The positions that a view shows, where it stayed behind while another generation is built."""
+        own = [part.as_of(view) for part in self._parts]
+        if all(position is None for position in own):
+            return None
+        return tuple(p.position if o is None else o for p, o in zip(self._parts, own, strict=True))
+
+    def remembered(self, source: str) -> Remembered | None:
+        """Where the store stands in a source: where that partition stands which is the least far."""
+        found = [part.remembered(source) for part in self._parts]
+        known = [own for own in found if own is not None]
+        return min(known, key=lambda own: own.offset) if len(known) == len(found) else None
+
+    @checked
+    def table(self, name: str) -> TableReading:
+        """A table's documents.
+
+        snap.table("users")[7]
+        """
+        found = self._spanned.get(name)
+        if found is None:
+            shown = self.schema.table(name)
+            parts = [part.log(name) for part in self._parts]
+            found = self._spanned[name] = SpannedTable(shown.table, parts, self._owners, lambda: self._held_of(name))
+        return found
+
+    def log(self, name: str) -> TableReader:
+        """Each partition has one of its own, in `parts`."""
+        raise PenstockError(
+            f"table {name!r} has a log in each of {len(self._parts)} partitions, and this asks for one of all; "
+            "ask the snapshots in snap.parts"
+        )
+
+    @checked
+    def stored(self, table: str, key: Any) -> Stored | None:
+        """What the store has of a key, and what each view was told of it; None if it never was there.
+
+        snap.stored("users", 7).told
+        """
+        self.schema.table(table)
+        return self._parts[self._owners([encode_key(key)])[0]].stored(table, key)
+
+    def close(self) -> None:
+        """Let go of it.
+
+        snap.close()
+        """
+        for part in self._parts:
+            part.close()
+        self._reader = None
+
+    def reader(self) -> Reader:
+        """One reader over all partitions; Closed once it is let go of."""
+        if self._reader is None:
+            raise Closed("the snapshot")
+        return self._reader
+
+    def _owners(self, keys: Sequence[bytes]) -> Sequence[int]:
+        owners: list[int] = self._ranges.of_encoded(keys).tolist()
+        return owners
+
+    def _why(
+        self, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
+    ) -> list[list[Contribution]]:
+        """What is kept of a group is in one partition; else each one's documents are gone through, and added."""
+        if view.keeps or source is not None:
+            return super()._why(view, source, groups, progress)
+        out: list[list[Contribution]] = [[] for _ in groups]
+        passed = Passed(len(self._parts), progress)
+        for i, part in enumerate(self._parts):
+            own = part.view(view.name).why_many(map(decode_key, groups), progress=passed.of(i))
+            for found, more in zip(out, own, strict=True):
+                found += more
+        for found in out:
+            found.sort(key=lambda one: (encode_key(one.key), one.rank))
+        return out
+
+
+class Passed:
+    """How far scans of several partitions are, as how far one is of all; each is as long as the first that is known."""
+
+    def __init__(self, parts: int, progress: Progress | None) -> None:
+        self._progress = progress
+        self._done = [(0, 0)] * parts
+
+    def of(self, part: int) -> Progress | None:
+        """What is told how far the scan of one partition is."""
+        if self._progress is None:
+            return None
+        tell = self._progress
+
+        def passed(done: int, total: int) -> None:
+            self._done[part] = done, total
+            known = [own for own in self._done if own[1]]
+            tell(sum(own for own, _ in known), sum(own for _, own in known) * len(self._done) // len(known))
+
+        return passed
+
+
+def together(states: Sequence[State]) -> State:
+    """What the states of partitions make of a store: counts add up, a source stands where the least far one has it."""
+    sources = set.intersection(*(set(state.sources) for state in states))
+    return State(
+        position=sum(state.position for state in states),
+        epoch=max(state.epoch for state in states),
+        sources={source: min(state.sources[source] for state in states) for source in sorted(sources)},
+        ts={name: kind for state in states for name, kind in state.ts.items()},
+        rejected=_added([state.rejected for state in states]),
+        held_groups=_added([state.held_groups for state in states]),
+        quarantined=sum(state.quarantined for state in states),
+        kept=_added([state.kept for state in states]),
+        fed=sum(state.fed for state in states),
+        fed_bytes=sum(state.fed_bytes for state in states),
+    )
+
+
+def settled(parts: Sequence[Snapshot]) -> bool:
+    """Tell if nothing is in flight: all that was sent is taken, nothing waits, and each early set is saved."""
+    for to, part in enumerate(parts):
+        early = untold(part.reader())
+        if first_delayed(part.reader()) is not None:
+            return False
+        for of, sender in enumerate(parts):
+            if of != to and sender.state.sent.get(to, 0) != part.state.taken.get(of, (0, 0))[1]:
+                return False
+            if early.get(of, 0) > sender.state.unheard.get(to, sender.state.batch):
+                return False
+    return True
+
+
+def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    names = dict.fromkeys(name for own in counts for name in own)
+    return {name: sum(own.get(name, 0) for own in counts) for name in names}
+
+
+def _must_agree(parts: Sequence[Snapshot]) -> None:
+    """All partitions have the same definitions under the same numbers."""
+    found = unlike([part.schema.catalog for part in parts])
+    if found is not None:
+        raise Switching(*found)
+
+
+def unlike(catalogs: Sequence[Catalog]) -> tuple[int, str] | None:
+    """The first partition that shows a name as another generation than partition 0, and that name; None: all agree."""
+    shown = [{name: (e.number, e.definition) for name, e in own.entries.items() if e.number} for own in catalogs]
+    for i, own in enumerate(shown):
+        for name in dict.fromkeys([*shown[0], *own]):
+            if own.get(name) != shown[0].get(name):
+                return i, name
+    return None

@@ -1,0 +1,1 @@
+"""Check a whole store against its documents."""

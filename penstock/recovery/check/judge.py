@@ -1,0 +1,166 @@
+"""Results judged by a recompute that shares no code with what keeps them: group by group, in bounded memory.
+
+Which documents contribute to which group is sorted in a store of its own; then the documents of some groups at a time
+are mapped and folded once more in plain Python, and what comes of it is held against the rows. A group of many
+documents is folded part by part, as far as its reducers can be. Left out are groups that count a document that the view
+holds, whose reducer fails, or whose documents' function would yield something else now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import chain, groupby, islice
+from typing import Any
+
+from penstock.cache import Store, decode_key, encode_key, pack, shown, stored_key, unpack
+from penstock.core.reading.snapshot import Snapshot
+from penstock.gateway import document_of, unwrap
+from penstock.mapreduce import IndexReduce, ViewNode, same_result
+from penstock.recovery.oracle.plain_values import rank
+from penstock.recovery.oracle.plain_views import recomputed, recomputed_large
+from penstock.recovery.repair.fresh_map import Mapping, moment_in
+from penstock.views import ABSENT, Row, Table
+
+_DB = "judged"
+_BLOCK = 1 << 10
+_MOST = 1 << 14  # documents of a group that are in memory at once
+_DIGEST = 16
+Group = tuple[bytes, list[bytes]]
+"""A group, and the keys of the documents that contribute to it."""
+Found = tuple[Any, Any, Any]
+"""A key, its document or row, and the document's ts, None where nobody reads it."""
+
+
+def judged(
+    snap: Snapshot, view: ViewNode, documents: Iterable[tuple[Any, Any]], unsure: set[bytes], store: Store
+) -> Iterator[str]:
+    """What is wrong with results of a view over these documents (key and document, or row of its source).
+
+    `unsure` are groups that are left out.
+    """
+    mapping = Mapping(view.view)
+    _sort(mapping, view, documents, store)
+    unsure = unsure | snap.held(view.name)[0]
+    with store.read() as reader:
+        some: list[Group] = []
+        for _, found in groupby(reader.scan(_DB), lambda entry: entry[0][:_DIGEST]):
+            entries = (unpack(row) for _, row in found)
+            first = list(islice(entries, _MOST + 1))
+            if len(first) > _MOST:
+                yield from _large(snap, view, first[0][0], chain(first, entries), unsure)
+                continue
+            some += _by_group(first)
+            if sum(len(keys) for _, keys in some) >= _BLOCK:
+                yield from _some(snap, view, some, unsure)
+                some = []
+        yield from _some(snap, view, some, unsure)
+
+
+def _sort(mapping: Mapping, view: ViewNode, documents: Iterable[tuple[Any, Any]], store: Store) -> None:
+    """Write down which keys contribute to which groups, those of one group together."""
+    coming = iter(documents)
+    n = 0
+    while block := list(islice(coming, _BLOCK)):
+        docs = [Row(key, doc) if view.chained else doc for key, doc in block]
+        rows: dict[bytes, bytes] = {}
+        for (key, _), pairs in zip(block, mapping.pairs(docs), strict=True):
+            for group in {group for group, _ in pairs or ()}:
+                n += 1
+                place = blake2b(group, digest_size=_DIGEST).digest() + n.to_bytes(8, "big")
+                rows[place] = pack([group, encode_key(key)])
+        with store.write() as writer:
+            writer.put_many(_DB, sorted(rows.items()))
+
+
+def _by_group(entries: Sequence[Sequence[bytes]]) -> list[Group]:
+    """The entries of one digest; two groups that share it are told apart."""
+    found: dict[bytes, list[bytes]] = {}
+    for group, key in entries:
+        found.setdefault(group, []).append(key)
+    return list(found.items())
+
+
+def _some(snap: Snapshot, view: ViewNode, groups: Sequence[Group], unsure: set[bytes]) -> Iterator[str]:
+    """What is wrong with a few groups."""
+    groups = [own for own in groups if own[0] not in unsure]
+    docs = iter(_read(snap, view, [key for _, keys in groups for key in keys]))
+    for whole, keys in groups:
+        own = list(islice(docs, len(keys)))
+        moments = {rank(key): moment for key, _, moment in own if moment is not None}
+        made = recomputed(view.view, [(key, doc) for key, doc, _ in own], moments)
+        rows = [row for row in made.rows.values() if not row.refused]
+        rows = [row for row in rows if encode_key(row.group[0] if view.view.index else row.group) == whole]
+        for row, result in zip(rows, _shown(snap, view, [encode_key(row.group) for row in rows]), strict=True):
+            if result is not _HELD and (result is ABSENT or not same_result(result, row.result)):
+                yield _wrong(view, row.group, result, row.result)
+
+
+def _large(
+    snap: Snapshot, view: ViewNode, whole: bytes, entries: Iterable[Sequence[bytes]], unsure: set[bytes]
+) -> Iterator[str]:
+    """What is wrong with a group of many documents."""
+
+    def parts() -> Iterator[list[Found]]:
+        keys = (key for _, key in entries)
+        while block := list(islice(keys, _BLOCK)):
+            yield _read(snap, view, block)
+
+    if whole in unsure:
+        return
+    if isinstance(view.reduce, IndexReduce):  # each row is of one document
+        keys = (key for _, key in entries)
+        while block := list(islice(keys, _BLOCK)):
+            yield from _some(snap, view, [(whole, block)], unsure)
+        return
+    group = decode_key(whole)
+    made = recomputed_large(view.view, group, parts())
+    [result] = _shown(snap, view, [whole])
+    if result is _HELD:
+        return
+    for i, wanted in made.items():
+        name = None if view.view.fields is None else view.view.fields[i]
+        own = result if name is None or result is ABSENT else result[name]
+        if own is ABSENT or not same_result(own, wanted):
+            yield _wrong(view, group, own, wanted, "" if name is None else f", {name!r}")
+
+
+def _read(snap: Snapshot, view: ViewNode, keys: Sequence[bytes]) -> list[Found]:
+    """Documents of a table or rows of a view with their keys, and the ts of each where the view reads it."""
+    source, asked = view.view.source, list(map(decode_key, keys))
+    nothing: list[Any] = [None] * len(asked)
+    if not isinstance(source, Table):
+        return list(zip(asked, snap.view(source.name).get_many(asked), nothing, strict=True))
+    documents = snap.table(source.name)
+    if not view.stamped:
+        return list(zip(asked, documents.get_many(asked), nothing, strict=True))
+    out: list[Found] = []
+    for key, line in zip(asked, documents.lines_of(asked), strict=True):
+        assert line is not None, "its document was there when groups were sorted, in the same snapshot"
+        doc = document_of(line)
+        out.append((key, doc, moment_in(source, unwrap(line), doc)))
+    return out
+
+
+_HELD = object()
+
+
+def _shown(snap: Snapshot, view: ViewNode, groups: Sequence[bytes]) -> list[Any]:
+    """What these groups show; ABSENT without a row."""
+    keys = list(map(stored_key, groups))
+    out: list[Any] = []
+    for key, row in zip(keys, snap.reader().get_many(view.reduce.db, keys), strict=True):
+        state = None if row is None else view.reduce.codec.decode(key, row, f"view {view.name!r}")
+        if state is None:
+            out.append(ABSENT)
+        else:
+            out.append(_HELD if state.held is not None else view.reduce.codec.result(state))
+    return out
+
+
+def _wrong(view: ViewNode, group: Any, result: Any, wanted: Any, field: str = "") -> str:
+    shows = "nothing" if result is ABSENT else shown(result)
+    return (
+        f"view {view.name!r}, group {shown(group)}{field}: it shows {shows}, and its documents from scratch give "
+        f"{shown(wanted)}; run `penstock restate {view.name}`, and if that finds nothing report it"
+    )

@@ -1,0 +1,368 @@
+"""A store checked as a whole, while it is written: every row read, and every view held against what documents say.
+
+Of each table the log is read line by line, and the index is held against it; of each view a shadow is built from what
+is remembered of the documents, and all rows and nodes are compared with it, byte by byte. What functions would yield
+now is held against what is remembered, and counted apart, as are documents and groups that views can't take. Memory is
+bounded; each table and each view is read in a snapshot of its own, so that no page is held back for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import (
+    COPY,
+    META,
+    Digest,
+    LogMark,
+    Reader,
+    Segment,
+    StoreDamaged,
+    decode_key,
+    index_db,
+    log_db,
+    named,
+    read_mark,
+    record_key,
+    unseal,
+)
+from penstock.core.damage_names import places_of
+from penstock.core.reading.snapshot import Snapshot
+from penstock.core.upkeep.page_check import Walked, walk
+from penstock.gateway import CHECKING, QUARANTINE, TableReader, Tails, document_of, moved_db, repeated_db, unwrap
+from penstock.mapreduce import (
+    FEED,
+    FunctionMapper,
+    Groups,
+    Pairs,
+    ViewNode,
+    held_db,
+    read_emissions,
+    resting_db,
+    told_db,
+)
+from penstock.recovery.check.judge import judged
+from penstock.recovery.check_report import Checked
+from penstock.recovery.repair.emission_repair import remembered_in
+from penstock.recovery.repair.fresh_map import Mapping, same_pairs
+from penstock.recovery.repair.restatement import Repair
+from penstock.views import Progress, Row, Table
+
+_BLOCK = 1 << 10
+
+
+class Check:
+    """One check; `repair` repairs, or only compares."""
+
+    def __init__(self, repair: Repair, progress: Progress | None) -> None:
+        self._site = repair.site
+        self._repair = repair
+        self._progress = progress
+        self._rows = self._documents = 0
+        self._damaged: list[str] = []
+        self._told: dict[str, int] = {}
+        self._held: dict[str, int] = {}
+        self._anew: list[str] = []
+        self._forgotten: set[str] = set()  # views of whose remembered emissions some are lost
+        self._recount: list[tuple[int, str, Walked]] = []  # by place and database, of lost keys that are set right
+
+    def run(self) -> Checked:
+        """All of it; where pages are damaged nothing else, for LMDB must not follow them."""
+        if not self._readable():
+            return Checked(damaged=tuple(self._damaged))
+        for table in self._site.app.tables():
+            self._step(partial(self._table, table))
+        self._step(partial(self._rows_of, META, FEED, QUARANTINE))
+        views = [view.name for view in self._site.app.views()]
+        if self._repair.fix:  # what one view holds is asked of when another is counted
+            for name in (name for name in views if name not in self._forgotten):
+                with suppress(StoreDamaged):  # it is named where the view is compared
+                    self._repair.relearn(name)
+        for name in views:
+            if name in self._forgotten:  # a rebuild would go by what is lost
+                continue
+            self._step(partial(self._repair.view, name, None))
+            self._step(partial(self._counted, name))
+        self._damaged += self._repair.left
+        self._after_indexes()
+        self._count_again()
+        found = tuple(self._repair.found())
+        return Checked(
+            self._rows,
+            self._documents,
+            found,
+            tuple(dict.fromkeys(self._damaged)),
+            self._held,
+            self._told,
+            self._repair.fix,
+            (*self._anew, *dict.fromkeys(self._repair.anew)),
+        )
+
+    def _after_indexes(self) -> None:
+        """Name the tables whose index was made anew, while views on them may lack documents."""
+        for table in self._site.app.tables():
+            for place in self._repair.reindexed(table.name):
+                if self._repair.fix and not self._damaged:
+                    self._repair.step(place, "retold", table.name)
+                elif not self._repair.fix:
+                    self._damaged.append(
+                        f"table {table.name!r}: its index was made anew, and views may lack documents; {CHECKING}"
+                    )
+
+    # -- pages and keys
+
+    def _readable(self) -> bool:
+        """Walk all pages; whether these, and the keys of all logs, are as they were written."""
+        readable = True
+        remembered = {db: view.name for view in self._site.views.values() for db in remembered_in(view)}
+        for place in range(self._site.places):
+            walked = walk(partial(self._reader_of, place), self._progress)
+            self._damaged += walked.damaged
+            readable = readable and not walked.damaged
+            self._keep(place, walked)
+            if walked.uncounted and walked.worst() is None:
+                self._site.step(place, "count", walked.uncounted)
+            for db in walked.lost:
+                if db in walked.fixable() and self._repair.fix:
+                    self._recount.append((place, db, walked))
+                    continue
+                self._damaged.append(walked.said(db))
+                if db in remembered:
+                    self._forgotten.add(remembered[db])
+                else:
+                    readable = readable and db in walked.fixable()
+        return readable
+
+    def _count_again(self) -> None:
+        """Take the keys that there are after the repair for those that were written."""
+        for place in {place for place, _, _ in self._recount}:
+            now = walk(partial(self._reader_of, place))
+            fixed = {db: now.lost.get(db, Digest()) for at, db, _ in self._recount if at == place}
+            self._site.step(place, "complete", fixed)
+            self._keep(place, replace(now, lost={db: own for db, own in now.lost.items() if db not in fixed}))
+        for _, db, walked in self._recount:
+            if db in (FEED, QUARANTINE):
+                self._damaged.append(walked.said(db))
+            else:
+                self._anew.append(f"{walked.words(db)}, its keys")
+
+    def _keep(self, place: int, walked: Walked) -> None:
+        """Keep the result of a walk: a check counts as a scrub."""
+        for folder in self._site.folders[place : place + 1]:
+            walked.keep(folder)
+
+    @contextmanager
+    def _reader_of(self, place: int) -> Iterator[Reader]:
+        """A snapshot of one place."""
+        with self._site.snapshot() as snap:
+            yield snap.parts[place].reader()
+
+    def _step(self, step: Callable[[], None]) -> bool:
+        """A part whose damage is named, and does not end the check; whether there was none."""
+        try:
+            step()
+        except StoreDamaged as damage:
+            self._damaged.append(self._named(damage))
+            return False
+        return True
+
+    def _named(self, damage: StoreDamaged) -> str:
+        return str(named(damage, places_of(self._site.catalog)))
+
+    # -- rows
+
+    def _rows_of(self, *dbs: str) -> None:
+        """Read rows by their checksums, in their order."""
+        with self._site.snapshot() as snap:
+            for part, db in product(snap.parts, dbs):
+                for _ in self._checked(part.reader(), db):
+                    pass
+
+    def _checked(self, reader: Reader, db: str) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of a database that are whole; those that are not are named."""
+        before = b""
+        for key, row in reader.scan(db):
+            self._rows += 1
+            if key <= before:
+                self._damaged.append(f"{db}: key {key.hex()} stands after {before.hex()}")
+            before = key
+            try:
+                unseal(key, row, db)
+            except StoreDamaged as damage:
+                self._damaged.append(self._named(damage))
+                continue
+            yield key, row
+
+    # -- a table
+
+    def _table(self, table: Table) -> None:
+        """Read a table; where its index alone is damaged, and that is to be fixed, it is made anew and read again."""
+        for place in range(self._site.places):
+            known = self._rows, self._documents, len(self._damaged)
+            readable, indexed = self._read(table, place)
+            index = index_db(self._site.catalog.entries[table.name].number)
+            indexed = indexed and (place, index) not in {(at, db) for at, db, _ in self._recount}
+            if readable and not indexed and self._repair.fix:
+                self._repair.step(place, "reindex", table.name)
+                self._rows, self._documents = known[:2]
+                del self._damaged[known[2] :]
+                self._anew.append(f"table {table.name!r}, its index")
+                self._read(table, place)
+
+    def _read(self, table: Table, place: int) -> tuple[bool, bool]:
+        """Whether the log of a table is whole, and whether its index is that of the log, as far as that can be said."""
+        with self._site.snapshot() as snap:
+            shown, reader = snap.schema.tables[table.name], snap.parts[place].reader()
+            number, mark = shown.number, read_mark(reader, shown.number)
+            for db in (moved_db(number), repeated_db(number)):
+                for _ in self._checked(reader, db):
+                    pass
+            before = len(self._damaged)
+            for _ in self._checked(reader, index_db(number)):
+                pass
+            indexed, readable = len(self._damaged) == before, True
+            # What other snapshots learnt of the log is not believed here.
+            documents = TableReader(table, number, shown.seed, lambda: reader, Tails(), frozenset)
+            present = tombstones = 0
+            following: int | None = None
+            for key, row in reader.scan(log_db(number)):
+                self._rows += 1
+                base = int.from_bytes(key, "big")
+                if following is not None and base != following:
+                    self._damaged.append(
+                        f"table {table.name!r}: log entry {base} stands where {following} should follow; {COPY}"
+                    )
+                    readable = False
+                following = None
+                try:
+                    segment = Segment.parse(base, row, f"table {table.name!r}")
+                    following = base + len(segment)
+                    gone = self._absent(segment)
+                except StoreDamaged as damage:
+                    self._damaged.append(self._named(damage))
+                    readable = False
+                    continue
+                if indexed and readable:
+                    newest = documents.newest(segment.k0, segment.k1, base + np.arange(len(segment)))
+                    present += int((newest & ~gone).sum())
+                    tombstones += int((newest & gone).sum())
+                self._tell(following, mark.tail)
+            if not (indexed and readable):
+                return readable, indexed
+            self._documents += present
+            return True, self._as_counted(table, mark, present, tombstones)
+
+    @staticmethod
+    def _absent(segment: Segment) -> NDArray[np.bool_]:
+        """Which lines of a segment say that there is no document; all of them are read."""
+        gone = np.zeros(len(segment), bool)
+        for a in range(0, len(segment), _BLOCK):
+            lines = segment.lines(np.arange(a, min(a + _BLOCK, len(segment))))
+            gone[a : a + len(lines)] = [unwrap(line).absent for line in lines]
+        return gone
+
+    def _as_counted(self, table: Table, mark: LogMark, present: int, tombstones: int) -> bool:
+        """Whether an index names as much as was counted."""
+        ok = True
+        for what, there, said in (("documents", present, mark.present), ("deletions", tombstones, mark.tombstones)):
+            if there != said and (what == "documents" or table.has_ts):
+                self._damaged.append(
+                    f"table {table.name!r}: its index names {there} {what} and {said} were counted; {CHECKING}"
+                )
+                ok = False
+        return ok
+
+    def _tell(self, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(min(done, total), total)
+
+    # -- what is counted apart
+
+    def _counted(self, name: str) -> None:
+        """Count what a view holds, and what its function would yield otherwise now."""
+        view = self._site.views[name]
+        with self._site.snapshot() as snap:
+            held, told, unsure = snap.state.held_groups.get(view.name, 0), 0, set[bytes]()
+            for part in snap.parts:
+                reader = part.reader()
+                self._rows += reader.count(view.reduce.db)
+                held += sum(1 for _ in self._checked(reader, held_db(view.number)))
+                for _ in self._checked(reader, resting_db(view.number)):
+                    pass
+                if isinstance(view.mapper, FunctionMapper):
+                    told += (self._told_of_rows if view.chained else self._told_of_table)(part, view, unsure)
+            if held:
+                self._held[view.name] = held
+            if told:
+                self._told[view.name] = told
+            wrong = not self._repair.fix and any(one.view == view.name for one in self._repair.found())
+            if not (wrong or view.building):
+                self._judge(snap, view, unsure)
+
+    def _judge(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> None:
+        """Hold results against a recompute that shares no code with what keeps them."""
+        source = view.view.source.name
+        documents = snap.view(source).items() if view.chained else snap.table(source).items()
+        with self._site.scratch(view.view.table) as store:
+            self._damaged += judged(snap, view, documents, unsure, store)
+
+    def _told_of_table(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
+        """The documents of a table whose emissions are others now."""
+        db, mapping, n = told_db(view.number), Mapping(view.view), 0
+        documents = snap.log(view.view.source.name)
+        base, told = -1, list[Pairs]()
+        places = documents.places()
+        while block := list(islice(places, _BLOCK)):
+            docs: list[Any] = []
+            remembered: list[Any] = []
+            for segment, at, line in block:
+                if segment != base:
+                    base, key = segment, record_key(segment)
+                    groups = Groups()
+                    row = snap.reader().get_many(db, [key])[0]
+                    told = [] if row is None else read_emissions(key, row, groups, db).pairs_of_each(groups)
+                if not unwrap(line).absent:
+                    docs.append(document_of(line))
+                    remembered.append(told[at] if at < len(told) else [])
+            n += _differing(mapping, docs, remembered, unsure)
+        return n
+
+    def _told_of_rows(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
+        """The rows of a view whose emissions are others now."""
+        db, mapping, n = told_db(view.number), Mapping(view.view), 0
+        source = self._site.views[view.view.source.name].reduce
+        rows = self._checked(snap.reader(), db)
+        while block := list(islice(rows, _BLOCK)):
+            docs: list[Any] = []
+            remembered: list[Any] = []
+            found = snap.reader().get_many(source.db, [key for key, _ in block])
+            for (key, row), own in zip(block, found, strict=True):
+                if own is None:
+                    self._damaged.append(
+                        f"view {view.name!r} remembers a row of its source that is not there, {key.hex()}"
+                    )
+                    continue
+                state = source.codec.decode(key, own, f"view {view.view.source.name!r}")
+                groups = Groups()
+                remembered.append(read_emissions(key, row, groups, db).pairs(0, groups))
+                docs.append(Row(decode_key(state.whole or key), source.codec.result(state)))
+            n += _differing(mapping, docs, remembered, unsure)
+        return n
+
+
+def _differing(mapping: Mapping, docs: list[Any], remembered: list[Any], unsure: set[bytes]) -> int:
+    """How many documents would yield something else now, and the groups of that; those that fail are held instead."""
+    n = 0
+    for own, told in zip(mapping.pairs(docs), remembered, strict=True):
+        if own is None or not same_pairs(own, told):
+            unsure.update(group for group, _ in (*(own or ()), *told))
+            n += own is not None
+    return n

@@ -1,0 +1,1 @@
+"""Recompute views in plain Python."""

@@ -1,0 +1,265 @@
+"""What reducers should give, from scratch over all values of a group: exact in fractions, rounded once, sorted anew.
+
+Nothing is ever taken back here, which is why it can judge what takes back, and nothing is shared with the reducers of
+the engine but the names by which `describe()` calls them. A user's own functions are folded with, one value at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from penstock.recovery.oracle.plain_values import Refused, place, rank, value_of
+
+_DIGITS = Context(prec=28, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
+Described = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One contribution, as a reducer sees it: what it reads, what stands beside that, and whose it is."""
+
+    value: Any
+    source: tuple[Any, int]  # the rank of the document's key, and which of its values for the group
+    by: Any = None
+    key: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a built-in reducer's result is had from the contributions whose value is not null."""
+
+    over: Callable[[list[Given], Described], Any]
+    numeric: bool = False
+
+
+def result_of(described: Described, user: Any, group: Any, given: Sequence[Given]) -> Any:
+    """The result of a reducer over all contributions of a group; `user` has the user's functions, if there are any."""
+    name = described["reducer"]
+    if name == "count":
+        return len(given) if described["field"] is None else sum(one.value is not None for one in given)
+    if name == "function":
+        return _called(user, group, sorted(given, key=by_value), described["keys"])
+    taken = sorted((one for one in given if one.value is not None), key=by_value)
+    if user is not None:
+        return folded(user, [one.value for one in taken]) if taken else None
+    return recipe_of(described).over(taken, described)
+
+
+def check_value(described: Described, value: Any) -> None:
+    """Refused where a value is of the wrong kind for a reducer."""
+    name = described["reducer"]
+    if value is None or name not in RECIPES or not RECIPES[name].numeric:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise Refused(f"{name} reads a value of type {type(value).__name__}, which is no number")
+
+
+def recipe_of(described: Described) -> Recipe:
+    """The recipe of a built-in reducer."""
+    found = RECIPES.get(described["reducer"])
+    if found is None:
+        raise Refused(f"the oracle has no recipe for the reducer {described['reducer']!r}; add one")
+    return found
+
+
+def by_value(one: Given) -> Any:
+    """Where a contribution stands by its value, equal ones by their sources."""
+    return place(one.value), one.source
+
+
+def folded(user: Any, values: Sequence[Any]) -> Any:
+    """The fold of a user's own functions over values, each value and accumulator a document value of its own.
+
+    Each function gets maps with their names in order, as it does in the engine.
+    """
+    total = value_of(user.zero() if callable(user.zero) else user.zero)
+    for value in values:
+        total = value_of(user.merge(total, value_of(user.lift(value_of(value)))))
+    shown = getattr(user, "result", None)
+    return total if shown is None else value_of(shown(value_of(total)))
+
+
+def _called(function: Callable[..., Any], group: Any, given: Sequence[Given], keys: bool) -> Any:
+    """What a user's function makes of all values at once."""
+    values = [value_of(one.value) for one in given]
+    if keys:
+        return value_of(function([[group, one.key] for one in given], values, False))
+    return value_of(function(values, False))
+
+
+# -- the values themselves
+
+
+def _extreme(given: list[Given], described: Described) -> Any:
+    if not given:
+        return None
+    return (given[-1] if described["reducer"] == "max" else given[0]).value
+
+
+def _ranking(given: list[Given], described: Described) -> list[Any]:
+    values = [one.value for one in given]
+    return (values[::-1] if described["reducer"] == "top" else values)[: described["n"]]
+
+
+def _collect(given: list[Given], described: Described) -> list[Any]:
+    return [one.value for one in sorted(given, key=_source)[: described["n"]]]
+
+
+def _chosen(given: list[Given], described: Described) -> Any:
+    ordered = sorted(given, key=lambda one: (rank(one.by), one.source))
+    if not ordered:
+        return None
+    return (ordered[-1] if described["reducer"] == "last" else ordered[0]).value
+
+
+def _distinct(given: list[Given], described: Described) -> int:
+    return len({rank(one.value) for one in given})
+
+
+def _quantiles(given: list[Given], described: Described) -> list[Any] | None:
+    if not given:
+        return None
+    shares = map(Fraction, described["shares"])
+    return [given[max(0, math.ceil(share * len(given)) - 1)].value for share in shares]
+
+
+def _source(one: Given) -> Any:
+    return one.source
+
+
+# -- numbers
+
+
+def exact(numbers: Sequence[Any]) -> Fraction:
+    """The sum as a fraction; every number is finite."""
+    return sum(map(Fraction, numbers), Fraction(0))
+
+
+def _has(kind: type, numbers: Sequence[Any]) -> bool:
+    return any(isinstance(number, kind) for number in numbers)
+
+
+def _strange(numbers: Sequence[Any]) -> float | None:
+    """The sum where a NaN or an infinity is among the numbers, else None."""
+    found = [v for v in numbers if isinstance(v, float) and not math.isfinite(v)]
+    if not found:
+        return None
+    return math.nan if any(map(math.isnan, found)) or len(set(found)) > 1 else found[0]
+
+
+def to_float(value: Fraction) -> float:
+    """The nearest float; beyond their range an infinity."""
+    try:
+        return value.numerator / value.denominator
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def shortest(value: Fraction) -> Decimal:
+    """A decimal fraction as a Decimal without trailing zeros and without an exponent above zero."""
+    places, scaled = 0, value
+    while scaled.denominator != 1:
+        places, scaled = places + 1, scaled * 10
+    return Decimal((int(scaled < 0), Decimal(abs(scaled.numerator)).as_tuple().digits, -places))
+
+
+def rounded(value: Fraction, numbers: Sequence[Any]) -> float | Decimal:
+    """A float, or 28 digits where the numbers are Decimals without floats."""
+    if _has(Decimal, numbers) and not _has(float, numbers):
+        return shortest(Fraction(_DIGITS.divide(Decimal(value.numerator), Decimal(value.denominator))))
+    return to_float(value)
+
+
+def _numbers(given: list[Given]) -> list[Any]:
+    return [one.value for one in given]
+
+
+def _sum(given: list[Given], described: Described) -> Any:
+    numbers = _numbers(given)
+    if not numbers:
+        return None
+    strange = _strange(numbers)
+    if strange is not None:
+        return strange
+    return to_sum(exact(numbers), numbers)
+
+
+def to_sum(total: Fraction, numbers: Sequence[Any]) -> int | float | Decimal:
+    """An exact sum as what it is a sum of: a float, a Decimal or an int."""
+    if _has(float, numbers):
+        return to_float(total)
+    return shortest(total) if _has(Decimal, numbers) else int(total)
+
+
+def _mean(given: list[Given], described: Described) -> Any:
+    numbers = _numbers(given)
+    if not numbers:
+        return None
+    strange = _strange(numbers)
+    return rounded(exact(numbers) / len(numbers), numbers) if strange is None else strange
+
+
+def _spread(numbers: list[Any], ddof: int) -> Fraction | float | None:
+    if len(numbers) <= ddof:
+        return None
+    if _strange(numbers) is not None:
+        return math.nan
+    mean = exact(numbers) / len(numbers)
+    return sum(((Fraction(v) - mean) ** 2 for v in numbers), Fraction(0)) / (len(numbers) - ddof)
+
+
+def _variance(given: list[Given], described: Described) -> Any:
+    numbers = _numbers(given)
+    spread = _spread(numbers, described["ddof"])
+    return rounded(spread, numbers) if isinstance(spread, Fraction) else spread
+
+
+def _stddev(given: list[Given], described: Described) -> Any:
+    numbers = _numbers(given)
+    spread = _spread(numbers, described["ddof"])
+    return rounded(square_root(spread), numbers) if isinstance(spread, Fraction) else spread
+
+
+def square_root(value: Fraction) -> Fraction:
+    """A fraction that rounds as the root does: over 120 digits of it, and a last one that says whether more follow."""
+    scale = 10 ** (120 + len(str(Decimal(value.denominator))))
+    whole = value.numerator * scale * scale // value.denominator
+    root = math.isqrt(whole)
+    if root * root * value.denominator == value.numerator * scale * scale:
+        return Fraction(root, scale)
+    return Fraction(2 * root + 1, 2 * scale)
+
+
+def _histogram(given: list[Given], described: Described) -> list[int]:
+    edges = [_edge(kind, text) for kind, text in described["edges"]]
+    bins = [0] * (len(edges) + 1)
+    for number in _numbers(given):
+        bins[sum(rank(edge) <= rank(number) for edge in edges)] += 1
+    return bins
+
+
+def _edge(kind: str, text: str) -> Any:
+    return Decimal(text) if kind == "decimal" else float.fromhex(text) if kind == "float" else int(text, 16)
+
+
+RECIPES: dict[str, Recipe] = {
+    "sum": Recipe(_sum, numeric=True),
+    "mean": Recipe(_mean, numeric=True),
+    "variance": Recipe(_variance, numeric=True),
+    "stddev": Recipe(_stddev, numeric=True),
+    "histogram": Recipe(_histogram, numeric=True),
+    "min": Recipe(_extreme),
+    "max": Recipe(_extreme),
+    "top": Recipe(_ranking),
+    "bottom": Recipe(_ranking),
+    "collect": Recipe(_collect),
+    "first": Recipe(_chosen),
+    "last": Recipe(_chosen),
+    "distinct": Recipe(_distinct),
+    "quantiles": Recipe(_quantiles, numeric=True),
+}

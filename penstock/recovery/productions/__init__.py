@@ -1,0 +1,1 @@
+"""Keep productions until their partition has saved them."""

@@ -1,0 +1,1 @@
+"""List, retry and drop the entries of quarantine."""

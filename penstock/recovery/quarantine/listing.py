@@ -1,0 +1,206 @@
+"""What is in quarantine, as one list: rejected records, documents that views hold, groups that are held.
+
+It is read from one snapshot as it is asked for, a few hundred entries at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from penstock.cache import PenstockError, Reader, decode_key, received_document, unpack, unseal
+from penstock.core.input.batches import MOST_BYTES
+from penstock.core.reading.document_facts import shown_told
+from penstock.gateway import Form, Received, Reject, key_value, read_rejects, rejects_from
+from penstock.mapreduce import Hold, IndexReduce, Pairs, RowState, ViewNode, held_db, read_held, resting_db
+from penstock.recovery.quarantine.entries import Quarantined, QuarantineKind, Wanted, document_id, group_id, record_id
+from penstock.views import Table
+
+if TYPE_CHECKING:
+    from penstock.core.reading.snapshot import Snapshot
+
+__all__ = ["HeldDocument", "held_documents", "held_groups", "key_of_reject", "listed", "rejected_records", "views_of"]
+
+_CHUNK = 256
+_FIXED = (0x90, 0xDC)  # how rows begin that lanes alone make: those of held groups don't
+
+HeldDocument = tuple[bytes, bytes, Hold, Pairs, bool]
+"""The stored key, the whole key, why it is held, what was told, and whether it rests."""
+
+
+def listed(snap: Snapshot, wanted: Wanted) -> Iterator[Quarantined]:
+    """The entries that are wanted: records in the order they came, then by view documents, then groups."""
+    return islice(_entries(snap, wanted), wanted.limit)
+
+
+def _entries(snap: Snapshot, wanted: Wanted) -> Iterator[Quarantined]:
+    if wanted.table is not None:
+        snap.schema.table(wanted.table)
+    if wanted.view is not None:
+        snap.schema.view(wanted.view, snap.reader())
+    if wanted.of_kind(QuarantineKind.RECORD):
+        alone = len(snap.parts) == 1
+        for i, part in enumerate(snap.parts):
+            for number, reject in rejected_records(part.reader(), wanted if alone else wanted.within(i)):
+                shown = snap.schema.tables.get(reject.table)
+                name = record_id(number, None if alone else i)
+                yield _record(name, reject, None if shown is None else shown.table)
+    views = views_of(snap.schema.views.values(), wanted)
+    if wanted.of_kind(QuarantineKind.DOCUMENT):
+        for view in views:
+            yield from _documents(snap, view, wanted)
+    if wanted.of_kind(QuarantineKind.GROUP):
+        for view in views:
+            for key, whole, state in held_groups(snap.reader(), view, snap.state.held_groups.get(view.name, 0)):
+                if wanted.has(group_id(view.name, key)):
+                    yield _group(view, key, whole, state)
+
+
+def views_of(views: Any, wanted: Wanted) -> list[ViewNode]:
+    """Those of these views that are wanted."""
+    return [node for node in views if wanted.view in (None, node.name) and wanted.table in (None, node.view.table.name)]
+
+
+# -- records
+
+
+def rejected_records(reader: Reader, wanted: Wanted) -> Iterator[tuple[int, Reject]]:
+    """The rejected records that are wanted, by their numbers."""
+    if wanted.view is not None:
+        return
+    if wanted.ids is None:
+        found: Any = rejects_from(reader)
+    else:
+        numbers = sorted(int(own[1:]) for own in wanted.ids if own[:1] == "r" and own[1:].isdecimal())
+        found = read_rejects(reader, [n for n in numbers if n < 1 << 63]).items()
+    for number, reject in found:
+        if wanted.table in (None, reject.table):
+            yield number, reject
+
+
+def key_of_reject(reject: Reject, table: Table) -> Any:
+    """The key of a rejected record, as far as it has one; else None."""
+    got = reject.received
+    document = _document(got)
+    if document is not None:
+        return key_value(table, document)
+    return unpack(got.data) if got.form is Form.KEY and got.whole else None
+
+
+def _record(name: str, reject: Reject, table: Table | None) -> Quarantined:
+    got = reject.received
+    document = _document(got)
+    if table is None:
+        key = unpack(got.data) if got.form is Form.KEY and got.whole else None
+    else:
+        key = key_of_reject(reject, table)
+    return Quarantined(
+        name,
+        QuarantineKind.RECORD,
+        reject.table,
+        reject.reason,
+        key=key,
+        source=reject.source,
+        offset=reject.offset,
+        place=reject.where,
+        ts=got.ts,
+        data=got.data,
+        size=got.size,
+        document=document,
+    )
+
+
+def _document(got: Received) -> dict[str, Any] | None:
+    """The document that was received, if it is one."""
+    if not got.whole or got.size > MOST_BYTES or got.form not in (Form.JSON, Form.PACKED):
+        return None
+    try:
+        return received_document(got.data)
+    except (PenstockError, ValueError, RecursionError):
+        return None
+
+
+# -- documents
+
+
+def held_documents(reader: Reader, view: ViewNode, start: bytes = b"") -> Iterator[HeldDocument]:
+    """The documents that a view holds, or rows of the view that it is on, from a stored key on."""
+    db = held_db(view.number)
+    rows = reader.scan(db, start)
+    while chunk := list(islice(rows, _CHUNK)):
+        resting = reader.get_many(resting_db(view.number), [key for key, _ in chunk])
+        for (key, row), rests in zip(chunk, resting, strict=True):
+            if rests is not None:
+                unseal(key, rests, resting_db(view.number))
+            yield key, *read_held(key, row, db), rests is not None
+
+
+def _documents(snap: Snapshot, view: ViewNode, wanted: Wanted) -> Iterator[Quarantined]:
+    found = (
+        own
+        for own in held_documents(snap.reader(), view)
+        if wanted.has(document_id(view.name, own[0])) and (wanted.resting or not own[4])
+    )
+    while chunk := list(islice(found, _CHUNK)):
+        documents = _current(snap, view, [own[0] for own in chunk], [decode_key(own[1]) for own in chunk])
+        for (key, whole, hold, pairs, rests), document in zip(chunk, documents, strict=True):
+            yield Quarantined(
+                document_id(view.name, key),
+                QuarantineKind.DOCUMENT,
+                view.view.table.name,
+                hold.reason,
+                view=view.name,
+                key=decode_key(whole),
+                document=document,
+                told=shown_told(view, pairs),
+                traceback=hold.trace,
+                resting=rests,
+            )
+
+
+def _current(snap: Snapshot, view: ViewNode, stored: list[bytes], keys: list[Any]) -> list[Any]:
+    """The documents with these keys; of a view of a view its rows, as maps see them."""
+    source = snap.schema.views.get(view.view.source.name)
+    if source is None:
+        return snap.table(view.view.source.name).get_many(keys)
+    out: list[Any] = []
+    codec, where = source.reduce.codec, f"view {source.name!r}"
+    rows = snap.reader().get_many(source.reduce.db, stored)
+    for key, group, row in zip(stored, keys, rows, strict=True):
+        value = None if row is None else codec.result(codec.decode(key, row, where))
+        out.append(None if row is None else {"key": group, "value": value})
+    return out
+
+
+# -- groups
+
+
+def held_groups(reader: Reader, view: ViewNode, many: int) -> Iterator[tuple[bytes, bytes, RowState]]:
+    """The groups of a view that are held, of which there are so many: stored keys, whole keys, and their rows."""
+    reduce = view.reduce
+    if many <= 0 or isinstance(reduce, IndexReduce):
+        return
+    for key, row in reader.scan(reduce.db):
+        if row[0] & 0xF0 == _FIXED[0] or row[0] == _FIXED[1]:
+            continue
+        state = reduce.codec.decode(key, row, f"view {view.name!r}")
+        if state.held is not None:
+            yield key, key if state.whole is None else state.whole, state
+            many -= 1
+            if not many:
+                return
+
+
+def _group(view: ViewNode, key: bytes, whole: bytes, state: RowState) -> Quarantined:
+    assert state.held is not None, "asked of held groups"
+    reason, shown = state.held
+    return Quarantined(
+        group_id(view.name, key),
+        QuarantineKind.GROUP,
+        view.view.table.name,
+        reason,
+        view=view.name,
+        key=decode_key(whole),
+        result=shown,
+    )

@@ -1,0 +1,356 @@
+"""Retrying and dropping what is in quarantine, in steps of one transaction each, while others write.
+
+A record is taken from its bytes, with its own ts, as if it had come now; where no ts says which version wins, only if
+its key was not written since. A document that a view holds is mapped as it is now, for that view alone. A held group is
+made anew from its contributions. Invariants:
+
+- what is taken leaves quarantine in the transaction in which it is taken;
+- what is not stays as it is, and is told with why;
+- of several rejected records for one key the last one counts, as when they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from penstock.cache import PenstockError, Reader, Writer
+from penstock.core.input.batches import MOST_BYTES, Batch
+from penstock.gateway import (
+    REJECTED,
+    Outcome,
+    Reject,
+    TableBatch,
+    TableNode,
+    counted,
+    read_rejects,
+    release,
+    rest,
+    superseded,
+    tell_again,
+)
+from penstock.mapreduce import Holds, ViewNode, Writes, held_db, read_held, rest_rows, resting_db, take_rows_again
+from penstock.partitions.routing import Router
+from penstock.recovery.quarantine.entries import Left, QuarantineKind, Settled, Wanted, document_id, group_id, record_id
+from penstock.recovery.quarantine.listing import held_documents, held_groups, rejected_records, views_of
+from penstock.recovery.quarantine.stored_records import aimed, ready
+from penstock.views import Progress
+
+if TYPE_CHECKING:
+    from penstock.core.commit import Core
+
+__all__ = ["NO_GROUP", "Releases", "Releasing"]
+
+_RECORDS = 1_000  # records that one step takes at most
+_DOCUMENTS = 256
+NO_GROUP = (
+    "a group can't be dropped: its result is that of all its documents; correct the reducer and retry, or correct the "
+    "documents"
+)
+_BUILT = "its view is being built anew, and takes its documents again; run this once that is done"
+_T = TypeVar("_T")
+Step = Callable[[Writer, Writes], Settled]
+
+
+class Releases(Protocol):
+    """What retries and drops entries of a store."""
+
+    def retry(self, wanted: Wanted) -> Settled:
+        """Take what can be taken now."""
+        ...
+
+    def drop(self, wanted: Wanted) -> Settled:
+        """Let go of records, and of what views hold."""
+        ...
+
+
+class Releasing:
+    """Retries and drops of one store, whose writer is behind this lock.
+
+    Without `remake` it is a partition: groups, and what is not there, are the affair of who asks all of them. `found`
+    are the ids of the entries that there were.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        lock: AbstractContextManager[Any],
+        remake: Callable[[str, Sequence[bytes]], None] | None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._core = core
+        self._lock = lock
+        self._remake = remake
+        self._progress = progress
+        self._done = self._total = 0
+        self.found: frozenset[str] = frozenset()
+
+    def retry(self, wanted: Wanted) -> Settled:
+        """Take what can be taken now."""
+        return self._all(wanted, self._take_records, self._tell_again, self._retry_groups)
+
+    def drop(self, wanted: Wanted) -> Settled:
+        """Let go of records, and of what views hold."""
+        return self._all(wanted, self._drop_records, self._rest, self._keep_groups)
+
+    def _all(
+        self,
+        wanted: Wanted,
+        records: Callable[[Sequence[int], Writer, Writes], Settled],
+        documents: Callable[[ViewNode, Sequence[bytes]], Settled],
+        groups: Callable[[ViewNode, Sequence[tuple[bytes, bytes]]], Settled],
+    ) -> Settled:
+        with self._lock:
+            self._core.ready()
+            reader = self._core.store.read()
+        with reader:
+            found = self._find(reader, wanted)
+        self._total, self.found = found.entries, frozenset(found.ids)
+        settled = Settled()
+        # The newest first: an older record of the same key then meets what came after it.
+        for chunk in reversed(list(_chunks(found.records))):
+
+            def step(writer: Writer, writes: Writes, part: Sequence[int] = chunk) -> Settled:
+                return records(part, writer, writes)
+
+            settled += self._amend(step, len(chunk))
+        for view, keys in found.documents:
+            settled += documents(view, keys)
+        for view, own in found.groups:
+            settled += groups(view, own) if own else Settled()
+        missing = sorted((wanted.ids or frozenset()) - found.ids) if self._remake is not None else ()
+        return settled + Settled.of_left([Left(own, "it is not in quarantine") for own in missing])
+
+    def _find(self, reader: Reader, wanted: Wanted) -> _Found:
+        """The entries that are wanted."""
+        out = _Found()
+        views = self._shown(reader, wanted)
+        if wanted.of_kind(QuarantineKind.RECORD):
+            for number, own in out.first(rejected_records(reader, wanted), wanted):
+                out.records.append((number, len(own.received.data)))
+            out.ids.update(record_id(number) for number, _ in out.records)
+        for view, shown in views if wanted.of_kind(QuarantineKind.DOCUMENT) else ():
+            found = ((key, document_id(view.name, key), rests) for key, *_, rests in held_documents(reader, shown))
+            mine = ((key, name) for key, name, rests in found if wanted.has(name) and (wanted.resting or not rests))
+            pairs = list(out.first(mine, wanted))
+            out.documents.append((view, [key for key, _ in pairs]))
+            out.ids.update(name for _, name in pairs)
+        grouped = self._remake is not None and wanted.of_kind(QuarantineKind.GROUP)
+        for view, shown in views if grouped else ():
+            many = self._core.state.held_groups.get(view.name, 0)
+            every = ((key, whole) for key, whole, _ in held_groups(reader, shown, many))
+            own_groups = list(out.first((p for p in every if wanted.has(group_id(view.name, p[0]))), wanted))
+            out.groups.append((view, own_groups))
+            out.ids.update(group_id(view.name, key) for key, _ in own_groups)
+        return out
+
+    def _shown(self, reader: Reader, wanted: Wanted) -> list[tuple[ViewNode, ViewNode]]:
+        """The views that are wanted, each with the generation of it that readers see, if there is one."""
+        shown = self._core.schema(reader).views
+        out: list[tuple[ViewNode, ViewNode]] = []
+        for view in views_of(self._core.views.values(), wanted):
+            seen = view if view.building is None else shown.get(view.name)
+            if seen is not None:
+                out.append((view, seen))
+        return out
+
+    def _amend(self, step: Step, entries: int) -> Settled:
+        with self._lock:
+            out = self._core.amend(step)
+        self._tell(entries)
+        return out
+
+    def _tell(self, entries: int) -> None:
+        self._done += entries
+        if self._progress is not None and self._total:
+            self._progress(self._done, self._total)
+
+    # -- records
+
+    def _drop_records(self, numbers: Sequence[int], writer: Writer, writes: Writes) -> Settled:
+        found = read_rejects(writer, numbers)
+        release({number: reject.table for number, reject in found.items()}, writes)
+        if any(reject.lost for reject in found.values()):  # of which table it was, only the others tell
+            left, kept = counted(writer, found), self._core.state.kept
+            writes.kept.update({name: left.get(name, 0) - kept.get(name, 0) for name in {*left, *kept}})
+        return Settled(dropped=len(found))
+
+    def _take_records(self, numbers: Sequence[int], writer: Writer, writes: Writes) -> Settled:
+        tables: dict[str, dict[int, Reject]] = {}
+        out, found = Settled(), read_rejects(writer, numbers)
+        for number, reject in found.items():
+            try:
+                own = aimed(self._core.app, reject)
+            except PenstockError as error:
+                out += Settled.of_left([Left(record_id(number), str(getattr(error, "reason", error)))])
+            else:
+                tables.setdefault(own.table, {})[number] = own
+        for name, rejects in tables.items():
+            node = self._core.tables.get(name)
+            if not name:
+                out += Settled.of_left([Left(record_id(n), reject.reason) for n, reject in rejects.items()])
+            elif node is None:
+                out += Settled.of_left([Left(record_id(n), "its table is not there any more") for n in rejects])
+            else:
+                out += self._take(node, rejects, {n: found[n].table for n in rejects}, writer, writes)
+        return out
+
+    def _take(
+        self, node: TableNode, rejects: dict[int, Reject], kept: Mapping[int, str], writer: Writer, writes: Writes
+    ) -> Settled:
+        """Take records of one table; each was `kept` in the name of one."""
+        name = node.table.name
+        self._core.make_room(node, len(rejects))
+        left: dict[int, str] = {}
+        batch, numbers = ready(rejects, left)
+        if self._core.parting is not None and batch.n:
+            left.update((numbers[place], why) for place, why in self._foreign(name, batch).items())
+            batch, numbers = ready({n: r for n, r in rejects.items() if n not in left}, left)
+        if not node.table.has_ts and batch.n:
+            late = superseded(node, writer, batch, [rejects[number].tail for number in numbers])
+            left.update((numbers[place], why) for place, why in late.items())
+            batch, numbers = ready({n: r for n, r in rejects.items() if n not in left}, left)
+        taken: dict[int, int] = {}
+        if batch.n:
+            report = self._core.retake(writer, name, batch, writes)
+            outcomes = bytes(report.outcome)
+            for place, number in enumerate(numbers):
+                if outcomes[place] == REJECTED:
+                    left[number] = report.rejected[place]
+                else:
+                    taken[number] = outcomes[place]
+        release({number: kept[number] for number in taken}, writes)
+        kinds = list(taken.values())
+        counted = Settled(kinds.count(Outcome.APPLIED), kinds.count(Outcome.EQUAL), kinds.count(Outcome.LATE))
+        return counted + Settled.of_left([Left(record_id(n), left[n]) for n in sorted(left)])
+
+    def _foreign(self, table: str, batch: TableBatch) -> dict[int, str]:
+        """By place, the records whose keys other partitions own, and what to do with them."""
+        parting = self._core.parting
+        assert parting is not None, "it is a partition"
+        parts = Router(self._core.app, parting.ranges).parted(table, Batch(batch))
+        return {
+            place: f"its key belongs to partition {owner}, and this lies with {parting.here}; put it anew"
+            for owner, own in parts.items()
+            if owner != parting.here
+            for place in own.places(range(own.records.n))
+        }
+
+    # -- documents
+
+    def _tell_again(self, view: ViewNode, keys: Sequence[bytes]) -> Settled:
+        def step(writer: Writer, writes: Writes, node: ViewNode, holds: Holds) -> list[bytes]:
+            if node.chained:
+                source = self._core.views[node.view.source.name]
+                return take_rows_again(node, source, writer, holds, writes)
+            return tell_again(self._core.tables[node.view.source.name], node, writer, holds, writes)
+
+        return self._documents(view.name, keys, step, False)
+
+    def _rest(self, view: ViewNode, keys: Sequence[bytes]) -> Settled:
+        def step(writer: Writer, writes: Writes, node: ViewNode, holds: Holds) -> list[bytes]:
+            if node.chained:
+                rest_rows(node, writer, holds, writes)
+                return list(holds)
+            return rest(self._core.tables[node.view.source.name], node, writer, holds, writes)
+
+        return self._documents(view.name, keys, step, True)
+
+    def _documents(
+        self,
+        view: str,
+        keys: Sequence[bytes],
+        step: Callable[[Writer, Writes, ViewNode, Holds], list[bytes]],
+        resting: bool,
+    ) -> Settled:
+        """What became of documents that a view holds, a few at a time; `resting` says that they are to rest."""
+        out = Settled()
+        for a in range(0, len(keys), _DOCUMENTS):
+            part = keys[a : a + _DOCUMENTS]
+            if self._core.views[view].building is not None:
+                out += Settled.of_left([Left(document_id(view, key), _BUILT) for key in part])
+                self._tell(len(part))
+                continue
+
+            def one(writer: Writer, writes: Writes, part: Sequence[bytes] = part) -> Settled:
+                node = self._core.views[view]
+                db = held_db(node.number)
+                rows = zip(part, writer.get_many(db, part), strict=True)
+                holds = {key: read_held(key, row, db)[:2] for key, row in rows if row is not None}
+                if not holds:
+                    return Settled()
+                there = set(step(writer, writes, node, holds))
+                writes.changed = writes.changed or bool(there)
+                gone = [key for key in holds if key not in there]
+                return Settled.of_left([Left(document_id(view, key), "its document is not there") for key in gone])
+
+            lost = self._amend(one, len(part))
+            out += lost + self._after(view, part, resting, lost)
+        return out
+
+    def _after(self, view: str, keys: Sequence[bytes], resting: bool, lost: Settled) -> Settled:
+        """What a view does with these documents now."""
+        number = self._core.views[view].number
+        gone = {own.id for own in lost.why}
+        keys = [key for key in keys if document_id(view, key) not in gone]
+        with self._core.store.read() as reader:
+            if resting:
+                return Settled(dropped=sum(row is not None for row in reader.get_many(resting_db(number), keys)))
+            db = held_db(number)
+            rows = list(zip(keys, reader.get_many(db, keys), strict=True))
+        held = [Left(document_id(view, key), read_held(key, row, db)[1].reason) for key, row in rows if row is not None]
+        return Settled(released=len(keys) - len(held)) + Settled.of_left(held)
+
+    # -- groups
+
+    def _retry_groups(self, view: ViewNode, groups: Sequence[tuple[bytes, bytes]]) -> Settled:
+        if self._core.views[view.name].building is not None:
+            return Settled.of_left([Left(group_id(view.name, key), _BUILT) for key, _ in groups])
+        assert self._remake is not None, "a partition looks for no groups"
+        self._remake(view.name, [whole for _, whole in groups])
+        self._tell(len(groups))
+        wanted = {key for key, _ in groups}
+        with self._core.store.read() as reader:
+            rows = zip(wanted, reader.get_many(view.reduce.db, list(wanted)), strict=True)
+            states = [(key, view.reduce.codec.decode(key, row, f"view {view.name!r}")) for key, row in rows if row]
+        held = [Left(group_id(view.name, key), state.held[0]) for key, state in states if state.held is not None]
+        return Settled(released=len(groups) - len(held)) + Settled.of_left(held)
+
+    def _keep_groups(self, view: ViewNode, groups: Sequence[tuple[bytes, bytes]]) -> Settled:
+        return Settled.of_left([Left(group_id(view.name, key), NO_GROUP) for key, _ in groups])
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is to be retried or dropped: records with their sizes, by view stored keys, and groups with whole keys."""
+
+    records: list[tuple[int, int]] = field(default_factory=list)
+    documents: list[tuple[ViewNode, list[bytes]]] = field(default_factory=list)
+    groups: list[tuple[ViewNode, list[tuple[bytes, bytes]]]] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+
+    @property
+    def entries(self) -> int:
+        """How many."""
+        return len(self.ids)
+
+    def first(self, found: Iterator[_T], wanted: Wanted) -> Iterator[_T]:
+        """As many more as are wanted."""
+        return islice(found, None if wanted.limit is None else max(0, wanted.limit - len(self.ids)))
+
+
+def _chunks(numbers: Sequence[tuple[int, int]]) -> Iterable[list[int]]:
+    """The numbers of records in parts that one step takes, by their sizes."""
+    part: list[int] = []
+    total = 0
+    for number, size in numbers:
+        if part and (len(part) == _RECORDS or total + size > MOST_BYTES):
+            yield part
+            part, total = [], 0
+        part.append(number)
+        total += size
+    if part:
+        yield part

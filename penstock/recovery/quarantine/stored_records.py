@@ -1,0 +1,65 @@
+"""Rejected records, as quarantine kept them, on their way to be taken again.
+
+A record that names its own table is of the one that the app has by that name now, whatever it was refused for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from penstock.cache import PenstockError, RecordError, normalise, received_document, unpack
+from penstock.core.input.batches import line_of, sized
+from penstock.gateway import Deletion, Form, Received, Reject, TableBatch
+from penstock.spout import Record, opened
+from penstock.views import App
+
+__all__ = ["aimed", "ready", "wire_record"]
+
+
+def wire_record(app: App, line: bytes) -> Record:
+    """The record of a line in stored form; PenstockError where there is none."""
+    try:
+        wire = received_document(line)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        raise RecordError("it is no JSON object") from None
+    return opened(app, wire)
+
+
+def aimed(app: App, reject: Reject) -> Reject:
+    """A record that names its own table as one of that table; PenstockError where it is none."""
+    got = reject.received
+    if got.form is not Form.WIRE or not got.whole:
+        return reject
+    record = wire_record(app, got.data)
+    if record.repost:
+        raise RecordError("it posts an old value, which takes a transaction of its own; post it anew")
+    received = Received.made(Form.PACKED, line_of(record.doc), normalise(record.ts))
+    tail = reject.tail if record.table == reject.table else 0  # of another table nobody noted where it stood
+    return replace(reject, table=record.table, received=received, tail=tail)
+
+
+def ready(rejects: dict[int, Reject], left: dict[int, str]) -> tuple[TableBatch, list[int]]:
+    """The records that can be handed over again, and their numbers; why the others can't comes to `left`."""
+    batch, numbers = TableBatch([]), list[int]()
+    for number in sorted(rejects):
+        got = rejects[number].received
+        place = batch.n
+        if not got.whole:
+            left[number] = f"only the beginning of its {got.size:,} bytes is kept; put it anew from its source"
+        elif got.form is Form.TEXT:
+            left[number] = "what is kept is no document in itself; correct it where it came from, and put it anew"
+        elif got.form is Form.KEY:
+            batch.deletes[place] = Deletion(unpack(got.data), got.ts)
+            numbers.append(number)
+        else:
+            try:
+                batch.lines.append(sized(got.data) if got.form is Form.PACKED else line_of(got.data))
+            except PenstockError as error:
+                left[number] = str(getattr(error, "reason", error))
+                continue
+            if got.ts is not None:
+                batch.stamps[place] = got.ts
+            numbers.append(number)
+    return batch, numbers

@@ -1,0 +1,1 @@
+"""Compare a view with its documents, and replace the groups that differ."""

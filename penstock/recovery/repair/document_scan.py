@@ -1,0 +1,387 @@
+"""What all documents contribute to one view, read in a snapshot: the truth that a view is rebuilt from.
+
+Of a function view it is what the function yielded, as it was remembered; of fields it follows from the document by the
+stored definition; of a document that the view holds it is what the view was told of it last. Rows of a view are the
+documents of the views on it. Invariants:
+
+- each document is met once, and only as it is now: what a view still has of anything else is an orphan;
+- what is remembered of a row that is gone counts until it is forgotten, as it does for whoever writes that row again;
+- memory holds a block of documents, whatever their number;
+- it reads the store alone, and nothing that the writer remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import Reader, Segment, StoreDamaged, decode_key, encode_key, is_long, record_key, stored_key
+from penstock.gateway import NUMBER, Stamps, TableReader, Unwrapped, key_of, stamps_of, unwrap
+from penstock.mapreduce import (
+    Column,
+    Contributions,
+    Decoder,
+    Emissions,
+    FieldMapper,
+    Plan,
+    RowState,
+    SourceKeys,
+    Spaces,
+    TreeReduce,
+    ViewNode,
+    held_db,
+    kept_items,
+    read_emissions,
+    read_held,
+    told_db,
+)
+from penstock.recovery.repair.stored_view import UNREADABLE
+from penstock.views import TS, Key, Merge, Progress, Table
+
+Index = NDArray[np.int64]
+BLOCK = 1 << 12  # documents that are in memory at once
+_NO_KEY = Key((), False)
+
+
+@dataclass(slots=True)
+class _Documents:
+    """Some documents of a table: their lanes, record numbers and lines."""
+
+    k0: NDArray[np.uint64]
+    k1: NDArray[np.uint64] | None
+    records: Index
+    lines: list[bytes]
+
+    def take(self, at: Index) -> _Documents:
+        return _Documents(
+            self.k0[at],
+            None if self.k1 is None else self.k1[at],
+            self.records[at],
+            [self.lines[i] for i in at.tolist()],
+        )
+
+
+class Scan:
+    """One pass over what a view maps; contributions come in the codes of `node`, which is nobody else's.
+
+    With `asked` only those to the groups of the first so many codes. `spaces` may be exchanged between blocks. `reader`
+    has the documents, and what is remembered of them; `trees` has the groups, in whatever partition they lie.
+    """
+
+    def __init__(
+        self,
+        node: ViewNode,
+        spaces: Callable[[], Spaces],
+        asked: int | None,
+        reader: Reader,
+        trees: Reader,
+        progress: Progress | None,
+    ) -> None:
+        self._node = node
+        self._spaces = spaces
+        self._asked = asked
+        self._reader = reader
+        self._trees = trees
+        self._progress = progress
+        self.unreadable: list[bytes] = []  # keys of rows of the source
+        self._decoding: tuple[Spaces, Decoder] | None = None
+
+    # -- the documents of a table
+
+    def of_table(self, table: Table, documents: TableReader) -> Iterator[Contributions]:
+        """What the documents of a table contribute."""
+        if isinstance(self._node.mapper, FieldMapper):
+            for block in self._blocks(documents):
+                yield self._by_fields(self._node.mapper, table, documents, block)
+            yield from self._held()
+        else:
+            yield from self._told(table, documents)
+
+    def _blocks(self, table: TableReader) -> Iterator[_Documents]:
+        """The newest lines, block by block, of keys that have a document."""
+        first: int | None = None
+        for block in table.blocks():
+            own = _Documents(block.k0, block.k1, block.records, block.lines)
+            if self._asked is None:
+                own = own.take(np.flatnonzero(table.newest(own.k0, own.k1, own.records)))
+            yield own
+            first = int(block.records[0]) if first is None else first
+            self._tell(int(block.records[-1]) + 1 - first, table.tail - first)
+
+    def _by_fields(self, mapper: FieldMapper, table: Table, documents: TableReader, block: _Documents) -> Contributions:
+        here, found = _present(block)
+        block = block.take(here)
+        columns = self._columns(table, found)
+        take = self._emits(mapper, columns)
+        at = np.flatnonzero(take)
+        if self._asked is not None and at.size:
+            k1 = None if block.k1 is None else block.k1[at]
+            at = at[documents.newest(block.k0[at], k1, block.records[at])]
+        at = at[self._not_held(table, block.take(at))]
+        own = block.take(at)
+        out = mapper.contributions(columns, at).of(keys_of(table, own), np.arange(at.size))
+        if self._node.stamped:
+            out.inputs[TS] = _stamps(table, [found[i] for i in at.tolist()], columns.ts, at)
+        return out
+
+    def _emits(self, mapper: FieldMapper, columns: Any) -> NDArray[np.bool_]:
+        codes = columns.codes[mapper.fields.key]
+        take = codes >= 0
+        if self._asked is not None:
+            take &= codes < self._asked
+        kept, bad = mapper.kept(columns), mapper.bad(columns)
+        if kept is not None:
+            take &= kept
+        if bad is not None:
+            take &= ~bad
+        return np.asarray(take, bool)
+
+    def _columns(self, table: Table | None, found: Sequence[Unwrapped]) -> Any:
+        decoder = self._decoder(table)
+        patched = [one.patched.fields for one in found if one.patched is not None]
+        if patched:
+            return decoder.of_dicts(patched, keys=False)
+        return decoder.columns([one.line for one in found if one.line is not None], keys=False)
+
+    def _decoder(self, table: Table | None) -> Decoder:
+        """The decoder of what this view reads."""
+        spaces = self._spaces()
+        if self._decoding is None or self._decoding[0] is not spaces:
+            ts = table.ts if table is not None and self._node.stamped else None
+            self._decoding = spaces, Decoder(Plan.of(_NO_KEY, ts, [self._node.view]), spaces, 0)
+        return self._decoding[1]
+
+    def _not_held(self, table: Table, block: _Documents) -> NDArray[np.bool_]:
+        db = held_db(self._node.number)
+        if not block.lines or not self._reader.count(db):
+            return np.ones(len(block.lines), bool)
+        keys = _encoded(keys_of(table, block))
+        rows = self._reader.get_many(db, [stored_key(key) for key in keys])
+        return np.fromiter((row is None for row in rows), bool, len(rows))
+
+    # -- what functions yielded for documents of a table
+
+    def _told(self, table: Table, documents: TableReader) -> Iterator[Contributions]:
+        parts: list[tuple[Emissions, _Documents]] = []
+        n, first = 0, None
+        for segment in documents.segments():
+            first = segment.base if first is None else first
+            found = self._told_in(segment, documents)
+            if found is not None:
+                parts.append(found)
+                n += len(found[1].lines)
+            if n >= BLOCK:
+                yield self._yielded(table, parts)
+                parts, n = [], 0
+            self._tell(segment.base + len(segment) - first, documents.tail - first)
+        if parts:
+            yield self._yielded(table, parts)
+
+    def _told_in(self, segment: Segment, documents: TableReader) -> tuple[Emissions, _Documents] | None:
+        """What was yielded for the newest lines of a segment, if there is any of interest."""
+        db, key = told_db(self._node.number), record_key(segment.base)
+        row = self._reader.get_many(db, [key])[0]
+        if row is None:
+            return None
+        told = read_emissions(key, row, self._node.groups, db)
+        at = np.arange(min(told.documents, len(segment)))
+        if self._asked is not None:
+            whose = at if told.counts is None else np.repeat(np.arange(told.documents), told.counts)
+            at = np.unique(whose[told.code < self._asked])
+        k1 = None if segment.k1 is None else segment.k1[at]
+        at = at[documents.newest(segment.k0[at], k1, segment.base + at)] if at.size else at
+        if not at.size:
+            return None
+        k1 = None if segment.k1 is None else segment.k1[at].copy()
+        hashed = k1 is not None and bool(k1.any())
+        lines = segment.lines(at) if hashed or self._node.stamped else [b""] * int(at.size)
+        return told.take(at), _Documents(segment.k0[at].copy(), k1, segment.base + at, lines)
+
+    def _yielded(self, table: Table, parts: list[tuple[Emissions, _Documents]]) -> Contributions:
+        told = Emissions.join([emissions for emissions, _ in parts])
+        block = _joined([block for _, block in parts])
+        found: list[Unwrapped] = []
+        if self._node.stamped:
+            here, found = _present(block)
+            told, block = told.take(here), block.take(here)
+        who = np.arange(told.documents)
+        out = self._node.emitted(told, (keys_of(table, block), who))
+        if self._node.stamped:
+            column = _stamps(table, found, self._columns(table, found).ts, who)
+            assert out.sources is not None, "they were just said to be of someone"
+            out.inputs[TS] = column.take(out.sources.index)
+            held = ~self._not_held(table, block)
+            self._stamp_held(out, held[out.sources.index])
+        return self._wanted(out)
+
+    def _wanted(self, out: Contributions) -> Contributions:
+        return out if self._asked is None else out.take(np.flatnonzero(out.code < self._asked))
+
+    # -- what is held
+
+    def _held(self) -> Iterator[Contributions]:
+        """What documents that a field view holds were told last."""
+        db = held_db(self._node.number)
+        rows = self._reader.scan(db)
+        while block := list(islice(rows, BLOCK)):
+            held = [read_held(key, row, db) for key, row in block]
+            keys = SourceKeys.of_encoded([whole for whole, _, _ in held])
+            out = self._node.told_pairs([pairs for _, _, pairs in held], (keys, np.arange(len(held))))
+            if self._node.stamped:
+                out.inputs[TS] = Column.nulls(out.n)
+                self._stamp_held(out, np.ones(out.n, bool))
+            yield self._wanted(out)
+
+    def _stamp_held(self, out: Contributions, held: NDArray[np.bool_]) -> None:
+        """Give what held documents contribute the ts that stands in the tree: nothing else remembers it."""
+        reduce, at = self._node.reduce, np.flatnonzero(held)
+        if not at.size:
+            return
+        assert isinstance(reduce, TreeReduce), "a view that reads ts keeps contributions"
+        assert out.sources is not None, "and is told whose they are"
+        codes = sorted(set(out.code[at].tolist()))
+        known: dict[tuple[int, bytes, int], Any] = {}
+        for code in codes:
+            try:
+                [items] = kept_items(reduce, self._trees, [self._node.groups.whole(code)])
+            except (StoreDamaged, AssertionError):
+                continue  # the tree doesn't tell it either
+            stamps = items.columns[-1].values()
+            known.update(((code, *source), ts) for source, ts in zip(items.sources(), stamps, strict=True))
+        values = out.inputs[TS].values()
+        keys = _encoded(out.sources.keys)
+        ranks = out.sources.rank
+        for i in at.tolist():
+            rank = 0 if ranks is None else int(ranks[i])
+            source = (int(out.code[i]), keys[int(out.sources.index[i])], rank)
+            values[i] = known.get(source, values[i])
+        out.inputs[TS] = Column.of(values)
+
+    # -- the rows of a view
+
+    def of_rows(self, source: ViewNode) -> Iterator[Contributions]:
+        """What the rows of a view contribute to this view on it."""
+        mapper = self._node.mapper
+        db = source.reduce.db if isinstance(mapper, FieldMapper) else told_db(self._node.number)
+        done, total = 0, self._reader.count(db)
+        rows = self._reader.scan(db)
+        while block := list(islice(rows, BLOCK)):
+            if isinstance(mapper, FieldMapper):
+                yield self._of_rows(mapper, source, block)
+            else:
+                yield self._told_of_rows(source, block)
+            done += len(block)
+            self._tell(done, total)
+        if not isinstance(mapper, FieldMapper):
+            return
+        yield from self._held()
+
+    def _of_rows(self, mapper: FieldMapper, source: ViewNode, block: list[tuple[bytes, bytes]]) -> Contributions:
+        block, states = self._read(source, block)
+        codec = source.reduce.codec
+        keys = [state.whole or key for (key, _), state in zip(block, states, strict=True)]
+        docs = [{"key": decode_key(key), "value": codec.result(s)} for key, s in zip(keys, states, strict=True)]
+        columns = self._decoder(None).of_dicts(docs, keys=False)
+        at = np.flatnonzero(self._emits(mapper, columns))
+        db = held_db(self._node.number)
+        if at.size and self._reader.count(db):
+            rows = self._reader.get_many(db, [block[i][0] for i in at.tolist()])
+            at = at[[row is None for row in rows]]
+        return mapper.contributions(columns, at).of(SourceKeys.of_encoded(keys), at)
+
+    def _read(
+        self, source: ViewNode, block: list[tuple[bytes, bytes]]
+    ) -> tuple[list[tuple[bytes, bytes]], list[RowState]]:
+        """What rows of a view say, of those that can be read."""
+        good: list[tuple[bytes, bytes]] = []
+        states: list[RowState] = []
+        for key, row in block:
+            state = self._row(source, key, row)
+            if state is None:
+                self.unreadable.append(key)
+            else:
+                good.append((key, row))
+                states.append(state)
+        return good, states
+
+    @staticmethod
+    def _row(source: ViewNode, key: bytes, row: bytes) -> RowState | None:
+        """What a row of a view says; None where it can't be read, or says what is not its own."""
+        try:
+            state = source.reduce.codec.decode(key, row, f"view {source.name!r}")
+            source.reduce.codec.result(state)
+            named = stored_key(state.whole or b"") == key if is_long(key) else state.whole is None
+        except UNREADABLE:
+            return None
+        return state if named else None
+
+    def _told_of_rows(self, source: ViewNode, block: list[tuple[bytes, bytes]]) -> Contributions:
+        db = told_db(self._node.number)
+        wholes = self._wholes(source, [key for key, _ in block if is_long(key)])
+        if self._node.keeps:  # it can't be said whose the others are
+            block = [(key, row) for key, row in block if not is_long(key) or key in wholes]
+        told = [read_emissions(key, row, self._node.groups, db) for key, row in block]
+        emissions = Emissions.join(told) if told else Emissions.none(0)
+        whose = SourceKeys.of_encoded([wholes.get(key) or key if self._node.keeps else b"\x01" for key, _ in block])
+        return self._wanted(self._node.emitted(emissions, (whose, np.arange(emissions.documents))))
+
+    def _wholes(self, source: ViewNode, keys: list[bytes]) -> dict[bytes, bytes]:
+        """The encodings of groups of the source that are too long to be stored whole, as far as there are rows."""
+        found = zip(keys, self._reader.get_many(source.reduce.db, keys), strict=True)
+        rows, states = self._read(source, [(key, row) for key, row in found if row is not None])
+        return {key: state.whole for (key, _), state in zip(rows, states, strict=True) if state.whole is not None}
+
+    def _tell(self, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(done, total)
+
+
+def _present(block: _Documents) -> tuple[Index, list[Unwrapped]]:
+    """The lines that hold a document: their indexes and their parts. The others are tombstones."""
+    found = [unwrap(line) for line in block.lines]
+    return np.flatnonzero([not one.absent for one in found]), [one for one in found if not one.absent]
+
+
+def keys_of(table: Table, block: _Documents) -> SourceKeys:
+    """The keys of documents, as contributions name their sources."""
+    lanes = block.k0.view(np.int64)
+    if block.k1 is None or not block.k1.any():
+        return SourceKeys(lanes, None)
+    text: NDArray[np.object_] = np.full(lanes.size, None, object)
+    hashed = np.flatnonzero(block.k1)
+    text[hashed] = [key_of(table, block.lines[i]) for i in hashed.tolist()]
+    return SourceKeys(np.where(block.k1 == 0, lanes, 0), text)
+
+
+def _encoded(keys: SourceKeys) -> list[bytes]:
+    """The encodings of keys."""
+    texts = [None] * int(keys.lane.size) if keys.text is None else keys.text.tolist()
+    return [encode_key(lane) if text is None else text for lane, text in zip(keys.lane.tolist(), texts, strict=True)]
+
+
+def _joined(parts: Sequence[_Documents]) -> _Documents:
+    k1: NDArray[np.uint64] | None = None
+    if any(p.k1 is not None for p in parts):
+        k1 = np.concatenate([np.zeros(p.k0.size, np.uint64) if p.k1 is None else p.k1 for p in parts])
+    return _Documents(
+        np.concatenate([p.k0 for p in parts]),
+        k1,
+        np.concatenate([p.records for p in parts]),
+        [line for p in parts for line in p.lines],
+    )
+
+
+def _stamps(table: Table, found: Sequence[Unwrapped], ts: Any, at: Index) -> Column:
+    """The ts of documents; `ts` are those that their fields say, from which `at` are taken."""
+    if table.merge is Merge.PATCH:
+        every = [one.patched for one in found]
+        return Column.of([None if p is None or not p.stamps else max(p.stamps.values()) for p in every])
+    if table.ts is not None:
+        stamps: Stamps = stamps_of(ts, None, set())[0]
+        return stamps.take(at).column()
+    return stamps_of([one.ts for one in found], NUMBER, set())[0].column()

@@ -1,0 +1,319 @@
+"""What a view remembers, made anew where its rows are damaged: from its documents, or the rows of the view it is on.
+
+A damaged row doesn't say any more what the view was told. So what it is of is mapped again, and what comes of that
+stands in its place; a document that can't be taken was told nothing. What the view counts has to be held against all of
+this after it, so that nothing stays of what it was told before. Invariants:
+
+- a row that is whole is left as it is, also one that became so meanwhile;
+- what says why a document is held is made anew by asking for it again; one that rests goes on resting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.cache import (
+    Reader,
+    Segment,
+    StoreDamaged,
+    Writer,
+    decode_key,
+    encode_key,
+    is_long,
+    log_db,
+    named,
+    record_key,
+    seal,
+    segments_from,
+    stored_key,
+    unseal,
+)
+from penstock.core.damage_names import places_of
+from penstock.core.reading.snapshot import Snapshot
+from penstock.gateway import document_of, key_of, tell_again, unwrap
+from penstock.mapreduce import (
+    Emissions,
+    FunctionMapper,
+    Groups,
+    Hold,
+    Pairs,
+    ViewNode,
+    Writes,
+    emissions_row,
+    entries_of,
+    held_db,
+    held_row,
+    read_emissions,
+    read_held,
+    resting_db,
+    take_rows_again,
+    told_db,
+)
+from penstock.recovery.repair.fresh_map import Mapping
+from penstock.views import Row, Table
+
+if TYPE_CHECKING:
+    from penstock.core.commit import Core
+
+__all__ = ["Learnt", "damaged_rows", "relearn", "relearn_untold", "remembered_in"]
+
+_STEP = 64  # held documents that one step asks for
+_BLOCK = 1 << 10  # records of which one step asks whether the view was told of them
+Amend = Callable[[Callable[[Writer, Writes], object]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """A row that was made anew: where it is, and the encodings of the view's rows that it is about."""
+
+    where: str
+    groups: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """A row as it was and as it is to be."""
+
+    db: str
+    key: bytes
+    was: bytes | None
+    now: bytes | None
+
+
+def remembered_in(view: ViewNode) -> list[str]:
+    """The databases of what a view remembers."""
+    return [told_db(view.number), held_db(view.number), resting_db(view.number)]
+
+
+def relearn(core: Core, name: str, amend: Amend, forget: Callable[[], object]) -> list[Learnt]:
+    """Make anew what is damaged of all that a view remembers.
+
+    `amend` makes a transaction; `forget` has memory read again what the store says now.
+    """
+    with Snapshot(core) as snap:
+        damaged = list(damaged_rows(snap.reader(), core.views[name]))
+        if not damaged:
+            return []
+        lesson = _Lesson(core, snap, name)
+        for db, key, row in damaged:
+            lesson.take(db, key, row)
+    amend(lesson.replace)
+    forget()
+    keys = list(lesson.again)
+    for a in range(0, len(keys), _STEP):
+
+        def ask(writer: Writer, writes: Writes, part: Sequence[bytes] = keys[a : a + _STEP]) -> None:
+            node = core.views[name]
+            holds = {key: lesson.again[key] for key in part}
+            if node.chained:
+                take_rows_again(node, core.views[node.view.source.name], writer, holds, writes)
+            else:
+                tell_again(core.tables[node.view.source.name], node, writer, holds, writes)
+            writes.changed = True
+
+        amend(ask)
+    return lesson.learnt
+
+
+def relearn_untold(core: Core, name: str, start: int, amend: Amend) -> tuple[int | None, list[Learnt]]:
+    """Map the documents of some segments of which a function view remembers nothing; the caller has the lock.
+
+    A view that was built while the index had lost documents was not told of them. The answer is the record after these
+    segments, None at the end, and the rows that were made.
+    """
+    view, passed = core.views[name], 0
+    following: int | None = None
+    with Snapshot(core) as snap:
+        lesson = _Lesson(core, snap, name)
+        for segment in segments_from(snap.reader(), core.tables[view.view.source.name].number, start):
+            if passed >= _BLOCK:
+                following = segment.base
+                break
+            lesson.take_untold(segment)
+            passed += len(segment)
+    if lesson.learnt:
+        amend(lesson.replace)
+    return following, lesson.learnt
+
+
+def damaged_rows(reader: Reader, view: ViewNode) -> Iterator[tuple[str, bytes, bytes]]:
+    """The rows that are not what was written, those of what was told first."""
+    for db in remembered_in(view):
+        for key, row in reader.scan(db):
+            try:
+                unseal(key, row, db)
+            except StoreDamaged:
+                yield db, key, bytes(row)
+
+
+class _Lesson:
+    """What is to stand in the place of damaged rows of one view, by one snapshot."""
+
+    def __init__(self, core: Core, snap: Snapshot, name: str) -> None:
+        self.learnt: list[Learnt] = []
+        self.again: dict[bytes, tuple[bytes, Hold]] = {}  # held documents that can be taken, as it seems
+        self._core = core
+        self._snap = snap
+        self._view = core.views[name]
+        self._mapping = Mapping(self._view.view)
+        self._rows: list[_New] = []
+        self._told: dict[bytes, Pairs] = {}  # what was told of documents, by stored keys, where that is made anew
+
+    def take(self, db: str, key: bytes, row: bytes) -> None:
+        """This row is damaged."""
+        kind = db.partition(":")[0]
+        groups: set[bytes] = set()
+        if kind == "told":
+            self._rows.append(
+                _New(db, key, row, (self._of_rows if self._view.chained else self._of_table)(key, groups))
+            )
+        elif kind == "held":
+            self._rows.append(_New(db, key, row, self._held(key, groups)))
+        else:
+            [held] = self._snap.reader().get_many(held_db(self._view.number), [key])
+            self._rows.append(_New(db, key, row, None if held is None else seal(key, b"")))
+        damage = named(StoreDamaged(db, key), places_of(self._core.catalog))
+        self.learnt.append(Learnt(damage.where, sorted(groups)))
+
+    def take_untold(self, segment: Segment) -> None:
+        """Map the documents of a segment of which nothing is remembered."""
+        table, db, key = self._view.view.table, told_db(self._view.number), record_key(segment.base)
+        [row] = self._snap.reader().get_many(db, [key])
+        known: list[Pairs] = []
+        if row is not None:
+            groups = Groups()
+            known = read_emissions(key, row, groups, db).pairs_of_each(groups)
+        known += [[] for _ in range(len(segment) - len(known))]
+        untold = [(i, line) for i, line in self._living(segment) if not known[i]]
+        named_groups: set[bytes] = set()
+        before = len(self._rows)
+        for (i, line), own in zip(untold, self._mapping.told([document_of(line) for _, line in untold]), strict=True):
+            if own:
+                known[i] = self._pairs(key_of(table, line), own, named_groups)
+        if named_groups or len(self._rows) > before:
+            self._rows.append(_New(db, key, row, _row(key, known)))
+            damage = named(StoreDamaged(db, key), places_of(self._core.catalog))
+            self.learnt.append(Learnt(damage.where, sorted(named_groups)))
+
+    def replace(self, writer: Writer, writes: Writes) -> None:
+        """Put what was made, where nobody has put something else meanwhile."""
+        for new in self._rows:
+            if writer.get_many(new.db, [new.key])[0] != new.was:
+                self.again.pop(new.key, None)
+            elif new.now is None:
+                writes.deletes.append((new.db, [new.key]))
+            else:
+                writes.puts.append((new.db, [(new.key, new.now)]))
+        writes.changed = True
+
+    # -- what a function was told
+
+    def _of_table(self, key: bytes, groups: set[bytes]) -> bytes | None:
+        """What a function yields for the documents of a segment, in place of what it yielded."""
+        table = self._view.view.table
+        log = log_db(self._core.tables[table.name].number)
+        [row] = self._snap.reader().get_many(log, [key])
+        if row is None:
+            return None
+        segment = Segment.parse(int.from_bytes(key, "big"), row, log)
+        here = self._living(segment)
+        pairs: list[Pairs] = [[] for _ in range(len(segment))]
+        for (i, line), own in zip(here, self._mapping.told([document_of(line) for _, line in here]), strict=True):
+            pairs[i] = self._pairs(key_of(table, line), own, groups)
+        return _row(key, pairs)
+
+    def _living(self, segment: Segment) -> list[tuple[int, bytes]]:
+        """Return the lines of a segment that are documents now, each with its place."""
+        every = np.arange(len(segment))
+        newest = self._snap.log(self._view.view.table.name).newest(segment.k0, segment.k1, segment.base + every)
+        at = every[newest]
+        return [(i, line) for i, line in zip(at.tolist(), segment.lines(at), strict=True) if not unwrap(line).absent]
+
+    def _of_rows(self, key: bytes, groups: set[bytes]) -> bytes | None:
+        """The same for a row of the view that it is on."""
+        row = self._source_row(key)
+        if row is None:
+            return None
+        [own] = self._mapping.told([row])
+        return _row(key, [self._pairs(encode_key(row.key), own, groups)])
+
+    def _pairs(self, whole: bytes, mapped: Pairs | Hold, groups: set[bytes]) -> Pairs:
+        """What counts as told of a document from now on; one that can't be taken is held."""
+        key, db = stored_key(whole), held_db(self._view.number)
+        [row] = self._snap.reader().get_many(db, [key])
+        try:
+            own = None if row is None else read_held(key, row, db)[2]
+        except StoreDamaged:
+            own = None
+        if own is None:
+            own = [] if isinstance(mapped, Hold) else mapped
+            if isinstance(mapped, Hold) and row is None:
+                self._rows.append(_New(db, key, None, held_row(key, whole, mapped, [])))
+        self._told[key] = own
+        self._name(groups, whole, own)
+        return own
+
+    def _name(self, groups: set[bytes], whole: bytes, pairs: Pairs) -> None:
+        groups.update(entries_of(whole, pairs) if self._view.view.index else (group for group, _ in pairs))
+
+    # -- what is held
+
+    def _held(self, key: bytes, groups: set[bytes]) -> bytes | None:
+        """What is said of a held document now; one that can be taken is asked for again."""
+        found = self._document(key)
+        if found is None:
+            return None
+        whole, document, told = found
+        [own] = self._mapping.told([document])
+        [rests] = self._snap.reader().get_many(resting_db(self._view.number), [key])
+        hold = own if isinstance(own, Hold) else Hold("what was said of it here was damaged")
+        if not isinstance(own, Hold):
+            self._name(groups, whole, own)
+            if rests is None:
+                self.again[key] = whole, hold
+        self._name(groups, whole, told)
+        return held_row(key, whole, hold, told)
+
+    def _document(self, key: bytes) -> tuple[bytes, Any, Pairs] | None:
+        """The key, the document or row, and what the view's function was told of it."""
+        source = self._view.view.source
+        document: Any
+        if isinstance(source, Table):
+            lines = self._snap.log(source.name)
+            wholes = (key_of(source, line) for line in lines.lines()) if is_long(key) else [key]
+            whole = next((own for own in wholes if stored_key(own) == key), b"")
+            there = lines.place(decode_key(whole)) if whole else None
+            if there is None or unwrap(there[2]).absent:
+                return None
+            place, at, document = record_key(there[0]), there[1], document_of(there[2])
+        else:
+            row = self._source_row(key)
+            if row is None:
+                return None
+            place, at, whole, document = key, 0, encode_key(row.key), row
+        return whole, document, self._told[key] if key in self._told else self._was_told(place, at)
+
+    def _was_told(self, place: bytes, at: int) -> Pairs:
+        """What the row at a place says that a function yielded for one document."""
+        if not isinstance(self._view.mapper, FunctionMapper):
+            return []
+        db, groups = told_db(self._view.number), Groups()
+        [row] = self._snap.reader().get_many(db, [place])
+        return [] if row is None else read_emissions(place, row, groups, db).padded(at + 1).pairs(at, groups)
+
+    def _source_row(self, key: bytes) -> Row | None:
+        source = self._core.views[self._view.view.source.name]
+        [row] = self._snap.reader().get_many(source.reduce.db, [key])
+        if row is None:
+            return None
+        state = source.reduce.codec.decode(key, row, f"view {source.name!r}")
+        return Row(decode_key(state.whole or key), source.reduce.codec.result(state))
+
+
+def _row(key: bytes, pairs: Sequence[Pairs]) -> bytes:
+    groups = Groups()
+    return emissions_row(key, Emissions.of_pairs(pairs, groups), groups)

@@ -1,0 +1,241 @@
+"""A view held against its shadow: which groups differ, and how they are made what they should be.
+
+A group is its row and the nodes of its tree; of a plain index each row is one. A group that differs in a byte is
+replaced wholesale, so that whatever was wrong with it, this is the one way to mend it. Invariants:
+
+- a group that is right is not touched, and a view that is right is not written to;
+- a group that a user's reducer fails on is compared without what depends on the way there, and keeps its last good
+  result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
+from typing import Any
+
+from penstock.cache import Reader, Writer, canonical, decode_key, is_long, seal, stored_key
+from penstock.mapreduce import (
+    Fed,
+    IndexReduce,
+    RowState,
+    TreeReduce,
+    UserGroup,
+    ViewNode,
+    Writes,
+    behind_db,
+    group_of_node,
+    nodes_db,
+    same_result,
+)
+from penstock.recovery.repair.rebuilt_view import Shadow
+from penstock.recovery.repair.stored_view import UNREADABLE, Item, Side
+from penstock.recovery.repair_report import Mended, Repaired
+from penstock.views import ABSENT
+
+_CHUNK = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A group that was replaced, the key of its row, and the number of the partition in which it was."""
+
+    key: bytes
+    repaired: Repaired
+    place: int = 0
+
+
+class Mender:
+    """One view and its shadow."""
+
+    def __init__(self, shadow: Shadow) -> None:
+        self._shadow = shadow
+        self._reduce = shadow.node.reduce
+        self._name = shadow.view.name
+        self._number = shadow.node.number
+        self._wholes = {stored_key(group): group for group in shadow.asked or ()}
+
+    def _side(self, reader: Reader) -> Side:
+        return Side(self._reduce, self._number, reader)
+
+    # -- what differs
+
+    def readable(self, reader: Reader) -> bool:
+        """Whether what is written behind can be read; where it can't, a view is made anew as a whole."""
+        return not self._side(reader).void
+
+    def differing(self, reader: Reader) -> list[bytes]:
+        """The stored keys of groups that differ between a snapshot of the store and the shadow, in order."""
+        self._shadow.flush()
+        with self._shadow.store.read() as made:
+            here, there = self._side(reader), self._side(made)
+            if self._shadow.asked is None:
+                return [key for key in self._all(here, there) if not self._excused(here, there, key)]
+            if isinstance(self._reduce, IndexReduce):
+                return sorted({key for group in self._shadow.asked for key in _entries(here, there, group)})
+            return [key for key in sorted(self._wholes) if self._differs(here, there, key)]
+
+    def _all(self, here: Side, there: Side) -> list[bytes]:
+        """The keys of all groups that differ; where what is behind can't be read, those that have nodes do."""
+        found: dict[bytes, None] = {}
+        if here.void:
+            found.update((_key_of(item), None) for item in there.items() if item[1])
+        items, wanted = here.items(), there.items()
+        one, other = next(items, None), next(wanted, None)
+        while one is not None or other is not None:
+            if one == other:
+                one, other = next(items, None), next(wanted, None)
+            elif other is None or (one is not None and one < other):
+                assert one is not None, "one of the two is left"
+                found[_key_of(one)] = None
+                one = next(items, None)
+            else:
+                found[_key_of(other)] = None
+                other = next(wanted, None)
+        return sorted(found)
+
+    def _differs(self, here: Side, there: Side, key: bytes) -> bool:
+        pairs = zip_longest(here.group(key), there.group(key))
+        return any(one != other for one, other in pairs) and not self._excused(here, there, key)
+
+    def _excused(self, here: Side, there: Side, key: bytes) -> bool:
+        """Whether a group differs only in what depends on the way that its reducer failed."""
+        old, new = here.state(key), there.state(key)
+        if old is None or new is None or old.held is None or new.held is None:
+            return False
+        if any(one != other for one, other in zip_longest(here.nodes(key), there.nodes(key))):
+            return False
+        return canonical(self._steady(old)) == canonical(self._steady(new))
+
+    def _steady(self, state: RowState) -> list[Any]:
+        """What the row of a held group says that doesn't depend on the way there."""
+        cells: Sequence[Any] = () if isinstance(self._reduce, IndexReduce) else self._reduce.codec.cells
+        spills = state.spills or [None] * len(cells)
+        steady = [None if isinstance(cell, UserGroup) else spill for cell, spill in zip(cells, spills, strict=True)]
+        return [state.n, state.lanes, steady, state.items, state.values, state.whole]
+
+    def described(self, reader: Reader, keys: Sequence[bytes]) -> list[Replaced]:
+        """What replacing these groups would do, in this snapshot."""
+        with self._shadow.store.read() as made:
+            here, there = self._side(reader), self._side(made)
+            return [self._replace(here, there, key, Writes()) for key in keys]
+
+    def wanted(self, key: bytes) -> Any:
+        """The result that the group with this stored key should have; ABSENT if none."""
+        with self._shadow.store.read() as made:
+            return self._result(self._side(made).state(key))
+
+    # -- mending
+
+    def mend(self, writer: Writer, view: ViewNode, keys: Iterable[bytes], writes: Writes) -> list[Replaced]:
+        """Replace those of these groups that differ now; the shadow stands where the store does."""
+        self._shadow.flush()
+        with self._shadow.store.read() as made:
+            here, there = self._side(writer), self._side(made)
+            wrong = [key for key in keys if here.void or self._differs(here, there, key)]
+            if not wrong and not here.void:
+                return []
+            out = [self._replace(here, there, key, writes) for key in wrong]
+            if isinstance(self._reduce, TreeReduce):
+                self._write_behind(writer, self._reduce, here)
+                for key in wrong:
+                    self._replace_nodes(writer, there, key)
+        writes.changed = True
+        writes.after.append(view.reduce.forget)
+        return out
+
+    def _write_behind(self, writer: Writer, reduce: TreeReduce, here: Side) -> None:
+        """Write the nodes that are behind; where they can't be made, what is behind is void."""
+        if here.void:
+            writer.clear(behind_db(self._number))
+        else:
+            reduce.read_behind(writer).write_all(writer, {})
+
+    def _replace_nodes(self, writer: Writer, there: Side, key: bytes) -> None:
+        db = nodes_db(self._number)
+        while gone := [node for node, _, _ in islice(self._side_of(writer).nodes(key), _CHUNK)]:
+            writer.delete_many(db, gone)
+        nodes = there.nodes(key)
+        while chunk := [(node, row) for node, _, row in islice(nodes, _CHUNK)]:
+            writer.put_many(db, chunk)
+
+    def _side_of(self, writer: Writer) -> Side:
+        """The store after what was behind is written."""
+        return Side(self._reduce, self._number, writer)
+
+    def _replace(self, here: Side, there: Side, key: bytes, writes: Writes) -> Replaced:
+        """Leave the row of a group as it should be."""
+        raw, wanted = here.row(key), there.row(key)
+        old, new = here.state(key), there.state(key)
+        if new is not None and new.held is not None:
+            new = replace(new, held=[new.held[0], self._last_good(old)])
+            wanted = seal(key, self._payload(new))
+        if wanted != raw:
+            if wanted is None:
+                writes.deletes.append((self._reduce.db, [key]))
+            else:
+                writes.puts.append((self._reduce.db, [(key, wanted)]))
+        held = (new is not None and new.held is not None) - (old is not None and old.held is not None)
+        if held:
+            writes.held_groups[self._name] = writes.held_groups.get(self._name, 0) + held
+        whole = self._whole(key, old, new)
+        if writes.feeding and wanted != raw:
+            payloads = [None if s is None else self._payload(replace(s, items=None, values=None)) for s in (old, new)]
+            writes.fed.append(Fed(self._number, [whole], None, [[0, *payloads]]))
+        before, after = self._result(old), self._result(new)
+        if raw is not None and old is None:
+            what = Mended.UNREADABLE
+        elif wanted == raw:
+            what = Mended.TREE
+        else:
+            same = before is not ABSENT and after is not ABSENT and same_result(before, after)
+            what = Mended.CONTENT if same else Mended.RESULT
+        return Replaced(key, Repaired(self._name, _group(whole), before, after, what))
+
+    def _last_good(self, old: RowState | None) -> Any:
+        """What a group shows that its reducer fails on now."""
+        if old is not None and old.held is not None:
+            return old.held[1]
+        shown = self._result(old)
+        return None if shown is ABSENT else shown
+
+    def _result(self, state: RowState | None) -> Any:
+        if state is None:
+            return ABSENT
+        try:
+            return self._reduce.codec.result(state)
+        except UNREADABLE:
+            return ABSENT  # what the row says makes no result
+
+    def _payload(self, state: RowState) -> bytes:
+        if isinstance(self._reduce, IndexReduce):
+            return self._reduce.codec.payload(self._reduce.codec.result(state))
+        return self._reduce.codec.payload(state)
+
+    def _whole(self, key: bytes, old: RowState | None, new: RowState | None) -> bytes:
+        """The encoding of a group, as far as anything tells it."""
+        if not is_long(key):
+            return key
+        wholes = [state.whole for state in (new, old) if state is not None and state.whole is not None]
+        return next((whole for whole in wholes if stored_key(whole) == key), self._wholes.get(key, key))
+
+
+def _entries(here: Side, there: Side, group: bytes) -> Iterable[bytes]:
+    """The rows of an index that differ among those of a group."""
+    value = (decode_key(group),)
+    one, other = dict(here.entries(value)), dict(there.entries(value))
+    return [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]
+
+
+def _key_of(item: Item) -> bytes:
+    key, node, _ = item
+    return group_of_node(key) if node else key
+
+
+def _group(whole: bytes) -> Any:
+    """A group; of one whose row and name are lost, what is stored of its key."""
+    try:
+        return decode_key(whole)
+    except UNREADABLE:
+        return whole

@@ -1,0 +1,95 @@
+"""What a view remembers of documents, or of rows of the view that it is on: read, and forgotten once these are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.cache import Reader, decode_key, is_long, stored_key
+from penstock.core.reading.snapshot import Snapshot
+from penstock.mapreduce import (
+    FieldMapper,
+    Groups,
+    Pairs,
+    RowDelta,
+    SourceKeys,
+    ViewNode,
+    Writes,
+    held_db,
+    read_emissions,
+    read_held,
+    rows_db,
+    told_db,
+)
+from penstock.views import ABSENT
+
+__all__ = ["forget", "gone_of", "remembered", "shown_of"]
+
+
+def forget(node: ViewNode, keys: Sequence[bytes], reader: Reader, writes: Writes) -> None:
+    """Take back what a view remembers of documents or rows that are gone, and let go of them."""
+    if not keys:
+        return
+    db = held_db(node.number)
+    held = {
+        key: read_held(key, row, db)
+        for key, row in zip(keys, reader.get_many(db, keys), strict=True)
+        if row is not None
+    }
+    if node.chained:
+        named = [(key, held[key][0] if key in held else key) for key in keys]
+        # Of a group that is too long to be stored whole nothing else says which it was.
+        known = [
+            (key, whole) for key, whole in named if not (node.keeps and is_long(whole) and stored_key(whole) != key)
+        ]
+        node.on_rows(reader, [RowDelta(key, _group(whole), None, None) for key, whole in known], writes)
+        return
+    writes.changed = True
+    if isinstance(node.mapper, FieldMapper):
+        whose = SourceKeys.of_encoded([whole for whole, _, _ in held.values()])
+        who = (whose, np.arange(len(held))) if node.keeps else None
+        gone = node.told_pairs([pairs for _, _, pairs in held.values()], who)
+        node.advance(reader, gone.take(np.zeros(0, np.int64)), gone, writes)
+    node.write_holds([], list(held), set(held), writes)
+
+
+def _group(whole: bytes) -> Any:
+    """A group, or for one whose name is lost something in its place."""
+    return None if is_long(whole) else decode_key(whole)
+
+
+def gone_of(snap: Snapshot, node: ViewNode, db: str, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
+    """The keys of those rows of what is remembered, or of what is held, whose document or row is not there."""
+    keys = [key for key, _ in rows]
+    if node.chained:
+        source = rows_db(snap.schema.views[node.view.source.name].number)
+        there = [row is not None for row in snap.reader().get_many(source, keys)]
+    else:
+        whole = [decode_key(read_held(key, row, db)[0]) for key, row in rows]
+        there = [document is not None for document in snap.table(node.view.source.name).get_many(whole)]
+    return [key for key, is_there in zip(keys, there, strict=True) if not is_there]
+
+
+def remembered(reader: Reader, node: ViewNode, key: bytes) -> Pairs | None:
+    """What a view on rows remembers of one of them; None if nothing."""
+    held, told = held_db(node.number), told_db(node.number)
+    row = reader.get_many(held, [key])[0]
+    if row is not None:
+        return read_held(key, row, held)[2]
+    row = reader.get_many(told, [key])[0]
+    if row is None:
+        return None
+    groups = Groups()
+    return read_emissions(key, row, groups, told).pairs(0, groups)
+
+
+def shown_of(reader: Reader, node: ViewNode, groups: Sequence[bytes]) -> dict[bytes, Any]:
+    """What a view shows of groups; ABSENT where there is no row."""
+    rows = reader.get_many(node.reduce.db, [stored_key(group) for group in groups])
+    codec, out = node.reduce.codec, dict[bytes, Any]()
+    for group, row in zip(groups, rows, strict=True):
+        state = None if row is None else codec.decode(stored_key(group), row, f"view {node.name!r}")
+        out[group] = ABSENT if state is None else codec.result(state)
+    return out

@@ -1,0 +1,252 @@
+"""Where a repair works: a store in one piece, or the partitions of one; and a store in one piece, while others write.
+
+What a repair asks of either is the same: snapshots in which nothing is on its way, a view compared with what its
+documents contribute and made right, and steps in the transactions of each place. In one piece a view is built from a
+snapshot; what it is told meanwhile is heard, and told to the one beside it too. So, whatever came between, the two
+stand at one position when they are compared for the last time and groups are replaced. Invariants:
+
+- the lock is held for steps of a few groups, never for a scan;
+- one whose hearing broke off is begun anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.cache import MemoryStore, Store, StoreDamaged, Writer, is_long, read_mark
+from penstock.core.catalog import Catalog
+from penstock.core.reading.snapshot import Snapshot
+from penstock.mapreduce import Contributions, Fed, IndexReduce, ViewNode, Writes
+from penstock.partitions.union.union_snapshot import Passed
+from penstock.recovery.repair.document_scan import Scan
+from penstock.recovery.repair.group_replacement import Mender, Replaced
+from penstock.recovery.repair.rebuilt_view import Dictionaries, Heard, Shadow, hearing
+from penstock.recovery.repair.refusal import Again, Unreadable
+from penstock.recovery.repair.repair_steps import STEP, Steps, changes_of, take_step
+from penstock.recovery.repair.scratch_store import folder_store
+from penstock.recovery.repair_report import Repaired
+from penstock.views import App, Progress, Table, View
+
+if TYPE_CHECKING:
+    from penstock.core.commit import Core
+
+__all__ = ["IN_MEMORY", "Compared", "OneSite", "Site", "scanned"]
+
+IN_MEMORY = 100_000
+"""Documents, up to which the view beside is kept in memory."""
+
+
+@dataclass(slots=True)
+class Compared:
+    """What a view was found to be: what is said of it, and the groups that are, or would be, replaced."""
+
+    said: list[Repaired] = field(default_factory=list)
+    replaced: list[Replaced] = field(default_factory=list)
+    void: bool = False  # what is written behind can't be read
+
+    @property
+    def right(self) -> bool:
+        """Whether there is nothing to replace."""
+        return not self.replaced and not self.void
+
+
+class Site(Protocol):
+    """Where a repair works."""
+
+    @property
+    def app(self) -> App:
+        """The app of the store."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """How its tables and views are numbered."""
+        ...
+
+    @property
+    def views(self) -> Mapping[str, ViewNode]:
+        """Its views, and how their rows are read."""
+        ...
+
+    @property
+    def places(self) -> int:
+        """How many places it has: its partitions, or one."""
+        ...
+
+    @property
+    def folders(self) -> Sequence[str]:
+        """The folders of its places; none of a store in memory."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """All of it, with nothing on its way but what can't be taken; `parts` are its places."""
+        ...
+
+    def owner(self, key: bytes) -> int:
+        """The place of a key."""
+        ...
+
+    def compared(self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None) -> Compared:
+        """Hold a view, or these of its groups, against what its documents contribute, and make it right if asked to."""
+        ...
+
+    def step(self, place: int, do: str, *what: Any) -> tuple[Any, list[Repaired]]:
+        """A step at one place: what it gives, and what it changed wherever that is."""
+        ...
+
+    def scratch(self, table: Table) -> AbstractContextManager[Store]:
+        """A store for a while, for what is as large as a table."""
+        ...
+
+
+class OneSite:
+    """A store in one piece, whose writer is behind this lock; `path` is where a large view is built."""
+
+    def __init__(self, core: Core, lock: AbstractContextManager[Any], path: str | None) -> None:
+        self._core = core
+        self._lock = lock
+        self._path = path
+        self._fed: list[Fed] = []
+        self._steps = Steps(core, lock, self._fed)
+
+    @property
+    def app(self) -> App:
+        """The app of the store."""
+        return self._core.app
+
+    @property
+    def catalog(self) -> Catalog:
+        """How its tables and views are numbered."""
+        return self._core.catalog
+
+    @property
+    def views(self) -> Mapping[str, ViewNode]:
+        """Its views, the latest generation of each."""
+        return self._core.views
+
+    @property
+    def places(self) -> int:
+        """It is one."""
+        return 1
+
+    @property
+    def folders(self) -> Sequence[str]:
+        """Its folder; none of a store in memory."""
+        return [] if self._path is None else [self._path]
+
+    def snapshot(self) -> Snapshot:
+        """All of it."""
+        return Snapshot(self._core)
+
+    def owner(self, key: bytes) -> int:
+        """There is one place."""
+        return 0
+
+    def step(self, place: int, do: str, *what: Any) -> tuple[Any, list[Repaired]]:
+        """A step: what it gives, and what it changed."""
+        self._fed.clear()
+        out = take_step(self._steps, do, *what)
+        return out, changes_of(self._core, self._fed)
+
+    @contextmanager
+    def scratch(self, table: Table) -> Iterator[Store]:
+        """A store for a while: in memory for what is small."""
+        with self._core.store.read() as reader:
+            small = read_mark(reader, self._core.tables[table.name].number).present <= IN_MEMORY
+        if small or self._path is None:
+            yield MemoryStore()
+            return
+        with folder_store(self._path) as store:
+            yield store
+
+    def compared(self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None) -> Compared:
+        """Hold a view, or these of its groups, against what its documents contribute, and make it right if asked to."""
+        definition, number = self._core.views[name].view, self._core.views[name].number
+        with self.scratch(definition.table) as store:
+            shadow = Shadow(definition, number, store, asked)
+            with hearing(shadow.fields, asked) as heard, self._watched(name, heard if fix else None) as snap:
+                mender = Mender(shadow)
+                if asked is None or mender.readable(snap.reader()):
+                    scanned(snap, self.views, shadow, shadow.add, progress)
+                    wrong = mender.differing(snap.reader())
+                    if not fix:
+                        return _said(mender.described(snap.reader(), wrong))
+                    readable = mender.readable(snap.reader())
+                    snap.close()
+                    if readable and not wrong:
+                        return Compared()
+                    return _said(self._replaced(name, shadow, heard, mender, wrong))
+        return self.compared(name, None, fix, progress)
+
+    @contextmanager
+    def _watched(self, name: str, heard: Heard | None) -> Iterator[Snapshot]:
+        """A snapshot, from which on all that a view is told is heard."""
+        source = self._core.views[name].view.source
+        with self._lock:
+            self._core.ready()
+            if isinstance(source, View):
+                self._core.views[source.name].reduce.forget()
+            if heard is not None:
+                self._core.watch(name, heard)
+            snap = Snapshot(self._core)
+        try:
+            with snap:
+                yield snap
+        finally:
+            with self._lock:
+                self._core.watch(name, None)
+
+    def _replaced(self, name: str, shadow: Shadow, heard: Heard, mender: Mender, wrong: list[bytes]) -> list[Replaced]:
+        keyed = not isinstance(shadow.node.reduce, IndexReduce) and not any(map(is_long, wrong))
+        wanted = frozenset(wrong) if keyed else None
+        out: list[Replaced] = []
+
+        def catch_up() -> None:
+            if heard.lost:
+                raise Again
+            try:
+                for told in heard.drain():
+                    shadow.hear(told, wanted)
+            except (StoreDamaged, AssertionError) as damage:
+                raise Again from damage  # the writer remembers what the store doesn't
+
+        catch_up()
+        for a in range(0, max(len(wrong), 1), STEP):
+
+            def step(writer: Writer, writes: Writes, part: Sequence[bytes] = wrong[a : a + STEP]) -> list[Replaced]:
+                catch_up()
+                return mender.mend(writer, self._core.views[name], part, writes)
+
+            with self._lock:
+                out += self._core.amend(step)
+        return out
+
+
+def scanned(
+    snap: Snapshot,
+    views: Mapping[str, ViewNode],
+    names: Dictionaries,
+    add: Callable[[Contributions], None],
+    progress: Progress | None,
+) -> None:
+    """Give all that a view's documents contribute, in the codes of `names`; Unreadable where rows of its source are."""
+    source, passed = names.view.source, Passed(len(snap.parts), progress)
+    unreadable: list[bytes] = []
+    for i, part in enumerate(snap.parts):
+        scan = Scan(names.node, lambda: names.spaces, names.most, part.reader(), snap.reader(), passed.of(i))
+        if isinstance(source, Table):
+            found = scan.of_table(source, part.log(source.name))
+        else:
+            found = scan.of_rows(views[source.name])
+        for contributions in found:
+            add(contributions)
+        unreadable += scan.unreadable
+    if unreadable:
+        raise Unreadable(unreadable)
+
+
+def _said(replaced: list[Replaced]) -> Compared:
+    return Compared([one.repaired for one in replaced], replaced)

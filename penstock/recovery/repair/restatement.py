@@ -1,0 +1,229 @@
+"""Making views right again: each is built once more beside itself, and what differs is replaced.
+
+Where rows of a view change, the views on it follow: the groups of what those rows said and say are made right as well.
+How a view is compared, and who may write meanwhile, is its `Site`'s affair. Invariants:
+
+- one repair goes on at a time;
+- what is said to be repaired is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice, product
+from typing import Any
+
+from penstock.cache import PenstockError, StoreDamaged, decode_key, encode_key, is_long
+from penstock.core.catalog import is_reindexed
+from penstock.mapreduce import FunctionMapper, ViewNode, held_db, told_db
+from penstock.recovery.repair.emission_repair import Learnt, damaged_rows, remembered_in
+from penstock.recovery.repair.fresh_map import Mapping
+from penstock.recovery.repair.group_replacement import Replaced
+from penstock.recovery.repair.refusal import Again, NotComplete, Unreadable
+from penstock.recovery.repair.remembered import gone_of, remembered, shown_of
+from penstock.recovery.repair.repair_site import Site
+from penstock.recovery.repair.repair_steps import STEP
+from penstock.recovery.repair_report import Mended, Repaired
+from penstock.views import ABSENT, Progress, Row
+
+_BLOCK = 1 << 12  # rows that are in memory at once
+_MANY = 10_000  # rows that change, from which on a view on them is made right as a whole
+_ATTEMPTS = 3
+_SHOWN = (Mended.RESULT, Mended.UNREADABLE)  # what readers, and views on a view, are shown
+
+Found = dict[tuple[str, bytes], Repaired]
+
+
+class Repair:
+    """Repairs of one store."""
+
+    def __init__(self, site: Site, progress: Progress | None, fix: bool = True) -> None:
+        self.site = site
+        self.fix = fix  # or else only say what would be done
+        self.left: list[str] = []  # what could not be compared
+        self.anew: list[str] = []  # damaged rows of what views remember, which were made anew
+        self._wrong_rows: set[str] = set()  # views whose results are wrong, as they are left
+        self._progress = progress
+        self._found: Found = {}
+        self._learnt: dict[str, list[Learnt]] = {}  # what was made anew of views that are to be made right after it
+
+    def found(self) -> list[Repaired]:
+        """What was repaired, each group once."""
+        return list(self._found.values())
+
+    def complete(self, name: str) -> None:
+        """That a view is complete, and so can be repaired."""
+        if self.site.views[name].building is not None:
+            raise NotComplete(name)
+
+    def view(self, name: str, asked: Sequence[bytes] | None) -> None:
+        """Make a view right, or these of its groups; and what follows from it. One that is being built is right."""
+        if self.site.views[name].building is not None:
+            return
+        if not self.fix and self._on_wrong_rows(name):
+            return
+        distinct = None if asked is None else sorted(set(asked))
+        if distinct is not None and not distinct:
+            return
+        for _ in range(_ATTEMPTS):
+            try:
+                if distinct is None and self.fix:
+                    self.relearn(name)
+                compared = self.site.compared(name, distinct, self.fix, self._progress)
+                break
+            except StoreDamaged as damage:
+                if not self.fix or distinct is None or damage.where not in remembered_in(self.site.views[name]):
+                    raise
+                distinct = None  # whose groups it would say is not known
+            except Unreadable as damage:
+                if not self.fix:
+                    self._wrong_rows.add(self.site.views[name].view.source.name)
+                    self._on_wrong_rows(name)
+                    return
+                source = self.site.views[name].view.source.name
+                self.view(source, None if any(map(is_long, damage.keys)) else damage.keys)
+            except Again:
+                self._read_anew()
+        else:
+            raise PenstockError(
+                f"view {name!r} could not be compared: writing failed meanwhile, {_ATTEMPTS} times; mend what keeps "
+                "batches from being written, then run this again"
+            )
+        replaced = compared.replaced
+        self.note(compared.said)
+        self._note_learnt(name)
+        if not self.fix:
+            self._wrong_rows |= {one.repaired.view for one in replaced if one.repaired.what in _SHOWN}
+            return
+        if distinct is None:
+            self._forget_gone(name)
+        moved = [one for one in replaced if one.repaired.what in _SHOWN]
+        if moved:
+            for child in [node.name for node in self.site.views.values() if node.view.source.name == name]:
+                self._follow(child, moved)
+
+    def _on_wrong_rows(self, name: str) -> bool:
+        """Whether a view is on rows that are wrong, and so can't be compared before these are repaired."""
+        source = self.site.views[name].view.source.name
+        if source not in self._wrong_rows:
+            return False
+        self._wrong_rows.add(name)
+        self.left.append(
+            f"view {name!r} is on rows of view {source!r} that are wrong, and compared once these are repaired"
+        )
+        return True
+
+    def note(self, repaired: Sequence[Repaired]) -> None:
+        """That these groups were repaired."""
+        for one in repaired:
+            key = one.view, b"" if one.group is ABSENT else encode_key(one.group)
+            self._found[key] = one.after(self._found.get(key))
+
+    def step(self, place: int, do: str, *what: Any) -> Any:
+        """A step at one place, whose changes are repairs."""
+        out, changed = self.site.step(place, do, *what)
+        self.note(changed)
+        return out
+
+    def relearn(self, name: str) -> None:
+        """Make anew what is damaged of what a view remembers; what it counts is to be made right after that."""
+        if self.site.views[name].building is not None:
+            return
+        with self.site.snapshot() as snap:
+            wrong = [i for i, part in enumerate(snap.parts) if any(damaged_rows(part.reader(), self.site.views[name]))]
+        for place in wrong:
+            for where, groups in self.step(place, "relearn", name):
+                self._learnt.setdefault(name, []).append(Learnt(where, groups))
+        node = self.site.views[name]
+        if isinstance(node.mapper, FunctionMapper) and not node.chained:
+            for place in self.reindexed(node.view.source.name):
+                self._relearn_untold(name, place)
+
+    def _relearn_untold(self, name: str, place: int) -> None:
+        """Tell a function view of the documents that it missed while the index had lost them."""
+        start: int | None = 0
+        while start is not None:
+            start, learnt = self.step(place, "relearn_untold", name, start)
+            self._learnt.setdefault(name, []).extend(Learnt(where, groups) for where, groups in learnt)
+
+    def reindexed(self, table: str) -> list[int]:
+        """Return the places where the index of a table was made anew, and views may not be right since."""
+        with self.site.snapshot() as snap:
+            number = snap.schema.tables[table].number
+            return [place for place, part in enumerate(snap.parts) if is_reindexed(part.reader(), number)]
+
+    def _note_learnt(self, name: str) -> None:
+        learnt = self._learnt.pop(name, [])
+        self.anew += [one.where for one in learnt]
+        if any(not one.groups for one in learnt):
+            self.note([Repaired(name, ABSENT, ABSENT, ABSENT, Mended.REMEMBERED)])
+        groups = sorted({group for one in learnt for group in one.groups})
+        if groups:
+            with self.site.snapshot() as snap:
+                results = shown_of(snap.reader(), self.site.views[name], groups)
+            self.note([Repaired(name, decode_key(g), r, r, Mended.REMEMBERED) for g, r in results.items()])
+
+    def _read_anew(self) -> None:
+        for place in range(self.site.places):
+            self.step(place, "read_anew")
+
+    # -- the views on it
+
+    def _follow(self, name: str, moved: Sequence[Replaced]) -> None:
+        """Make the view on rows that changed right."""
+        node = self.site.views[name]
+        mapping = Mapping(node.view)
+        asked: set[bytes] | None = None
+        if len(moved) <= _MANY:
+            asked = mapping.groups(
+                [_row(one, old) for one in moved for old in (True, False) if _row(one, old) is not None]
+            )
+            asked = self._with_remembered(node, moved, asked)
+        self.view(name, None if asked is None else sorted(asked))
+        again = moved if isinstance(node.mapper, FunctionMapper) else self._held(node, moved)
+        for place in sorted({one.place for one in again}):
+            rows = [(one.key, encode_key(one.repaired.group)) for one in again if one.place == place]
+            for a in range(0, len(rows), STEP):
+                self.step(place, "retell_rows", name, rows[a : a + STEP])
+
+    def _held(self, node: ViewNode, moved: Sequence[Replaced]) -> list[Replaced]:
+        """Those of these rows that a view holds."""
+        with self.site.snapshot() as snap:
+            held: set[tuple[int, bytes]] = set()
+            for place, part in enumerate(snap.parts):
+                keys = [one.key for one in moved if one.place == place]
+                rows = part.reader().get_many(held_db(node.number), keys) if keys else []
+                held.update((place, key) for key, row in zip(keys, rows, strict=True) if row is not None)
+            return [one for one in moved if (one.place, one.key) in held]
+
+    def _with_remembered(self, node: ViewNode, moved: Sequence[Replaced], asked: set[bytes]) -> set[bytes] | None:
+        """These groups, and those of what is remembered of rows; None where that can't be read."""
+        try:
+            with self.site.snapshot() as snap:
+                readers = [part.reader() for part in snap.parts]
+                told = (remembered(readers[one.place], node, one.key) or () for one in moved)
+                return asked.union(group for own in told for group, _ in own)
+        except StoreDamaged:
+            return None
+
+    def _forget_gone(self, name: str) -> None:
+        """Forget what a view remembers of documents, or rows of its source, that are not there any more."""
+        node = self.site.views[name]
+        dbs = [held_db(node.number)]
+        if node.chained and isinstance(node.mapper, FunctionMapper):
+            dbs.append(told_db(node.number))
+        for place, db in product(range(self.site.places), dbs):
+            start: bytes | None = b""
+            while start is not None:
+                with self.site.snapshot() as snap:
+                    part = snap.parts[place]
+                    block = list(islice(part.reader().scan(db, start), _BLOCK))
+                    gone = gone_of(part, node, db, block)
+                start = block[-1][0] + b"\0" if len(block) == _BLOCK else None
+                for a in range(0, len(gone), STEP):
+                    self.step(place, "forget", name, db, gone[a : a + STEP])
+
+
+def _row(one: Replaced, old: bool) -> Row | None:
+    result = one.repaired.old if old else one.repaired.new
+    return None if result is ABSENT else Row(one.repaired.group, result)

@@ -1,0 +1,260 @@
+"""The holder of a store takes work from other processes of its user, on a socket in the store's folder.
+
+A thread waits for connections, one for each of them does what is asked, in order, and one gives signs of life for all.
+Invariants:
+
+- a result is sent after the commit, never before;
+- while an operation goes on its asker hears a beat each second, so that only a holder that is stopped is silent;
+- who asked and went away ends an operation that takes long at its next step; a transaction that was begun commits;
+- a forked child serves nobody and ends nobody's connection;
+- the holder keeps no engine alive: one that is dropped takes its socket along.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from penstock.cache import Closed, PenstockError
+from penstock.engine.remote_operations import OPERATIONS
+from penstock.remote.socket_wire import PROTOCOL, Gone, Silent, Wire, end, listen, remove
+from penstock.remote.wire_messages import error_data
+
+if TYPE_CHECKING:
+    from penstock.engine.engine import Engine
+
+__all__ = ["Holder", "drop_socket", "take_socket"]
+
+BEAT = 1.0
+"""Seconds between two signs of life."""
+_FINISH = 10.0  # seconds that closing waits for what is under way
+_log = logging.getLogger("penstock.engine")
+
+
+def take_socket(path: str) -> socket.socket | None:
+    """The socket of a store that this process has just become the owner of; None where its folder can't have one."""
+    try:
+        return listen(path)
+    except OSError as error:
+        _log.warning("%s: no socket can be made here (%s), so that other processes can't hand work over", path, error)
+        return None
+
+
+def drop_socket(path: str, sock: socket.socket) -> None:
+    """Take the socket of a store away again."""
+    remove(path)
+    end(sock)
+
+
+class Holder:
+    """Serves others, from its making until `close`."""
+
+    def __init__(self, engine: Engine, app: str, sock: socket.socket, path: str) -> None:
+        self._engine = weakref.ref(engine)
+        self._app = app
+        self._sock = sock
+        self._path = path
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # the cycle collector may end an engine wherever it runs
+        self._closed = False
+        self._wires: dict[Wire, threading.Thread] = {}
+        self._under_way: set[_Work] = set()
+        self._beating = False
+        self._end = weakref.finalize(engine, self._stop)
+        _serving.add(self)
+        threading.Thread(target=self._accept, name="penstock-holder", daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more work, and wait for what is under way. Closing twice is nothing."""
+        self._end()
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            busy = dict(self._wires)
+        until = time.monotonic() + _FINISH
+        for thread in busy.values():
+            thread.join(max(0.0, until - time.monotonic()))
+        for wire in busy:
+            wire.close()
+
+    def _stop(self) -> None:
+        """Take the socket away, and end connections that ask for nothing."""
+        with self._lock:
+            if self._closed or self._pid != os.getpid():
+                return
+            self._closed = True
+            drop_socket(self._path, self._sock)
+            for wire in self._wires:
+                wire.hang_up()
+
+    def disown(self) -> None:
+        """In a forked child: let go of what is the parent's, without a word to anybody."""
+        self._sock.close()
+        for wire in self._wires:
+            wire.drop()
+        self._wires.clear()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._sock.accept()
+            except OSError:
+                if self._closed:
+                    return
+                _log.exception("%s: a connection could not be taken", self._path)
+                time.sleep(BEAT)  # too many open files, say: that does not pass at once
+                continue
+            wire = Wire(sock)
+            thread = threading.Thread(target=self._serve, args=(wire,), name="penstock-serving", daemon=True)
+            with self._lock:
+                if self._closed:
+                    wire.close()
+                    return
+                self._wires[wire] = thread
+                thread.start()
+                if not self._beating:
+                    self._beating = True
+                    threading.Thread(target=self._beat, name="penstock-beating", daemon=True).start()
+
+    def _beat(self) -> None:
+        """Signs of life of what is under way, until there are no connections."""
+        pause = threading.Event()
+        while True:
+            pause.wait(BEAT)
+            with self._lock:
+                if not self._wires:
+                    self._beating = False
+                    return
+                under_way = list(self._under_way)
+            for work in under_way:
+                work.beat()
+
+    def _serve(self, wire: Wire) -> None:
+        try:
+            if wire.uid != os.geteuid():
+                wire.send({"failed": error_data(PenstockError(_STRANGER.format(self._path, os.geteuid())))})
+                return
+            wire.send({"penstock": PROTOCOL, "app": self._app, "pid": self._pid})
+            while not self._closed:
+                self._answer(wire, wire.receive(None))
+        except (Gone, Silent):
+            pass  # it has what it wanted, or does not want it any more
+        finally:
+            with self._lock:
+                self._wires.pop(wire, None)
+            if self._closed:
+                self._say_farewell(wire)
+            wire.close()
+
+    def _say_farewell(self, wire: Wire) -> None:
+        """Tell the other side that nothing was done of a message that this thread has not read."""
+        with suppress(Gone, Silent):
+            wire.send({"failed": error_data(Closed(_ENGINE))})
+
+    def _answer(self, wire: Wire, asked: Any) -> None:
+        """Do one thing that was asked, and answer."""
+        work = _Work(self._engine(), asked, wire, lambda: self._closed)
+        with self._lock:
+            self._under_way.add(work)
+        try:
+            work.run()
+        finally:
+            with self._lock:
+                self._under_way.discard(work)
+        work.finish()
+
+
+_ENGINE = "the engine that holds the store"  # as an error names it
+_STRANGER = (
+    "the store at {} is held by a process of user {}, which takes work from that user alone; run this as that user"
+)
+
+
+class _Work:
+    """One operation under way."""
+
+    def __init__(self, engine: Engine | None, asked: Any, wire: Wire, closing: Callable[[], bool]) -> None:
+        self._answer: dict[str, Any] = {}
+        self._held = engine
+        self._asked = asked
+        self._wire = wire
+        self._closing = closing
+        self._turn = threading.Lock()
+        self._unheard = self._answered = False
+
+    def run(self) -> None:
+        """Do it, whatever comes of it."""
+        engine, self._held = self._held, None
+        try:
+            self._answer = {"done": self._do(engine)}
+        except PenstockError as error:
+            self._answer = {"failed": error_data(error)}
+        except Gone:
+            pass  # nobody waits for the answer
+        except BaseException as error:
+            _log.exception("what another process asked for failed")
+            self._answer = {"failed": error_data(error)}
+        finally:
+            del engine
+
+    def finish(self) -> None:
+        """Say what came of it."""
+        with self._turn:
+            self._answered = True
+            self._wire.send(self._answer)
+
+    def _do(self, engine: Engine | None) -> Any:
+        if engine is None:
+            raise Closed(_ENGINE)
+        name = self._asked.get("do") if isinstance(self._asked, dict) else None
+        operation = OPERATIONS.get(name) if isinstance(name, str) else None
+        if operation is None:
+            raise PenstockError(
+                f"the holder of the store knows no operation {name!r}; run the same penstock as it does"
+            )
+        return operation(engine, self._asked, self._tell)
+
+    def _tell(self, at: dict[str, Any]) -> None:
+        """How far it is; raises where nobody hears it any more, or where the store is being closed."""
+        self._say({"at": at})
+        if self._unheard:
+            raise Gone
+        if self._closing():
+            raise Closed(_ENGINE)
+
+    def beat(self) -> None:
+        """A sign of life, but where something is being said anyway, or all has been."""
+        if self._turn.acquire(blocking=False):
+            try:
+                if not self._answered:
+                    self._send({"beat": True})
+            finally:
+                self._turn.release()
+
+    def _say(self, message: dict[str, Any]) -> None:
+        with self._turn:
+            self._send(message)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self._wire.send(message)
+        except Gone:
+            self._unheard = True
+
+
+_serving: weakref.WeakSet[Holder] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for holder in list(_serving):
+        holder.disown()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,266 @@
+"""What goes from one process to the store's holder and back, as plain data: batches, counts, errors.
+
+Invariant: what is made of the data is what it was made from, but for errors that only their own process can know: those
+arrive as their words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from penstock.cache import BatchRejected, PenstockError, ValueKind, decode_key, encode_key, normalise
+from penstock.core.input.batches import Batch
+from penstock.gateway import Deletion, Form, Received, TableBatch
+from penstock.recovery import Checked, Early, Mended, Owed, Production, Repaired
+from penstock.spout import Record, Remembered, SpoutBatch
+from penstock.views import ABSENT, Counts, Rejection
+
+__all__ = [
+    "batch_data",
+    "batch_of",
+    "checked_data",
+    "checked_of_data",
+    "counts_data",
+    "counts_of_data",
+    "early_data",
+    "early_of",
+    "error_data",
+    "error_of",
+    "production_data",
+    "production_of",
+    "record_data",
+    "record_of",
+    "repaired_data",
+    "repaired_of_data",
+    "spout_batch_data",
+    "spout_batch_of",
+    "values_data",
+]
+
+
+def batch_data(batch: Batch) -> dict[str, Any]:
+    """A batch as plain data."""
+    return {
+        "records": _records_data(batch.records),
+        "unit": batch.unit,
+        "first": batch.first,
+        "skips": batch.skips,
+        "refused": _listed(batch.refused),
+        "received": _received_data(batch.received),
+        "origin": batch.origin,
+        "offsets": _listed(batch.offsets),
+        "run": _listed(dict(batch.run)) if isinstance(batch.run, Mapping) else list(batch.run),
+        "at": list(batch.at),
+    }
+
+
+def batch_of(data: dict[str, Any]) -> Batch:
+    """The batch that this is the data of."""
+    records = _records_of(data["records"])
+    received = _received_of(data["received"])
+    out = Batch(records, data["unit"], data["first"], data["skips"], dict(data["refused"]), received, data["origin"])
+    run = data["run"]
+    out.offsets, out.at = dict(data["offsets"]), data["at"]
+    out.run = dict(run) if run and isinstance(run[0], list) else run
+    return out
+
+
+def production_data(production: Production) -> list[Any]:
+    """What a partition sends another one, as plain data."""
+    return [production.sender, production.epoch, [[owed.number, owed.data] for owed in production.owed]]
+
+
+def production_of(data: list[Any]) -> Production:
+    """The productions that this is the data of."""
+    sender, epoch, owed = data
+    return Production(sender, epoch, tuple(Owed(*one) for one in owed))
+
+
+def early_data(early: Early) -> list[Any]:
+    """What a partition tells another one early, as plain data."""
+    return [early.sender, early.epoch, early.batch, early.saved, early.parts]
+
+
+def early_of(data: list[Any]) -> Early:
+    """What is told early that this is the data of."""
+    return Early(*data)
+
+
+def spout_batch_data(batch: SpoutBatch) -> dict[str, Any]:
+    """A spout's batch as plain data."""
+    return {
+        "records": _records_data(batch.records),
+        "source": batch.source,
+        "start": batch.start,
+        "resume": batch.resume,
+        "note": batch.note,
+        "again": batch.again,
+        "raw": batch.raw,
+        "unit": batch.unit,
+        "first": batch.first,
+        "offsets": list(batch.offsets),
+        "begins": list(batch.begins),
+        "skips": batch.skips,
+        "refused": _listed(batch.refused),
+        "received": _received_data(batch.received),
+        "envelope": batch.envelope,
+        "fenced": batch.fenced,
+        "stood": None if batch.stood is None else [batch.stood.offset, batch.stood.note],
+    }
+
+
+def spout_batch_of(data: dict[str, Any]) -> SpoutBatch:
+    """The spout's batch that this is the data of."""
+    stood = data["stood"]
+    made = {
+        "records": _records_of(data["records"]),
+        "refused": dict(data["refused"]),
+        "received": _received_of(data["received"]),
+        "stood": None if stood is None else Remembered(*stood),
+    }
+    return SpoutBatch(**{**data, **made})
+
+
+def _received_data(received: dict[int, Received]) -> list[list[Any]]:
+    return [[place, own.form.value, own.data, own.size, own.ts] for place, own in received.items()]
+
+
+def _received_of(data: list[list[Any]]) -> dict[int, Received]:
+    return {place: Received(Form(form), *rest) for place, form, *rest in data}
+
+
+def _records_data(records: TableBatch) -> dict[str, Any]:
+    return {
+        "lines": records.lines,
+        "deletes": [[place, deletion.key, deletion.ts] for place, deletion in records.deletes.items()],
+        "stamps": [[at, ts] for at in range(records.n) if (ts := records.stamp(at)) is not None]
+        if records.beside is not None
+        else _listed(records.stamps),
+        "refused": records.refused,
+    }
+
+
+def _records_of(data: dict[str, Any]) -> TableBatch:
+    deletes = {place: Deletion(key, ts) for place, key, ts in data["deletes"]}
+    return TableBatch(data["lines"], deletes, dict(data["stamps"]), refused=data["refused"])
+
+
+def _listed(by_place: dict[int, Any]) -> list[list[Any]]:
+    """Maps have text keys where they are packed."""
+    return [[place, value] for place, value in by_place.items()]
+
+
+def record_data(record: Record) -> list[Any]:
+    """A spout's record as plain data; ValueKind where it holds what no document can."""
+    doc = record.doc if isinstance(record.doc, str | bytes) else normalise(record.doc)
+    return [record.table, normalise(record.key), doc, normalise(record.ts), record.offset, record.repost]
+
+
+def record_of(data: list[Any]) -> Record:
+    """The record that this is the data of."""
+    return Record(*data)
+
+
+def counts_data(counts: Counts) -> list[Any]:
+    """Counts as plain data."""
+    shown = [_rejection_data(r) for r in counts.rejections]
+    return [counts.applied, counts.equal, counts.late, counts.held, counts.rejected, shown]
+
+
+def counts_of_data(data: list[Any]) -> Counts:
+    """The counts that this is the data of."""
+    applied, equal, late, held, rejected, shown = data
+    return Counts(applied, equal, late, held, rejected, tuple(Rejection(*r) for r in shown))
+
+
+def values_data(values: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Posted values of tables as plain data; ValueKind where one holds what no document can."""
+    return {
+        name: [doc if isinstance(doc, str | bytes) else normalise(doc) for doc in docs] for name, docs in values.items()
+    }
+
+
+def repaired_data(repaired: Sequence[Repaired]) -> list[Any]:
+    """What was repaired as plain data; a result that is absent is no list."""
+    return [
+        [
+            one.view,
+            None if one.group is ABSENT else encode_key(one.group),
+            *(None if result is ABSENT else [result] for result in (one.old, one.new)),
+            one.what.value,
+        ]
+        for one in repaired
+    ]
+
+
+def repaired_of_data(data: list[Any]) -> list[Repaired]:
+    """The repairs that this is the data of."""
+
+    def result(found: list[Any] | None) -> Any:
+        return ABSENT if found is None else found[0]
+
+    return [
+        Repaired(view, ABSENT if group is None else decode_key(group), result(old), result(new), Mended(what))
+        for view, group, old, new, what in data
+    ]
+
+
+def checked_data(report: Checked) -> dict[str, Any]:
+    """The report of a check as plain data."""
+    return {
+        "rows": report.rows,
+        "documents": report.documents,
+        "wrong": repaired_data(report.wrong),
+        "damaged": list(report.damaged),
+        "held": dict(report.held),
+        "told": dict(report.told),
+        "fixed": report.fixed,
+        "anew": list(report.anew),
+    }
+
+
+def checked_of_data(data: dict[str, Any]) -> Checked:
+    """The report that this is the data of."""
+    listed = {name: tuple(data[name]) for name in ("damaged", "anew")}
+    return Checked(**{**data, **listed, "wrong": tuple(repaired_of_data(data["wrong"]))})
+
+
+def _rejection_data(rejection: Any) -> list[str]:
+    return [rejection.table, rejection.where, rejection.reason]
+
+
+def error_data(error: BaseException) -> dict[str, Any]:
+    """An error as plain data: its type and arguments where those can go, and its words."""
+    args: list[Any] | None = list(error.args)
+    if isinstance(error, BatchRejected):
+        args = [error.accepted, [_rejection_data(r) for r in error.rejections]]
+    try:
+        args = normalise(args)
+    except ValueKind:
+        args = None
+    return {"type": type(error).__name__, "args": args, "text": str(error)}
+
+
+def error_of(data: dict[str, Any], holder: str) -> PenstockError:
+    """The error that this is the data of; `holder` is where it was raised, for one that is not of this package."""
+    name, args = data["type"], data["args"]
+    if name == BatchRejected.__name__ and args is not None:
+        return BatchRejected(args[0], [Rejection(*r) for r in args[1]])
+    kind = next((kind for kind in _kinds(PenstockError) if kind.__name__ == name), None)
+    if kind is None:
+        return PenstockError(f"{holder} failed at this: {name}: {data['text']}; what it wrote of it may say more")
+    if args is not None:
+        try:
+            made = kind(*args)
+        except TypeError:
+            return PenstockError(data["text"])
+        if str(made) == data["text"]:
+            return made
+    return PenstockError(data["text"])
+
+
+def _kinds(base: type[PenstockError]) -> Iterator[type[PenstockError]]:
+    yield base
+    for kind in base.__subclasses__():
+        yield from _kinds(kind)

@@ -1,0 +1,300 @@
+"""A topic of changes, keyed by group, which goes on where it stands.
+
+    key     the group, as JSON
+    value   {"group": "Joe", "value": 2}; null when the group is gone
+            under envelope=change {"group": "Joe", "old": 1, "new": 2, "position": 7}, what is absent left out; a null
+            follows when the group is gone
+    header  penstock: {"view": "namecount", "held": 6, "position": 7}: nothing beyond 7 was sent up to here, and all up
+            to 6 was in the topic before this was sent; of a store of several partitions both are lists of numbers
+
+A mark is a record for that header alone: a null of the key {}, which no group has. Invariants:
+
+- what is sent is in the topic before a header says that it is held: the greatest that a last record of a partition has
+  is the position from which nothing is missing, and what stands behind it comes again, and says the same. What runs
+  have held is one chain of positions, so that there is a greatest;
+- a mark stands behind the rows that a topic begins with, and where a run has ended. A topic without a position has not
+  all of these rows: it is given them all, and what it has beside them is taken back;
+- where a run was killed, what may have been sent already comes again as the last of each group alone, so that no value
+  goes back: all that comes before a position is held that has all the positions of last records, in each of its
+  numbers, what was never sent as well. The run that was killed may have gone another way there, so that a position
+  that is beyond one of these doesn't say that its change wasn't sent. Under envelope=change all of it comes again;
+- a group's changes are in one partition in their order, each once: the client numbers what it sends, and the broker
+  drops what comes again;
+- nothing is written into a topic whose last records are not of this view.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import compress, groupby
+from typing import Any, NoReturn
+
+import msgspec
+
+from penstock.kafka import MARK, Address, BrokerAway, Chunk, KafkaFault, Reader, address_of, connect, until_ready
+from penstock.sink.errors import SinkBusy, SinkTaken
+from penstock.sink.protocol import Claiming, nobody
+from penstock.sink.sink_positions import has_all, joined, position_of, width_of
+from penstock.views import ABSENT, Change, Changes, Position
+
+_HEADER = "penstock"
+_PENDING = 10_000  # changes that are under way at most before a header says that they are held
+_SOON = 0.05  # seconds after which it says so for fewer
+_PATIENCE = 30.0  # seconds for records that the topic has
+_PLAIN = frozenset((str, int, bool, type(None)))
+_encode, _lines = msgspec.json.Encoder().encode, msgspec.json.Encoder().encode_lines
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def open_topic(
+    text: str,
+    rest: str,
+    options: Mapping[str, str],
+    view: str,
+    envelope: str,
+    dumps: Callable[[object], str],
+) -> KafkaSink:
+    """The sink of a topic; `dumps` makes JSON of any value. KafkaFault where the URI is wrong."""
+    return KafkaSink(address_of(text, rest, options, ("envelope", "early")), view, envelope, dumps)
+
+
+class KafkaSink:
+    """A sink over a topic; `clock` is how time passes between two flushes."""
+
+    def __init__(
+        self,
+        address: Address,
+        view: str,
+        envelope: str,
+        dumps: Callable[[object], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._address = address
+        self._client = connect(address)
+        self._view = view
+        self._change = envelope == "change"
+        self._dumps = dumps
+        self._clock = clock
+        self._producer = self._client.producer(address)
+        self.contract = f"of a group the latest value is seen once for each commit: {self._producer.idempotent}"
+        self.claim: Claiming = nobody
+        self._called = ""  # what the topic is claimed as, once it was asked
+        self._held: Position | None = None
+        self._position: Position | None = None
+        self._stale: set[bytes] = set()  # keys of a topic that has not all rows, which none was given for yet
+        self._start = b""  # of a header
+        self._sent: Position | None = None  # nothing beyond is in the topic, or on its way
+        self._again: dict[bytes, Change] | None = None  # by key, while it may have been sent already: the last change
+        self._pending = 0
+        self._flushed = clock()
+
+    def begin(self) -> Position | None:
+        """The greatest position that the last record of a partition says is held."""
+        if self._called:
+            self._take(self._called)  # who waits for another one asks no broker
+        bounds = until_ready(self._bounds)
+        reader = self._client.reader(self._address)
+        try:
+            there = {partition: own for partition, own in bounds.items() if own[0] < own[1]}
+            self._stand([self._last(reader, partition, *own) for partition, own in there.items()])
+            if self._held is None:
+                for partition, own in there.items():
+                    self._stale |= self._keys(reader, partition, *own)
+        finally:
+            reader.close()
+        return self._held
+
+    def _bounds(self) -> dict[int, tuple[int, int]]:
+        """Claim the topic, and say which offsets its partitions have."""
+        with self._client.broker(self._address) as broker:
+            topic = broker.look()
+            if topic is None:
+                raise KafkaFault(
+                    self._address.where,
+                    f"there is no topic {self._address.topic!r}",
+                    "create it, with cleanup.policy=compact if it is to keep the latest of each group",
+                )
+            called = f"topic {topic.id.hex() or self._address.topic}"
+            if called != self._called:
+                self._take(called)
+            return broker.bounds(range(topic.partitions))
+
+    def _take(self, called: str) -> None:
+        self._called = called
+        other = self.claim(called)
+        if other is not None:
+            raise SinkBusy(self._address.where, other)
+
+    def _stand(self, found: list[tuple[Position | None, Position]]) -> None:
+        """What last records say is held, and up to where they may go; those that hold nothing were all given anew."""
+        held = [(own, position) for own, position in found if own is not None]
+        if len({width_of(one) for both in held for one in both}) > 1:
+            self._refuse("its records are of stores of different numbers of partitions")
+        self._hold(reduce(joined, (own for own, _ in held)) if held else None)
+        self._sent = reduce(joined, (position for both in held for position in both)) if held else None
+        if self._sent is not None and not self._change and self._sent != self._held:
+            self._again = {}
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise SinkTaken(self._address.where, reason, "name another topic")
+
+    def _keys(self, reader: Reader, partition: int, first: int, end: int) -> set[bytes]:
+        """The keys that have a value in a partition."""
+        latest: dict[bytes, bool] = {}
+        for chunk in self._chunks(reader, partition, first, end):
+            for place, value in enumerate(chunk.values):
+                latest[chunk.key(place) or b""] = value is not None
+        return {key for key, there in latest.items() if there}
+
+    def _last(self, reader: Reader, partition: int, first: int, end: int) -> tuple[Position | None, Position]:
+        """What the last record of a partition says is held, and up to where what was sent goes."""
+        back = 1
+        while True:
+            start = max(first, end - back)
+            chunk = self._tail(reader, partition, start, end)
+            if chunk is not None:
+                return self._said(chunk)
+            if start == first:
+                return None, 0
+            back *= 8  # what stands there are markers of transactions, or it was compacted
+
+    def _tail(self, reader: Reader, partition: int, start: int, end: int) -> Chunk | None:
+        """The last records from an offset on, if there are any."""
+        chunks = deque(self._chunks(reader, partition, start, end), 1)
+        return chunks[0] if chunks else None
+
+    def _chunks(self, reader: Reader, partition: int, start: int, end: int) -> Iterator[Chunk]:
+        """The records from an offset on, up to the end as far as there are any."""
+        reader.assign({partition: start})
+        until, at = self._clock() + _PATIENCE, start
+        while at < end:
+            for chunk in reader.take(10_000, 0.05):
+                yield chunk
+                at, until = chunk.offsets[-1] + 1, self._clock() + _PATIENCE
+            at = max(at, reader.reached(partition))
+            if at < end and self._clock() >= until:
+                raise BrokerAway(self._address.where, f"the records from offset {at:,} to {end:,} did not come")
+
+    def _said(self, chunk: Chunk) -> tuple[Position | None, Position]:
+        data = chunk.headers(len(chunk) - 1).get(_HEADER)
+        try:
+            own = {} if data is None else _decode(data)
+        except msgspec.MsgspecError:
+            own = {}
+        position = position_of(own.get("position"))
+        if own.get("view") != self._view or position is None:
+            self._refuse(f"its last record is no change of view {self._view!r}")
+        return position_of(own.get("held")), position
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """A record for each, and a null behind a group that is gone; later, where they may have been sent already."""
+        if self._again is not None:
+            self._again.update((self._json(change.group), change) for change in changes)
+            return
+        self._send(changes if isinstance(changes, Changes) else Changes.of(changes))
+
+    def _send(self, own: Changes) -> None:
+        keys = self._texts(own.groups)
+        if self._change:
+            positions, keys, values = self._whole(own, keys)
+        else:
+            positions, values = own.positions, self._latest(own, keys)
+        start = 0
+        for position, run in groupby(positions):
+            end = start + sum(1 for _ in run)
+            self._producer.send(keys[start:end], values[start:end], self._header(position))
+            start = end
+        self._pending += len(keys)
+        if self._stale:
+            self._stale.difference_update(keys)
+
+    def _latest(self, own: Changes, keys: list[bytes]) -> list[bytes | None]:
+        """By change its group and value, None where the group is gone."""
+        there = [new is not ABSENT for new in own.new]
+        texts = self._texts(list(compress(own.new, there)))
+        values = [b'{"group":%b,"value":%b}' % pair for pair in zip(compress(keys, there), texts, strict=True)]
+        if len(values) == len(keys):
+            return [*values]
+        left = iter(values)
+        return [next(left) if here else None for here in there]
+
+    def _whole(self, own: Changes, keys: list[bytes]) -> tuple[list[Position], list[bytes], list[bytes | None]]:
+        """Positions, keys and values: of each change the whole of it, and a null behind a group that is gone."""
+        at, out, values = list[Position](), list[bytes](), list[bytes | None]()
+        for key, change in zip(keys, own, strict=True):
+            data = change.data()
+            del data["view"]
+            told: list[bytes | None] = [self._dumps(data).encode()]
+            if change.new is ABSENT:
+                told.append(None)
+            values += told
+            at += [change.position] * len(told)
+            out += [key] * len(told)
+        return at, out, values
+
+    def _texts(self, values: list[Any]) -> list[bytes]:
+        """The JSON of each."""
+        if _PLAIN.issuperset(map(type, values)):
+            try:
+                return _lines(values).split(b"\n")[:-1]  # no JSON has a line's end in it
+            except (OverflowError, UnicodeEncodeError):
+                pass
+        return list(map(self._json, values))
+
+    def _json(self, value: Any) -> bytes:
+        kind = type(value)
+        if kind in _PLAIN or (kind is float and math.isfinite(value)):
+            try:
+                return _encode(value)
+            except (OverflowError, UnicodeEncodeError):
+                pass
+        return self._dumps(value).encode()
+
+    def holds(self, position: Position) -> None:
+        """Later records say so, once all before them have arrived."""
+        begins = self._held is None
+        if self._again is not None:
+            if not has_all(position, self._sent):
+                return  # what comes again is not whole yet
+            again, self._again = self._again, None
+            self._send(Changes.of(again.values()))
+        self._position = position
+        if self._stale:
+            self._producer.send([*self._stale], [None] * len(self._stale), self._header(position))
+        if begins or self._pending >= _PENDING or self._clock() - self._flushed >= _SOON:
+            self._flush()
+            self._hold(position)
+        self._stale = set()
+        if begins:
+            self._mark(position)
+
+    def _mark(self, position: Position) -> None:
+        self._producer.send([MARK], [None], self._header(position))
+        self._flush()
+
+    def _flush(self) -> None:
+        self._producer.flush()
+        self._pending, self._flushed = 0, self._clock()
+
+    def _hold(self, position: Position | None) -> None:
+        self._held = position
+        self._start = _encode({"view": self._view, "held": position})[:-1]
+
+    def _header(self, position: Position) -> tuple[tuple[str, bytes]]:
+        """What stands beside records of a position; what was sent before may be beyond it."""
+        self._sent = position if self._sent is None else joined(self._sent, position)
+        return ((_HEADER, b'%b,"position":%b}' % (self._start, _encode(self._sent))),)
+
+    def close(self) -> None:
+        """Wait for what is under way, say that it is held, and let go."""
+        try:
+            if self._position is not None and self._position != self._held:
+                self._flush()
+                self._hold(self._position)
+                self._mark(self._position)
+        finally:
+            self._producer.close()

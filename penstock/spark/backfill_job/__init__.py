@@ -1,0 +1,1 @@
+"""Fill a new store from sources in bulk."""

@@ -1,0 +1,239 @@
+"""The documents of one bucket: which versions win, the log entry they are, and what the views on them are told.
+
+The engine's own node of the table takes all records of the bucket as one batch, in the order in which they count, in a
+store that holds nothing else; nodes that only listen stand for its views. So what wins, what is rejected, what is held
+and what is remembered is what the engine would make of the same records. Invariants:
+
+- a bucket is one batch, so that nothing was told before, and what is held has no contribution;
+- of a source without order records come by their canonical bytes, deletions first: the greater bytes win a tie.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import (
+    DocLog,
+    Limits,
+    MemoryStore,
+    PenstockError,
+    canonical,
+    log_db,
+    pack,
+    read_mark,
+    received_document,
+    record_key,
+    unpack,
+)
+from penstock.gateway import NUMBER, Deletion, Received, TableBatch, TableNode, stamps_of
+from penstock.mapreduce import FunctionMapper, Spaces, Writes, held_db, told_db
+from penstock.spark.backfill_job.contribution_blobs import sample_of, share_of
+from penstock.spark.backfill_job.listening_view import Listener
+from penstock.spark.backfill_job.row_frames import FrameKind, Frames
+from penstock.spark.task_messages import Bucket, Layout, Report
+from penstock.views import FieldMap, Table, reach
+
+__all__ = ["REPORT", "Settling", "put_shares"]
+
+REPORT = "report binary"
+_bucket = msgspec.msgpack.Decoder(Bucket).decode
+_encode = msgspec.msgpack.Encoder().encode
+_COLUMNS = Limits(few=0)  # a batch of any size goes as columns
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """The task: the blobs of some buckets in, a report of each out; what was made is in its file."""
+
+    layout: Layout
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The reports."""
+        import pyarrow as pa
+
+        blobs: dict[int, list[bytes]] = {}
+        for batch in batches:
+            for number, blob in zip(batch.column("p").to_pylist(), batch.column("blob").to_pylist(), strict=True):
+                blobs.setdefault(number, []).append(blob)
+        for number in sorted(blobs):
+            report = settled(self.layout, number, blobs.pop(number))
+            yield pa.RecordBatch.from_arrays([pa.array([_encode(report)], pa.binary())], names=["report"])
+
+
+class _Records:
+    """The records of a bucket, as they came."""
+
+    def __init__(self, blobs: Sequence[bytes]) -> None:
+        parts = [_bucket(blob) for blob in blobs]
+        self.major: Ints = _joined([part.major for part in parts], np.int64)
+        self.minor: Ints = _joined([part.minor for part in parts], np.int64)
+        self.k0: NDArray[np.uint64] = _joined([part.k0 for part in parts], np.uint64)
+        self.k1: NDArray[np.uint64] = _joined([part.k1 or bytes(len(part.k0)) for part in parts], np.uint64)
+        self.lines = [line for part in parts for line in part.lines]
+        self.refused = [one for part in parts for one in part.refused]
+        self.notes = [note for part in parts for note in part.notes]
+        self.deletes: dict[int, Deletion] = {}
+        self.stamps: dict[int, Any] = {}
+        at = 0
+        for part in parts:
+            self.deletes.update((at + i, Deletion(_key(key), ts)) for i, (key, ts) in part.deletes.items())
+            self.stamps.update((at + i, ts) for i, ts in part.stamps.items())
+            at += len(part.lines)
+
+    def batch(self, order: Ints) -> TableBatch:
+        """The records in an order, as one batch."""
+        if not self.deletes and not self.stamps:
+            return TableBatch([self.lines[i] for i in order.tolist()])
+        out = TableBatch([])
+        for place, i in enumerate(order.tolist()):
+            deletion = self.deletes.get(i)
+            if deletion is not None:
+                out.deletes[place] = deletion
+            else:
+                out.lines.append(self.lines[i])
+            if i in self.stamps:
+                out.stamps[place] = self.stamps[i]
+        return out
+
+    def received(self, i: int) -> Received:
+        """What was received of a record."""
+        deletion = self.deletes.get(i)
+        if deletion is not None:
+            return Received.of_key(deletion.key, deletion.ts)
+        return Received.of_line(self.lines[i], self.stamps.get(i))
+
+
+def _joined(parts: Sequence[bytes], dtype: Any) -> NDArray[Any]:
+    return np.frombuffer(b"".join(parts), dtype)
+
+
+def _key(data: bytes) -> Any:
+    key = unpack(data)
+    return tuple(key) if isinstance(key, list) else key
+
+
+def settled(layout: Layout, number: int, blobs: Sequence[bytes]) -> Report:
+    """Take the records of a bucket, and write what they make to a file."""
+    app = layout.app.app()
+    table = app.table_of(layout.table_of(number))
+    plan = layout.tables[table.name]
+    records = _Records(blobs)
+    order, ties = np.lexsort((records.minor, records.major)), 0
+    if not plan.ordered:
+        order, ties = _by_bytes(records, order, table)
+    spaces = Spaces()
+    listeners = [
+        Listener(view, layout.views[view.name], spaces if isinstance(view.map, FieldMap) else None)
+        for view in app.views()
+        if view.source is table
+    ]
+    log = DocLog(plan.number, table.has_ts, max(1, order.size), _COLUMNS)
+    node = TableNode(table, plan.number, listeners, log, spaces, layout.seed)
+    node.ts_kind = plan.ts_kind
+    store, writes = MemoryStore(), Writes()
+    with store.write() as writer:
+        done = node.process(writer, records.batch(order), writes)
+        writes.write(writer)
+    path = os.path.join(layout.folder, f"documents-{number}")
+    report = Report(number, path, {}, order.size, ties=ties, ts_kind=node.ts_kind, notes=records.notes)
+    with Frames(path) as frames, store.read() as reader:
+        mark = read_mark(reader, plan.number)
+        report.present, report.tombstones = mark.present, mark.tombstones
+        if mark.tail:
+            [segment] = reader.get_many(log_db(plan.number), [record_key(0)])
+            assert segment is not None, "a batch is one segment"
+            frames.add(FrameKind.SEGMENT, table.name, [b""], [segment])
+        for listener in listeners:
+            _told(frames, listener, reader, report)
+        rejects = [
+            pack([int(records.major[i]), int(records.minor[i]), why, got.form.value, got.data, got.size, got.ts])
+            for place, why in done.rejected.items()
+            for i, got in [(int(order[place]), records.received(int(order[place])))]
+        ]
+        rejects += [pack(list(own)) for own in records.refused]
+        report.rejected = len(rejects)
+        frames.add(FrameKind.REJECT, table.name, [b""] * len(rejects), rejects)
+    return report
+
+
+def _told(frames: Frames, listener: Listener, reader: Any, report: Report) -> None:
+    """What a view of the table was told, what is remembered of it, and what it holds."""
+    if isinstance(listener.mapper, FunctionMapper):
+        [row] = reader.get_many(told_db(listener.number), [record_key(0)])
+        if row is not None:
+            frames.add(FrameKind.TOLD, listener.name, [b""], [row])
+    put_shares(frames, [listener], reader, report)
+
+
+def put_shares(frames: Frames, listeners: Sequence[Listener], reader: Any, report: Report) -> None:
+    """What views heard, and what they hold."""
+    for listener in listeners:
+        rows = list(reader.scan(held_db(listener.number)))
+        if rows:
+            report.held[listener.name] = len(rows)
+            frames.add(FrameKind.ROWS, held_db(listener.number), [key for key, _ in rows], [row for _, row in rows])
+        part = listener.heard()
+        if part is not None and part.n:
+            frames.add(FrameKind.SHARE, listener.name, [b""], [share_of(listener, part).data()])
+            report.shares[listener.name] = part.n, sample_of(listener, part)
+
+
+def _by_bytes(records: _Records, order: Ints, table: Table) -> tuple[Ints, int]:
+    """The order in which records of a source without one count, and how many tied: equal ts, and other bytes."""
+    k0, k1 = records.k0[order], records.k1[order]
+    _, which, times = np.unique(np.stack((k0, k1)), axis=1, return_inverse=True, return_counts=True)
+    again = np.flatnonzero(times[which.ravel()] > 1)
+    if not again.size:
+        return order, 0
+    own = order[again].tolist()
+    bodies = {i: _canonical(records, i) for i in own}
+    stamps = _ranks(records, own, table)
+    placed = sorted(own, key=lambda i: (i not in records.deletes, bodies[i], i))
+    seen: dict[tuple[int, int, int], set[bytes]] = {}
+    for i in own:
+        known = seen.setdefault((int(records.k0[i]), int(records.k1[i]), stamps[i]), set())
+        known.add(b"" if i in records.deletes else b"+" + bodies[i])
+    out = order.copy()
+    out[again] = placed
+    return out, sum(len(known) - 1 for known in seen.values())
+
+
+def _canonical(records: _Records, i: int) -> bytes:
+    if i in records.deletes:
+        return b""
+    document = _document(records.lines[i])
+    return records.lines[i] if document is None else canonical(document)
+
+
+def _document(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None of one that can't be taken."""
+    try:
+        return received_document(line)
+    except (PenstockError, ValueError, RecursionError):
+        return None
+
+
+def _ranks(records: _Records, own: Sequence[int], table: Table) -> dict[int, int]:
+    """By record the rank of its ts among those of its bucket."""
+    values: list[Any] = []
+    for i in own:
+        if i in records.deletes:
+            values.append(records.deletes[i].ts)
+        elif table.broker_ts:
+            values.append(records.stamps.get(i))
+        elif table.ts is not None:
+            document = _document(records.lines[i])
+            values.append(None if document is None else reach(document, table.ts))
+        else:
+            values.append(0)
+    bad = {j for j, value in enumerate(values) if value is None}
+    stamps, _, _ = stamps_of(values, NUMBER if table.broker_ts else None, bad)
+    return dict(zip(own, stamps.ranks().tolist(), strict=True))

@@ -1,0 +1,340 @@
+"""A store filled in bulk: what the engine would leave after all records, computed by tasks side by side.
+
+    records ──by key──▶ buckets: versions, log entries, what views are told ──by group──▶ ranges: rows and trees ─┐
+                                                      ▲                                                          │
+                                                      └──────── what the views on a view are told ───────────────┘
+
+Tasks run the engine's own nodes over buckets of keys and ranges of groups, and put what they make into files, which
+this process appends to a new store. Invariants:
+
+- content is a function of the winning versions: rows, nodes and documents are those of the incremental path;
+- the store is built beside its place and gets its name when it is whole; until then nothing is there;
+- a live store takes over what was built beside it in one transaction; until then it is what it was.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from functools import reduce as fold
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from penstock.cache import (
+    DefinitionError,
+    PenstockError,
+    StoreMissing,
+    Tell,
+    beside,
+    built_beside,
+    make_folder,
+    open_lmdb,
+    sweep_folder,
+)
+from penstock.engine import is_store, open_on, read_catalog, shipped, writer
+from penstock.mapreduce import rows_db
+from penstock.spark.backfill_job.bucket_documents import REPORT, Settling
+from penstock.spark.backfill_job.contribution_blobs import bounds_of
+from penstock.spark.backfill_job.group_ranges import PARTS, Ranges, Reducing, Splitting
+from penstock.spark.backfill_job.key_buckets import SCHEMA, Taking
+from penstock.spark.backfill_job.store_filling import Filling
+from penstock.spark.backfill_job.table_inputs import Given, given_of
+from penstock.spark.job_progress import told_of
+from penstock.spark.spark_session import awake, blob_batches, in_tasks, map_arrow, ran, session
+from penstock.spark.task_messages import Layout, Report, TablePlan
+from penstock.views import App, Position, Table, View
+
+__all__ = ["Backfilled", "backfill"]
+
+BUCKET = 4 << 20  # bytes of records in a bucket, about
+_MOST_BITS = 12
+_RANGE = 1 << 18  # contributions in a range, about
+_report = msgspec.msgpack.Decoder(Report).decode
+
+
+@dataclass(slots=True)
+class Backfilled:
+    """What a backfill did.
+
+    `ties` are how many records of a source without order had the ts of another and other bytes; `seconds` says by stage
+    how long it took, the start of Spark apart. `sources` are the offsets from which the sources that were read go on;
+    those in `back` were further on in the live store before.
+    """
+
+    path: str
+    position: Position = 0
+    records: int = 0
+    documents: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    rejected: int = 0
+    held: dict[str, int] = field(default_factory=dict)
+    ties: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    sources: dict[str, int] = field(default_factory=dict)
+    back: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        said = f"{sum(self.documents.values()):,} documents, {sum(self.rows.values()):,} rows of views"
+        more = [("rejected", self.rejected), ("held", sum(self.held.values())), ("ties", self.ties)]
+        return ", ".join([said, *(f"{n:,} {what}" for what, n in more if n)])
+
+
+def backfill(
+    app: App,
+    store: str | os.PathLike[str],
+    /,
+    *,
+    spark: Any = None,
+    master: str | None = None,
+    staging: str | os.PathLike[str] | None = None,
+    progress: Tell | None = None,
+    refill: bool = False,
+    offsets: Mapping[str, int] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Backfilled:
+    """Fill a new store at a path, or refill tables of one that is live.
+
+    Each table is filled from a DataFrame, a file or folder, a topic, or a list of these.
+
+    - Rows of a DataFrame are documents, without order: of equal ts the greater canonical bytes win. A DataFrame with
+      the columns of Spark's Kafka source has the records of a topic: a null value deletes the key, and offsets give the
+      order.
+    - Named files are read in order, as `load` reads them, and `load` continues from there. A folder has no order.
+    - A topic, kafka://host:9092/users, is read to its end, or to a moment under `until=`. Its spout continues there.
+
+    `offsets` says where other sources continue, by the names of their spouts. `spark` is a session, else one is started
+    on `master`. Tasks write their results to the folder `staging` until they are loaded. All workers and this process
+    share it. By default it is beside the store. `progress` is called with the stage, the work done, and the total.
+
+    With `refill` the store exists, and this process or another may write to it meanwhile. The named tables, and all
+    views on them, are built again beside it. Records since the begin are applied to them. Then readers see all of it
+    from one position on, and the feed has the differences. Other tables stay. The partitions of a store switch
+    together.
+
+    ps.spark.backfill(app, "state", users=df, orders="orders.jsonl")
+    """
+    given, path, tell = {**(tables or {}), **more}, os.fspath(store), progress or _nobody
+    if not given:
+        raise DefinitionError("backfill() got no table; write backfill(app, store, users=df)")
+    wanted = {app.table_of(name): source for name, source in given.items()}
+    began = time.monotonic()
+    spark = session(master) if spark is None else spark
+    awake(spark)
+    out = Backfilled(path)
+    out.seconds["start"] = time.monotonic() - began
+    if refill and not is_store(path):
+        raise StoreMissing(path)
+    with beside(f"{os.path.realpath(path)}.refill", path) if refill else built_beside(path) as folder:
+        # begun behind the lock of this folder: a second begin would leave out records put before it
+        seed = _begun(app, path, wanted) if refill else None
+        with (
+            _runs(os.path.dirname(folder) if staging is None else os.fspath(staging), path) as runs,
+            blob_batches(spark),
+        ):
+            _Backfill(app, spark, folder, runs, tell, out).run(wanted, seed, offsets or {})
+        if refill:
+            _switch(app, path, folder, tell, out)
+    return out
+
+
+def _begun(app: App, path: str, wanted: Mapping[Table, Any]) -> int:
+    """What is written to these tables counts from now on as written meanwhile; the seed of what is made beside."""
+    with writer(path, app, migrate="refuse") as writing:
+        return writing.begin_refill([table.name for table in wanted], app)
+
+
+def _switch(app: App, path: str, folder: str, tell: Tell, out: Backfilled) -> None:
+    """Have whoever holds the store take over what is whole now."""
+    began = time.monotonic()
+    with writer(path, app, migrate="refuse") as writing:
+        done = writing.refill(folder, tell)
+    out.seconds["switching"] = time.monotonic() - began
+    out.position, out.sources, out.back = done.position, done.sources, done.back
+
+
+def _nobody(what: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+@contextmanager
+def _runs(staging: str, store: str) -> Iterator[str]:
+    """A folder for what tasks make, of this run alone: tasks of one that was killed may still write to theirs."""
+    own = f"runs-{crc32(os.fsencode(os.path.abspath(store))):08x}-"
+    os.makedirs(staging, exist_ok=True)
+    for name in os.listdir(staging):
+        if name.startswith(own):
+            sweep_folder(os.path.join(staging, name))
+    folder = os.path.join(staging, own + uuid.uuid4().hex)
+    make_folder(folder)
+    try:
+        yield folder
+    finally:
+        sweep_folder(folder)
+
+
+class _Backfill:
+    """One backfill."""
+
+    def __init__(self, app: App, spark: Any, folder: str, runs: str, tell: Tell, out: Backfilled) -> None:
+        self._app = app
+        self._spark = spark
+        self._folder = folder
+        self._runs = runs
+        self._tell = tell
+        self._out = out
+
+    def run(self, wanted: Mapping[Table, Any], seed: int | None, offsets: Mapping[str, int]) -> None:
+        """All of it; `seed` is that of the store which takes it over."""
+        engine, _ = open_on(self._app, open_lmdb(self._folder), seed=seed)
+        engine.close()
+        store = open_lmdb(self._folder)
+        try:
+            with store.read() as reader:
+                catalog = read_catalog(reader, self._folder)
+            assert catalog is not None, "the store was just made"
+            self._tell("looking", 0, 0)
+            given = self._stage("looking", lambda: self._given(wanted))
+            numbers = {name: entry.number for name, entry in catalog.entries.items()}
+            layout = self._layout(given, numbers, catalog.seed)
+            filling = Filling(store, layout.views, layout.origins)
+            reports = self._stage("documents", lambda: self._documents(given, layout))
+            self._stage("loading documents", lambda: self._fill(filling, layout, reports))
+            self._views(layout, filling, reports)
+            state = filling.finish(offsets)
+            self._out.position, self._out.sources = state.position, dict(state.sources)
+        finally:
+            store.close()
+
+    def _stage(self, name: str, work: Callable[[], Any]) -> Any:
+        began = time.monotonic()
+        done = work()
+        self._out.seconds[name] = self._out.seconds.get(name, 0.0) + time.monotonic() - began
+        return done
+
+    # -- documents
+
+    def _given(self, wanted: Mapping[Table, Any]) -> list[Given]:
+        out: list[Given] = []
+        for table, source in wanted.items():
+            origin = sum(len(own.origins) for own in out)
+            look = partial(given_of, self._spark, table, source, origin)
+            out.append(ran(f"reading what is for table {table.name!r}", look))
+        return out
+
+    def _layout(self, given: Sequence[Given], numbers: dict[str, int], seed: int) -> Layout:
+        tables: dict[str, TablePlan] = {}
+        first = 0
+        for own in given:
+            bits = min(_MOST_BITS, (own.size // BUCKET).bit_length())
+            plan = TablePlan(numbers[own.table.name], first, bits, own.ts_kind, own.ordered)
+            tables[own.table.name] = plan
+            first += plan.buckets
+        views = {view.name: numbers[view.name] for view in self._app.views()}
+        origins = tuple(origin for own in given for origin in own.origins)
+        return Layout(shipped(self._app), seed, os.path.abspath(self._runs), tables, views, origins)
+
+    def _documents(self, given: Sequence[Given], layout: Layout) -> list[Report]:
+        total = sum(plan.buckets for plan in layout.tables.values())
+        blobs = [map_arrow(frame, Taking(layout, rows), SCHEMA) for own in given for frame, rows in own.frames]
+        parted = in_tasks(fold(lambda a, b: a.unionAll(b), blobs), "p", total)
+        reports = self._collected("documents", map_arrow(parted, Settling(layout), REPORT))
+        for name in layout.tables:
+            kinds = {r.ts_kind for r in reports if layout.table_of(r.number) == name} - {None}
+            if len(kinds) > 1:
+                raise PenstockError(
+                    f"table {name!r}: its ts are numbers in some records and RFC 3339 texts in others, and the first "
+                    "thousand rows don't say which it is to be; make them one kind"
+                )
+        return reports
+
+    def _fill(self, filling: Filling, layout: Layout, reports: Sequence[Report]) -> None:
+        for table in self._app.tables():
+            plan = layout.tables.get(table.name)
+            if plan is None:
+                continue
+            own = [r for r in reports if layout.table_of(r.number) == table.name]
+            keys = sum(r.present + r.tombstones for r in own)
+            filling.documents(table, plan, keys, self._told("loading documents", own))
+            self._out.documents[table.name] = sum(r.present for r in own)
+            self._count(own)
+
+    def _count(self, reports: Sequence[Report]) -> None:
+        for report in reports:
+            self._out.records += report.records
+            self._out.rejected += report.rejected
+            self._out.ties += report.ties
+            for view, held in report.held.items():
+                self._out.held[view] = self._out.held.get(view, 0) + held
+
+    # -- views
+
+    def _views(self, layout: Layout, filling: Filling, before: list[Report]) -> None:
+        views = [view for view in self._app.views() if isinstance(view.source, Table)]
+        level = 0
+        while views:
+            level += 1
+            ranges = _ranges(views, before)
+            reports: list[Report] = []
+            if ranges:
+                reports = self._stage("views", partial(self._level, layout, level, ranges, before))
+                self._stage("loading views", partial(filling.groups, self._told("loading views", reports)))
+            for view in views:
+                db = rows_db(layout.views[view.name])
+                self._out.rows[view.name] = sum(report.rows.get(db, 0) for report in reports)
+            for report in reports:
+                for name, held in report.held.items():
+                    self._out.held[name] = self._out.held.get(name, 0) + held
+            views = [view for view in self._app.views() if view.source in views]
+            for report in before:
+                os.unlink(report.path)
+            before = reports
+
+    def _level(self, layout: Layout, level: int, ranges: tuple[Ranges, ...], before: Sequence[Report]) -> list[Report]:
+        rows = [(i, report.path) for i, report in enumerate(before) if report.shares]
+        files = in_tasks(self._spark.createDataFrame(rows, "i int, path string"), "i", len(before))
+        parts = map_arrow(files, Splitting(layout, ranges), PARTS)
+        total = sum(own.count for own in ranges)
+        reduced = map_arrow(in_tasks(parts, "r", total), Reducing(layout, ranges, level), REPORT)
+        return self._collected("views", reduced)
+
+    def _collected(self, what: str, frame: Any) -> list[Report]:
+        """The reports of a job, in the order of their numbers; their files must be here."""
+        with told_of(self._spark, what, self._tell):
+            rows = ran(f"making {what}", frame.collect)
+        reports = sorted((_report(bytes(row["report"])) for row in rows), key=lambda report: report.number)
+        for report in reports:
+            if not os.path.exists(report.path):
+                raise PenstockError(
+                    f"a worker wrote {report.path}, which is not there for this process; name a folder that all share, "
+                    "as staging="
+                )
+        return reports
+
+    def _told(self, what: str, reports: Sequence[Report]) -> Iterator[Report]:
+        for i, report in enumerate(reports):
+            self._tell(what, i, len(reports))
+            yield report
+        self._tell(what, len(reports), len(reports))
+
+
+def _ranges(views: Sequence[View], reports: Sequence[Report]) -> tuple[Ranges, ...]:
+    """The ranges of these views' groups, of those that have any."""
+    out: list[Ranges] = []
+    first = 0
+    for view in views:
+        found = [report.shares[view.name] for report in reports if view.name in report.shares]
+        total = sum(n for n, _ in found)
+        if not total:
+            continue
+        bounds = bounds_of([key for _, sample in found for key in sample], 1 + total // _RANGE)
+        out.append(Ranges(view.name, first, tuple(bounds)))
+        first += out[-1].count
+    return tuple(out)

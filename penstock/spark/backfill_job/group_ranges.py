@@ -1,0 +1,140 @@
+"""The groups of one range of a view: their rows and trees, and what the views on them are told.
+
+The engine's own reducers fold all contributions of the range at once, in a store that holds nothing else; nodes that
+only listen stand for the views on it, as they do for those on a table. Invariants:
+
+- all contributions of a group are folded together, so that its row is that of a store that was given them at once;
+- rows and nodes of a range leave in the order of their keys, and ranges are in that order too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock.cache import MemoryStore
+from penstock.mapreduce import FunctionMapper, Spaces, TreeReduce, ViewNode, Writes, nodes_db, rows_db, told_db
+from penstock.spark.backfill_job.bucket_documents import put_shares
+from penstock.spark.backfill_job.contribution_blobs import Share, fields_count, joined_shares
+from penstock.spark.backfill_job.listening_view import Listener
+from penstock.spark.backfill_job.row_frames import FrameKind, Frames, read_frames
+from penstock.spark.task_messages import Layout, Report
+from penstock.views import App, FieldMap
+
+__all__ = ["PARTS", "Ranges", "Reducing", "Splitting"]
+
+PARTS = "r int, o int, blob binary"
+_CHUNK = 1 << 12
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """The ranges of one view's groups: where they begin but the first, and the number of that one."""
+
+    view: str
+    first: int
+    bounds: tuple[bytes, ...]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.bounds) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """The task: files of contributions in, parts of ranges out, each with the file's number."""
+
+    layout: Layout
+    ranges: tuple[Ranges, ...]
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The parts."""
+        import pyarrow as pa
+
+        app = self.layout.app.app()
+        columns = {own.view: fields_count(app.view_of(own.view)) for own in self.ranges}
+        known = {own.view: own for own in self.ranges}
+        for batch in batches:
+            for number, path in zip(batch.column("i").to_pylist(), batch.column("path").to_pylist(), strict=True):
+                for _, name, (_, values) in read_frames(path, [FrameKind.SHARE]):
+                    own = known.get(name)
+                    if own is None:
+                        continue
+                    for data in values:
+                        for at, part in self._parts(data, columns[name], own):
+                            arrays = [pa.array([own.first + at], pa.int32()), pa.array([number], pa.int32())]
+                            yield pa.RecordBatch.from_arrays(
+                                [*arrays, pa.array([part], pa.binary())], names=["r", "o", "blob"]
+                            )
+
+    @staticmethod
+    def _parts(data: bytes, columns: int, own: Ranges) -> Iterator[tuple[int, bytes]]:
+        if not own.bounds:
+            yield 0, data
+            return
+        for at, part in Share.read(data, columns).split(own.bounds):
+            yield at, part.data()
+
+
+@dataclass(frozen=True, slots=True)
+class Reducing:
+    """The task: the parts of some ranges in, a report of each out; what was made is in its file."""
+
+    layout: Layout
+    ranges: tuple[Ranges, ...]
+    level: int
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The reports."""
+        import pyarrow as pa
+
+        parts: dict[int, list[tuple[int, bytes]]] = {}
+        for batch in batches:
+            columns = (batch.column(name).to_pylist() for name in ("r", "o", "blob"))
+            for number, order, blob in zip(*columns, strict=True):
+                parts.setdefault(number, []).append((order, blob))
+        for number in sorted(parts):
+            report = self._reduced(number, [blob for _, blob in sorted(parts.pop(number))])
+            yield pa.RecordBatch.from_arrays([pa.array([_encode(report)], pa.binary())], names=["report"])
+
+    def _reduced(self, number: int, shares: Sequence[bytes]) -> Report:
+        own = next(r for r in self.ranges if r.first <= number < r.first + r.count)
+        app = self.layout.app.app()
+        node, children = _nodes(app, own.view, self.layout)
+        whole = joined_shares(node, shares)
+        store, writes = MemoryStore(), Writes()
+        with store.write() as writer:
+            node.advance(writer, whole, whole.take(np.zeros(0, np.int64)), writes)
+            writes.write(writer)
+        writes.committed()
+        if isinstance(node.reduce, TreeReduce):
+            with store.write() as writer:
+                node.reduce.read_behind(writer).write_all(writer, {})
+        path = os.path.join(self.layout.folder, f"groups-{self.level}-{number}")
+        report = Report(number, path, {}, whole.n, held_groups=dict(writes.held_groups))
+        with Frames(path) as frames, store.read() as reader:
+            told = [told_db(child.number) for child in children if isinstance(child.mapper, FunctionMapper)]
+            for db in (rows_db(node.number), nodes_db(node.number), *told):
+                rows = reader.scan(db)
+                while chunk := list(islice(rows, _CHUNK)):
+                    frames.add(FrameKind.ROWS, db, [key for key, _ in chunk], [row for _, row in chunk])
+                    report.rows[db] = report.rows.get(db, 0) + len(chunk)
+            put_shares(frames, children, reader, report)
+        return report
+
+
+def _nodes(app: App, name: str, layout: Layout) -> tuple[ViewNode, list[Listener]]:
+    """The node that folds a view, and those that listen to it."""
+    view = app.view_of(name)
+    node = ViewNode(view, layout.views[name], Spaces() if isinstance(view.map, FieldMap) else None, True)
+    children = [Listener(child, layout.views[child.name], None) for child in app.views() if child.source is view]
+    node.children = list(children)
+    return node, children

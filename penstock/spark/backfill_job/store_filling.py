@@ -1,0 +1,221 @@
+"""A new store being filled by one process: the runs of tasks, appended in the order of their keys.
+
+Invariants:
+
+- a database is given its rows in the order of their keys; a run that comes before the last one is put in its place;
+- record numbers are given here, in the order of the buckets: where a line lies is no content;
+- the state is written last, with where the sources stand, so that a store without it is not mistaken for a full one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import (
+    DocLog,
+    Entries,
+    Limits,
+    LogMark,
+    Segment,
+    Store,
+    Writer,
+    at_base,
+    bits_for,
+    index_db,
+    key_hash,
+    log_db,
+    record_key,
+    rest_of,
+    seal,
+    unpack,
+    unseal,
+    write_anew,
+)
+from penstock.engine import Resume, State, read_state, write_notes, write_state
+from penstock.gateway import Form, Received, Reject, keep_rejected
+from penstock.mapreduce import Writes, told_db
+from penstock.spark.backfill_job.row_frames import FrameKind, read_frames
+from penstock.spark.task_messages import Note, Origin, Report, TablePlan
+from penstock.views import Table
+
+__all__ = ["Filling"]
+
+_COMMIT = 64 << 20  # bytes of a transaction
+_ZERO = record_key(0)
+_ORIGIN = 32
+
+
+@dataclass(slots=True)
+class _Index:
+    """What the index of a table will say of some buckets: buckets are parted by the hash that the index goes by."""
+
+    hashes: list[NDArray[np.uint64]] = field(default_factory=list)
+    rests: list[NDArray[np.uint32] | None] = field(default_factory=list)
+    records: list[NDArray[np.uint32]] = field(default_factory=list)
+
+    def add(self, segment: Segment, base: int, tombstones: bool) -> None:
+        """The keys of a segment; of a table that keeps no tombstones only those that have documents."""
+        at = np.arange(len(segment))
+        if segment.gone is not None and not tombstones:
+            at = np.flatnonzero(~segment.gone)
+        k1 = None if segment.k1 is None else segment.k1[at]
+        self.hashes.append(key_hash(segment.k0[at], k1))
+        self.rests.append(rest_of(k1))
+        self.records.append((base + at).astype(np.uint32))
+
+    def entries(self) -> Entries:
+        """All of it."""
+        rest: NDArray[np.uint32] | None = None
+        if any(part is not None for part in self.rests):
+            pairs = zip(self.rests, self.hashes, strict=True)
+            rest = np.concatenate([np.zeros(h.size, np.uint32) if r is None else r for r, h in pairs])
+        return Entries(np.concatenate(self.hashes), rest, np.concatenate(self.records))
+
+
+class Filling:
+    """The store, and what is known of it so far."""
+
+    def __init__(self, store: Store, views: dict[str, int], origins: Sequence[Origin]) -> None:
+        self._store = store
+        self._views = views
+        self._origins = origins
+        self._last: dict[str, bytes] = {}
+        self._rows: list[tuple[str, list[tuple[bytes, bytes]]]] = []
+        self._size = 0
+        self._rejects: list[tuple[tuple[int, int], Reject]] = []
+        self._ts: dict[str, str] = {}
+        self._notes: dict[str, Note] = {}
+        self._held_groups: dict[str, int] = {}
+        self._changed = False
+
+    # -- rows
+
+    def put(self, db: str, rows: list[tuple[bytes, bytes]]) -> None:
+        """Rows of a database, in order."""
+        self._rows.append((db, rows))
+        self._size += sum(len(row) for _, row in rows)
+        if self._size >= _COMMIT:
+            self.flush()
+
+    def flush(self) -> None:
+        """Commit what was put."""
+        rows, self._rows, self._size = self._rows, [], 0
+        with self._store.write() as writer:
+            for db, part in rows:
+                self._append(writer, db, part)
+        self._store.trim()  # pages that were written would count as ours
+
+    def _append(self, writer: Writer, db: str, rows: list[tuple[bytes, bytes]]) -> None:
+        follows = self._last.get(db, b"") < rows[0][0]
+        writer.put_many(db, rows, append=follows)
+        if follows:
+            self._last[db] = rows[-1][0]
+
+    # -- documents
+
+    def documents(self, table: Table, plan: TablePlan, keys: int, reports: Iterable[Report]) -> None:
+        """The documents of a table, of all its buckets in order; so many `keys` have one, or a tombstone."""
+        tail, present, tombstones = 0, 0, 0
+        number, bits = plan.number, bits_for(keys)
+        together = 1 << max(0, plan.bits - bits)  # buckets whose keys may share one of the index
+        index = _Index()
+        for report in reports:
+            base = tail
+            tail += self._bucket(table, number, report, base, index)
+            present, tombstones = present + report.present, tombstones + report.tombstones
+            if report.ts_kind is not None:
+                self._ts[table.name] = report.ts_kind
+            for note in report.notes:
+                known = self._notes.get(note.source)
+                if known is None or known.offset <= note.offset:
+                    self._notes[note.source] = note
+            if (report.number - plan.first + 1) % together == 0:
+                index = self._indexed(number, bits, index)
+        self._indexed(number, bits, index)
+        self.flush()
+        if tail:
+            self._changed = True
+            with self._store.write() as writer:
+                mark = LogMark(tail, tail, bits, False, present, tombstones)
+                DocLog(number, table.has_ts, 1, Limits()).put_mark(writer, mark)
+
+    def _bucket(self, table: Table, number: int, report: Report, base: int, index: _Index) -> int:
+        """What one bucket made; how many records it has in the log."""
+        added = 0
+        kinds = [FrameKind.SEGMENT, FrameKind.TOLD, FrameKind.ROWS, FrameKind.REJECT]
+        for kind, name, (keys, values) in read_frames(report.path, kinds):
+            if kind is FrameKind.SEGMENT:
+                [data] = values
+                segment = Segment.parse(0, data, log_db(number))
+                index.add(segment, base, table.has_ts)
+                added += len(segment)
+                self.put(log_db(number), [(record_key(base), at_base(data, base))])
+            elif kind is FrameKind.TOLD:
+                db, key = told_db(self._views[name]), record_key(base)
+                self.put(db, [(key, seal(key, unseal(_ZERO, values[0], db)))])
+            elif kind is FrameKind.ROWS:
+                self.put(name, list(zip(keys, values, strict=True)))
+            else:
+                self._rejected(name, values)
+        return added
+
+    def _indexed(self, number: int, bits: int, index: _Index) -> _Index:
+        """Write what the index says of these buckets; those after them have other rows of it."""
+        if index.hashes:
+            with self._store.write() as writer:
+                write_anew(writer, index_db(number), bits, index.entries())
+        return _Index()
+
+    def _rejected(self, table: str, values: Sequence[bytes]) -> None:
+        for data in values:
+            major, minor, why, form, received, size, ts = unpack(data)
+            origin = self._origins[major >> _ORIGIN]
+            got = Received(Form(form), received, size, ts)
+            offset = minor if origin.offsets else None
+            reject = Reject(table, origin.source, offset, origin.where(minor), why, got)
+            self._rejects.append(((major, minor), reject))
+
+    # -- views
+
+    def groups(self, reports: Iterable[Report]) -> None:
+        """Rows and nodes of views, of all their ranges in order."""
+        for report in reports:
+            for _, db, (keys, values) in read_frames(report.path, [FrameKind.ROWS]):
+                self.put(db, list(zip(keys, values, strict=True)))
+            for view, held in report.held_groups.items():
+                self._held_groups[view] = self._held_groups.get(view, 0) + held
+        self.flush()
+
+    # -- the end
+
+    def finish(self, offsets: Mapping[str, int]) -> State:
+        """Write what is in quarantine, where sources stand, these others too, and the state."""
+        writes = Writes()
+        rejects = [reject for _, reject in sorted(self._rejects, key=lambda own: own[0])]
+        with self._store.write() as writer:
+            old = read_state(writer)
+            if rejects:
+                keep_rejected(rejects, 0, dict.fromkeys((r.table for r in rejects), 0), writes)
+                writes.write(writer)
+            position = int(self._changed or bool(rejects) or bool(self._notes) or bool(offsets))
+            state = msgspec.structs.replace(
+                old,
+                position=position,
+                followed=position,
+                sources={**{note.source: note.offset for note in self._notes.values()}, **offsets},
+                ts=self._ts,
+                rejected=dict(writes.kept),
+                held_groups={view: n for view, n in self._held_groups.items() if n},
+                quarantined=writes.numbered,
+                kept=dict(writes.kept),
+            )
+            write_state(writer, state)
+            resumes: dict[str, Any] = {note.source: Resume(note.offset, note.note) for note in self._notes.values()}
+            write_notes(writer, resumes)
+        return state

@@ -1,0 +1,27 @@
+"""The data source made known to a session, with the app that writing needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.engine import shipped
+from penstock.spark.spark_session import spark_sql
+from penstock.views import App
+
+__all__ = ["register"]
+
+
+def register(spark: Any, app: App | None = None) -> Any:
+    """Make `format("penstock")` known to a session, and give the session back; `app` is needed to write.
+
+    spark = ps.spark.register(ps.spark.session())
+    spark.read.format("penstock").option("store", "state").option("view", "namecount").load()
+    """
+    spark_sql()
+    from penstock.spark.dataframe.data_source import PenstockSource  # it is made of classes of PySpark
+
+    source: Any = PenstockSource
+    if app is not None:
+        source = type("PenstockSource", (source,), {"app": shipped(app)})
+    spark.dataSource.register(source)
+    return spark

@@ -1,0 +1,1 @@
+"""Verify a copy of a store in bulk."""

@@ -1,0 +1,98 @@
+"""Documents held against where they come from: what a store lacks, and what it has in an older version.
+
+The source is filled into a store of its own, beside, and the two are gone through key by key. A document that the store
+has and the source has not is counted and left: the source may be behind. Invariant: what is posted is what the source
+says, with its ts, and the gateway decides whether it wins.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from penstock.cache import Tell, canonical
+from penstock.engine import Snapshot, Writing, open_engine
+from penstock.recovery import Refused, moment_of
+from penstock.spark.backfill_job.bulk_fill import backfill
+from penstock.views import ABSENT, App, Table, reach
+
+__all__ = ["Against", "Stale", "held_against"]
+
+_CHUNK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A document that the store lacks, or has in another version than its source: ABSENT where there is none."""
+
+    table: str
+    key: Any
+    expected: Any
+    stored: Any
+
+
+@dataclass(slots=True)
+class Against:
+    """What was found: documents that are missing or stale, and how many the source has not, by table."""
+
+    stale: list[Stale] = field(default_factory=list)
+    beyond: dict[str, int] = field(default_factory=dict)
+
+    def post(self, writing: Writing) -> None:
+        """Put what the source says."""
+        tables = dict.fromkeys(one.table for one in self.stale)
+        for table in tables:
+            docs = iter([one.expected for one in self.stale if one.table == table])
+            while chunk := list(islice(docs, _CHUNK)):
+                writing.put_many(table, chunk)
+
+
+def held_against(
+    app: App, path: str, sources: Mapping[str, Any], beside: str, spark: Any, tell: Tell | None = None
+) -> Against:
+    """Hold the documents of a copy against the sources of its tables; `beside` is a folder for what is filled."""
+    out = Against()
+    with tempfile.TemporaryDirectory(prefix="penstock-against-", dir=beside) as folder:
+        fresh = os.path.join(folder, "store")
+        backfill(app, fresh, spark=spark, tables=sources, progress=tell)
+        with (
+            open_engine(app, fresh, readonly=True) as truth,
+            open_engine(app, path, readonly=True) as engine,
+            truth.snapshot() as said,
+            engine.snapshot() as snap,
+        ):
+            for name in sources:
+                _compare(app.table_of(name), said, snap, out)
+    return out
+
+
+def _compare(table: Table, said: Snapshot, snap: Snapshot, out: Against) -> None:
+    stored = snap.table(table.name)
+    known = 0
+    for rows in _chunks(iter(said.table(table.name).items())):
+        own = stored.get_many([row.key for row in rows], ABSENT)
+        for row, doc in zip(rows, own, strict=True):
+            known += doc is not ABSENT
+            if doc is ABSENT or (canonical(doc) != canonical(row.value) and not _newer(table, doc, row.value)):
+                out.stale.append(Stale(table.name, row.key, row.value, doc))
+    if len(stored) > known:
+        out.beyond[table.name] = len(stored) - known
+
+
+def _newer(table: Table, stored: Any, source: Any) -> bool:
+    """Whether the store has a later version than the source."""
+    if table.ts is None:
+        return False
+    try:
+        return bool(moment_of(reach(stored, table.ts))[1] > moment_of(reach(source, table.ts))[1])
+    except Refused:  # of what is merged from patches the ts may be no field of the document
+        return False
+
+
+def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:
+    while chunk := list(islice(rows, _CHUNK)):
+        yield chunk

@@ -1,0 +1,335 @@
+"""A store verified as a whole: recomputed from a copy by none of the code that keeps it, and compared group by group.
+
+The copy is made in one read transaction while others write. Tasks map its documents and fold its groups in plain
+Python; what they find is shown, and with `fix` just those groups are restated, by whoever holds the store. Invariant: a
+group that differs from its tally is not called wrong before the oracle was asked about each of its documents.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from penstock.cache import DefinitionError, PenstockError, Tell, decode_key, pack, unpack
+from penstock.engine import (
+    Engine,
+    Snapshot,
+    copy_any,
+    is_store,
+    open_engine,
+    partitions_of,
+    settled,
+    shipped,
+    writer,
+)
+from penstock.mapreduce import same_result
+from penstock.recovery import Given, Repaired, rank, read_by, refolded
+from penstock.spark.job_progress import told_of
+from penstock.spark.spark_session import blob_batches, in_tasks, map_arrow, ran, session
+from penstock.spark.verify_job.against_source import Against, Stale, held_against
+from penstock.spark.verify_job.group_facts import SCHEMA, Fact, Known
+from penstock.spark.verify_job.remap import Part, Retelling, Verifying
+from penstock.spark.verify_job.spans import spans_of, spans_of_log
+from penstock.spark.verify_job.tallies import Tally, folded
+from penstock.views import (
+    ABSENT,
+    App,
+    Position,
+    Table,
+    View,
+    difference,
+    shown_position,
+    stored_definition,
+)
+
+__all__ = ["Difference", "Verified", "verify"]
+
+_SHOWN = 10  # documents behind a group that are named
+_PART = 1 << 15  # documents, or rows, that a task reads, about
+_MOST = 1 << 10
+FOUND = "found binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A group whose result is not what its documents give; ABSENT where there is no row, or should be none.
+
+    `by` are the keys of documents behind it, the first few of them.
+    """
+
+    view: str
+    group: Any
+    expected: Any
+    stored: Any
+    by: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class Verified:
+    """What a verification found; `held` and `told` are counted by view, and are nothing wrong."""
+
+    position: Position = 0
+    documents: int = 0
+    rows: int = 0
+    wrong: list[Difference] = field(default_factory=list)
+    held: dict[str, int] = field(default_factory=dict)
+    told: dict[str, int] = field(default_factory=dict)
+    repaired: list[Repaired] = field(default_factory=list)
+    stale: list[Stale] = field(default_factory=list)
+    beyond: dict[str, int] = field(default_factory=dict)  # by table: documents that its source has not
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was wrong."""
+        return not self.wrong and not self.stale
+
+    def __str__(self) -> str:
+        found = [(len(self.wrong), "groups differ"), (len(self.stale), "documents are missing or stale")]
+        said = ", ".join(f"{n:,} {what}" for n, what in found if n) or "nothing is wrong"
+        more = [("held", self.held), ("told otherwise", self.told)]
+        own = "".join(f"; {sum(by.values()):,} {what}" for what, by in more if by)
+        at = f"position {shown_position(self.position)}"
+        return f"{self.documents:,} documents and {self.rows:,} rows at {at}: {said}{own}"
+
+
+def verify(
+    app: App,
+    store: str | os.PathLike[str],
+    views: Sequence[str] = (),
+    *,
+    spark: Any = None,
+    master: str | None = None,
+    snapshot: str | os.PathLike[str] | None = None,
+    against: Mapping[str, Any] | None = None,
+    fix: bool = False,
+    progress: Tell | None = None,
+) -> Verified:
+    """Recompute views of a store, all of them unless some are named, and say which groups differ.
+
+    The store may have several partitions. Verify reads a copy, made for the purpose and removed again, if there is room
+    for it. `snapshot` is a folder with a copy, or where the copy is to stay. `against` are the sources of tables, as
+    for a backfill: then documents that are missing or older than there are found as well. With `fix` those are put, and
+    the groups that differ restated, by the process that holds the store where there is one. The report still has them,
+    in `stale` and `wrong`.
+
+    ps.spark.verify(app, "state").wrong
+    """
+    tell = progress or _nobody
+    with _copy(app, os.path.abspath(store), snapshot, tell) as path:
+        spark = session(master) if spark is None else spark
+        with open_engine(app, path, readonly=True) as engine:
+            asked = _asked(app, engine, views)
+            parts, position = _parts(engine, asked)
+        work = Verifying(shipped(app), path, tuple(view.name for view in asked), len(parts))
+        out = Verified(position)
+        with blob_batches(spark):
+            _compare(spark, work, parts, tell, out)
+        found = Against()
+        if against:
+            found = held_against(app, path, against, os.path.dirname(os.path.abspath(store)), spark, tell)
+        out.stale, out.beyond = found.stale, found.beyond
+    if fix and not out.ok:
+        with writer(store, app) as writing:
+            found.post(writing)
+            for done, one in enumerate(out.wrong):
+                tell("restating", done, len(out.wrong))
+                group = one.group[0] if app.view_of(one.view).index else one.group
+                out.repaired += writing.restate(one.view, group)
+    return out
+
+
+def _nobody(what: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+@contextmanager
+def _copy(app: App, store: str, snapshot: str | os.PathLike[str] | None, tell: Tell) -> Iterator[str]:
+    """The copy that is read."""
+    if snapshot is None:
+        with tempfile.TemporaryDirectory(prefix="penstock-verify-", dir=os.path.dirname(store)) as folder:
+            path = os.path.join(folder, "copy")
+            _copied(app, store, path, tell)
+            yield path
+        return
+    path = os.path.abspath(snapshot)
+    if not is_store(path):
+        _copied(app, store, path, tell)
+    with open_engine(app, path, readonly=True) as engine, engine.snapshot() as snap:
+        if not settled(snap.parts):
+            raise PenstockError(
+                f"{path} was copied with contributions in flight between its partitions, which its views lack; open it "
+                f"once, with `penstock migrate --store {path}`, or let verify make a copy"
+            )
+    yield path
+
+
+def _copied(app: App, store: str, path: str, tell: Tell) -> None:
+    """Copy the store. A copy of several partitions is opened once, so that nothing is in flight between them."""
+    copy_any(store, path, tell)
+    if partitions_of(path) > 1:
+        open_engine(app, path, processes=False, listen=False, migrate="refuse").close()
+
+
+def _asked(app: App, engine: Engine, names: Sequence[str]) -> list[View]:
+    """The views asked for, as the app has them; DefinitionError where the store has another."""
+    views = [app.view_of(name) for name in names] or list(app.views())
+    with engine.snapshot() as snap:
+        for view in views:
+            entry = snap.schema.catalog.entries.get(view.name)
+            own: Any = stored_definition(view)
+            plain = msgspec.msgpack.decode(msgspec.msgpack.encode(own))
+            if entry is None or entry.as_of is not None or difference(entry.definition, plain):
+                raise DefinitionError(
+                    f"view {view.name!r} is not in the store as the app has it; run `penstock migrate`, or take a copy "
+                    "that was made since"
+                )
+    return views
+
+
+def _parts(engine: Engine, views: Sequence[View]) -> tuple[list[Part], Position]:
+    """What tasks read: documents of the tables that views are on, rows of views, and of those that these are on."""
+    with engine.snapshot() as snap:
+        out = [part for i, own in enumerate(snap.parts) for part in _parts_of(own, i, views)]
+        return out, snap.position
+
+
+def _parts_of(snap: Snapshot, partition: int, views: Sequence[View]) -> Iterator[Part]:
+    """Yield the parts of one partition."""
+    reader, schema = snap.reader(), snap.schema
+    sources = {view.source.name: view.source for view in views if isinstance(view.source, Table)}
+    for name in sources:
+        many = min(_MOST, 1 + len(snap.table(name)) // _PART)
+        for span in spans_of_log(reader, schema.table(name).number, many):
+            yield Part(partition, name, span)
+    rows = dict.fromkeys([v.name for v in views] + [v.source.name for v in views if isinstance(v.source, View)])
+    for name in rows:
+        db = schema.view(name, reader).reduce.db
+        many = min(_MOST, 1 + reader.count(db) // _PART)
+        for span in spans_of(reader, db, many):
+            yield Part(partition, name, span)
+
+
+def _compare(spark: Any, work: Verifying, parts: Sequence[Part], tell: Tell, out: Verified) -> None:
+    with told_of(spark, "verifying", tell):
+        wrong, again = _compared(spark, work, parts, out)
+    if again:
+        views = tuple(dict.fromkeys(view for view, _ in again))
+        groups = {name: frozenset(group for view, group in again if view == name) for name in views}
+        asked = replace(work, views=views, groups=groups)
+        with told_of(spark, "looking at what differs", tell):
+            wrong += _compared(spark, asked, parts, out)[0]
+    out.wrong = sorted(map(_difference, wrong), key=lambda one: (one.view, pack(_listed(one.group))))
+
+
+def _compared(
+    spark: Any, work: Verifying, parts: Sequence[Part], out: Verified
+) -> tuple[list[list[Any]], list[tuple[str, bytes]]]:
+    """Groups that differ, and those about which the oracle is to be asked."""
+    rows = [(i, bytearray(part.data())) for i, part in enumerate(parts)]
+    frame = in_tasks(spark.createDataFrame(rows, "i int, part binary"), "i", len(rows))
+    facts = in_tasks(map_arrow(frame, Retelling(work), SCHEMA), "p", work.parts)
+    wrong: list[list[Any]] = []
+    again: list[tuple[str, bytes]] = []
+    for row in ran("verifying", map_arrow(facts, Comparing(work), FOUND).collect):
+        counts, differing, unsure = unpack(bytes(row["found"]))
+        for view, (documents, rows_read, held, told) in counts.items():
+            out.documents += documents
+            out.rows += rows_read
+            _count(out.held, view, held)
+            _count(out.told, view, told)
+        wrong += differing
+        again += [(view, group) for view, group in unsure]
+    return wrong, again
+
+
+def _count(counts: dict[str, int], view: str, n: int) -> None:
+    if n:
+        counts[view] = counts.get(view, 0) + n
+
+
+def _listed(group: Any) -> Any:
+    return [_listed(part) for part in group] if isinstance(group, tuple) else group
+
+
+def _difference(data: list[Any]) -> Difference:
+    view, group, expected, stored, by = data
+    known = [ABSENT if not own else own[0] for own in (expected, stored)]
+    return Difference(view, decode_key(group), known[0], known[1], tuple(decode_key(key) for key in by))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """The task: all facts of some groups in, what differs out."""
+
+    work: Verifying
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The differences, and what was counted."""
+        import pyarrow as pa
+
+        groups: dict[tuple[str, bytes], list[tuple[Any, ...]]] = {}
+        counts: dict[str, list[int]] = {}
+        for batch in batches:
+            for blob in batch.column("blob").to_pylist():
+                known: list[Known] = pickle.loads(blob)
+                for view, group, facts in known:
+                    groups.setdefault((view, group), []).extend(facts)
+        for (view, _), facts in groups.items():
+            for fact, *more in facts:
+                if fact != Fact.COUNT:
+                    break
+                own = counts.setdefault(view, [0, 0, 0, 0])
+                counts[view] = [a + b for a, b in zip(own, more, strict=True)]
+        wrong: list[list[Any]] = []
+        again: list[tuple[str, bytes]] = []
+        for (view, group), facts in groups.items():
+            found = self._compared(view, group, facts)
+            if found is not None and any(fact[0] == Fact.TALLY for fact in facts):
+                again.append((view, group))
+            elif found is not None:
+                wrong.append(found)
+        data = pack([counts, wrong, [list(own) for own in again]])
+        yield pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], names=["found"])
+
+    def _compared(self, name: str, group: bytes, facts: Sequence[tuple[Any, ...]]) -> list[Any] | None:
+        kinds = {fact[0] for fact in facts}
+        if kinds & {Fact.HELD, Fact.TOLD, Fact.COUNT}:
+            return None
+        shown = [fact[1:] for fact in facts if fact[0] == Fact.SHOWN]
+        given = [fact[1:] for fact in facts if fact[0] == Fact.GIVEN]
+        tallies = [fact[1] for fact in facts if fact[0] == Fact.TALLY]
+        expected: list[Any] = []
+        if given or tallies:
+            try:
+                expected = [self._expected(self.work.app.app().view_of(name), group, given, tallies)]
+            except Exception:
+                if not tallies:
+                    return None  # its reducer fails, and it shows what was good last
+                expected = []  # which the oracle will say
+        stored = [shown[0][0]] if shown else []
+        same = len(stored) == len(expected) and (not stored or same_result(stored[0], expected[0]))
+        if same and (not shown or shown[0][1] == len(given) + sum(n for n, _ in tallies)):
+            return None
+        return [name, group, expected, stored, [own[0] for own in given[:_SHOWN]]]
+
+    @staticmethod
+    def _expected(view: View, group: bytes, given: Sequence[tuple[Any, ...]], tallies: Sequence[Tally]) -> Any:
+        """The result of a group by all that counts for it."""
+        if not tallies:
+            return refolded(view, decode_key(group), [_given(*own) for own in given])
+        own = [
+            [Given(read_by(view, reducer, value), (rank(decode_key(key)), number)) for key, number, value, _ in given]
+            for reducer in view.reducers
+        ]
+        return folded(view, [reducer.describe() for reducer in view.reducers], tallies, own)
+
+
+def _given(key: bytes, number: int, value: Any, moment: Any) -> tuple[Any, int, Any, Any]:
+    return decode_key(key), number, value, moment

@@ -1,0 +1,99 @@
+"""Facts of groups on their way from those who find them to those who compare: what is contributed, shown, or unsure.
+
+Invariants:
+
+- a group and all that is known of it goes to one task;
+- what is counted of tables and views goes with the facts, once.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+from zlib import crc32
+
+from penstock.spark.verify_job.tallies import Counting, Described
+from penstock.views import View
+
+__all__ = ["SCHEMA", "Fact", "Facts", "Known"]
+
+SCHEMA = "p int, blob binary"
+_WAIT = 1 << 17  # facts that wait
+Known = tuple[str, bytes, list[tuple[Any, ...]]]
+
+
+class Fact(IntEnum):
+    """What is known of a group; the numbers are what tasks hand on."""
+
+    GIVEN = 0
+    """A contribution: the key, its number among the key's, the value, and the ts."""
+    SHOWN = 1
+    """A row: its result, and how many contributions it counts."""
+    HELD = 2
+    """That nobody can know its result: it counts what a held document was told, or its reducer fails."""
+    TOLD = 3
+    """The same: a function yields something else now."""
+    COUNT = 4
+    """Of a table or view: documents and rows read, documents held, documents told otherwise."""
+    TALLY = 5
+    """Some contributions, tallied."""
+
+
+@dataclass(slots=True)
+class Facts:
+    """Facts that wait for the task that compares their group."""
+
+    many: int
+    wanted: dict[str, frozenset[bytes]] | None = None
+    rows: dict[tuple[str, bytes], list[tuple[Any, ...]]] = field(default_factory=dict)
+    counts: dict[str, list[int]] = field(default_factory=dict)
+    counting: dict[str, Counting | None] = field(default_factory=dict)
+    n: int = 0
+
+    def add(self, view: str, group: bytes, fact: Fact, *more: Any) -> None:
+        """A fact of a group."""
+        if self.wanted is None or group in self.wanted.get(view, ()):
+            self.rows.setdefault((view, group), []).append((fact, *more))
+            self.n += 1
+
+    def counting_of(self, view: View, described: Sequence[Described]) -> Counting | None:
+        """The tallies of a view, if it has any: those of all parts that a task reads."""
+        if view.name not in self.counting:
+            self.counting[view.name] = Counting.of(view, described)
+        return self.counting[view.name]
+
+    @property
+    def full(self) -> bool:
+        """Whether they are to be handed on."""
+        return self.n + sum(own.size for own in self.counting.values() if own is not None) >= _WAIT
+
+    def count(self, name: str, documents: int = 0, rows: int = 0, held: int = 0, told: int = 0) -> None:
+        """Add to what is counted of a table or view."""
+        known = self.counts.get(name, [0, 0, 0, 0])
+        self.counts[name] = [a + b for a, b in zip(known, (documents, rows, held, told), strict=True)]
+
+    def last(self) -> Iterator[Any]:
+        """All that wait, and what was counted."""
+        if self.wanted is None:
+            for name, counts in self.counts.items():
+                self.add(name, b"", Fact.COUNT, *counts)
+        yield from self.blobs()
+
+    def blobs(self) -> Iterator[Any]:
+        """All that wait."""
+        import pyarrow as pa
+
+        for name, counting in self.counting.items():
+            for group, tally in () if counting is None else counting.tallies():
+                self.add(name, group, Fact.TALLY, tally)
+        parts: dict[int, list[Known]] = {}
+        for (view, group), facts in self.rows.items():
+            parts.setdefault(crc32(group) % self.many, []).append((view, group, facts))
+        for number, known in sorted(parts.items()):
+            data = pickle.dumps(known, pickle.HIGHEST_PROTOCOL)
+            arrays = [pa.array([number], pa.int32()), pa.array([data], pa.binary())]
+            yield pa.RecordBatch.from_arrays(arrays, names=["p", "blob"])
+        self.rows, self.n = {}, 0

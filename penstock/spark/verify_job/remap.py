@@ -1,0 +1,337 @@
+"""What documents contribute to views, mapped anew from a copy of a store: the first half of verifying.
+
+Documents and rows are read by the forms in which they are stored. What they contribute is said by the oracle in plain
+Python, which shares no code with what keeps views; where a document's values are plain, it is tallied beside those like
+it first (`tallies`), and the oracle is asked again about groups that differ. Beside it goes what a store
+shows of each group, so that both meet where they are compared. Invariants:
+
+- a group and all that is known of it goes to one task;
+- a group that counts what a held document was told last, or what a function yields no more, is said to be unsure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import (
+    Reader,
+    Segment,
+    canonical,
+    decode_key,
+    encode_entry,
+    encode_key,
+    record_key,
+    segments_from,
+    unpack_document,
+)
+from penstock.engine import Shipped, Snapshot, open_engine
+from penstock.gateway import document_of, is_wrapped, key_value, unwrap
+from penstock.mapreduce import Emissions, FunctionMapper, Groups, Pairs, ViewNode, read_emissions, told_db
+from penstock.recovery import emission, moment_in, same_pairs
+from penstock.spark.verify_job.group_facts import Fact, Facts
+from penstock.spark.verify_job.plain_contributions import Emitted, emitted
+from penstock.spark.verify_job.spans import Span
+from penstock.views import FieldMap, Path, Table, View
+
+__all__ = ["Part", "Retelling", "Verifying"]
+
+_BLOCK = 1 << 10
+_LINES = 1 << 12  # documents of a block
+_TOLD_APART = {str, int, type(None)}
+_encode = msgspec.msgpack.Encoder().encode
+_part = msgspec.msgpack.Decoder(tuple[int, str, list[bytes | None]]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Verifying:
+    """One piece of work: the copy, the views asked for, and how many parts groups are compared in.
+
+    Where there are `groups`, by view, only these are asked about, and of the oracle.
+    """
+
+    app: Shipped
+    path: str
+    views: tuple[str, ...]
+    parts: int
+    groups: dict[str, frozenset[bytes]] | None = None
+
+
+@dataclass(slots=True)
+class Part:
+    """A part of a copy, in one partition of it: of the documents of a table, or of the rows of a view."""
+
+    partition: int
+    name: str
+    span: Span
+
+    def data(self) -> bytes:
+        """As bytes."""
+        return _encode((self.partition, self.name, [self.span.start, self.span.stop]))
+
+
+@dataclass(frozen=True, slots=True)
+class Retelling:
+    """The task: parts of a copy in, facts out."""
+
+    work: Verifying
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The facts."""
+        facts = Facts(self.work.parts, self.work.groups)
+        with open_engine(self.work.app.app(), self.work.path, readonly=True) as engine:
+            for batch in batches:
+                for data in batch.column("part").to_pylist():
+                    partition, name, (start, stop) = _part(data)
+                    with engine.snapshot() as snap:
+                        yield from self._facts(snap.parts[partition], name, Span(start or b"", stop), facts)
+        yield from facts.last()
+
+    def _facts(self, snap: Snapshot, name: str, span: Span, facts: Facts) -> Iterator[Any]:
+        definition = self.work.app.app().lookup(name)
+        asked = [v for v in self.work.app.app().views() if v.source is definition and v.name in self.work.views]
+        if isinstance(definition, Table):
+            steps = _of_table(snap, definition, asked, span, facts)
+        else:
+            steps = _of_rows(snap, definition, asked, span, facts, name in self.work.views)
+        for _ in steps:
+            if facts.full:
+                yield from facts.blobs()
+
+
+def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts: Facts) -> Iterator[None]:
+    """What the documents of a part contribute."""
+    shown, reader = snap.schema.table(table.name), snap.reader()
+    documents = snap.log(table.name)
+    tellers = [_Teller(snap, view, facts) for view in views]
+    stop = None if span.stop is None else int.from_bytes(span.stop, "big")
+    stamped = any(teller.stamped for teller in tellers)
+    for segment in segments_from(reader, shown.number, int.from_bytes(span.start or b"\0", "big")):
+        if stop is not None and segment.base >= stop:
+            return
+        told = [teller.told_of(reader, segment) for teller in tellers]
+        at = np.arange(len(segment))
+        at = at[documents.newest(segment.k0, segment.k1, segment.base + at)]
+        for first in range(0, at.size, _LINES):
+            block = _Block.of(table, segment, at[first : first + _LINES], stamped)
+            for teller, own in zip(tellers, told, strict=True):
+                teller.tell_all(block, own)
+            facts.count(table.name, documents=len(block.docs))
+            yield
+
+
+@dataclass(slots=True)
+class _Block:
+    """Some documents of a segment: their lines, their places in it, and what they are."""
+
+    table: Table
+    at: list[int]
+    lines: list[bytes]
+    docs: list[dict[str, Any]]
+    stamped: bool
+
+    @classmethod
+    def of(cls, table: Table, segment: Segment, at: NDArray[np.int64], stamped: bool) -> _Block:
+        """The documents among the lines at these places."""
+        lines, places = segment.lines(at), at.tolist()
+        if any(map(is_wrapped, lines)):
+            there = [i for i, line in enumerate(lines) if not unwrap(line).absent]
+            lines, places = [lines[i] for i in there], [places[i] for i in there]
+        return cls(table, places, lines, _documents(lines), stamped)
+
+    def anew(self) -> list[dict[str, Any]]:
+        """The documents once more, to be spoilt."""
+        return _documents(self.lines)
+
+    def key(self, i: int) -> Any:
+        """The key of a document."""
+        return key_value(self.table, self.docs[i])
+
+    def moment(self, i: int) -> Any:
+        """Its ts, where some view asks."""
+        return moment_in(self.table, unwrap(self.lines[i]), self.docs[i]) if self.stamped else None
+
+
+def _documents(lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    return list(map(document_of if any(map(is_wrapped, lines)) else unpack_document, lines))
+
+
+def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: Facts, asked: bool) -> Iterator[None]:
+    """What a view shows of the groups of a part, where it is asked for, and what those rows contribute to others."""
+    node, reader = snap.schema.view(view.name, snap.reader()), snap.reader()
+    tellers = [_Teller(snap, child, facts) for child in views]
+    codec = node.reduce.codec
+    for i, (key, row) in enumerate(reader.scan(node.reduce.db, span.start, span.stop)):
+        state = codec.decode(key, row, f"view {view.name!r}")
+        whole, result = state.whole or key, codec.result(state)
+        if asked:
+            facts.add(view.name, whole, Fact.HELD if state.held is not None else Fact.SHOWN, result, state.n)
+            facts.count(view.name, rows=1)
+        for teller in tellers:
+            teller.tell(decode_key(whole), whole, result, None, teller.told_of_row(reader, key))
+        if i % _BLOCK == 0:
+            yield
+    yield
+
+
+class _Teller:
+    """Maps for one view."""
+
+    def __init__(self, snap: Snapshot, view: View, facts: Facts) -> None:
+        self._view = view
+        self._facts = facts
+        self._node: ViewNode = snap.schema.view(view.name, snap.reader())
+        groups, self._held = snap.held(view.name)
+        for group in groups:
+            facts.add(view.name, group, Fact.HELD)
+        self._roots = _roots(view)
+        self._described = [reducer.describe() for reducer in view.reducers]
+        self.stamped = any(said["reducer"] in ("first", "last") for said in self._described)
+
+    def tell(self, key: Any, encoded: bytes, doc: Any, moment: Any, told: Callable[[], Any] | None) -> None:
+        """What a document, or a row, contributes; `moment` is there where a view is `stamped`."""
+        view, facts = self._view, self._facts
+        held = encoded in self._held
+        try:
+            own = [(encode_key(group), value) for group, value in emission(view, key, doc, self._described)]
+        except Exception:
+            own = []
+            if not held:  # it could be mapped once, and can't be now
+                self._unsure(told, [])
+                return
+        if held:
+            facts.count(view.name, held=1)
+            for group, _ in own:
+                facts.add(view.name, group, Fact.HELD)
+            return
+        if told is not None and not same_pairs(told(), own):
+            self._unsure(told, own)
+            return
+        numbers: dict[bytes, int] = {}
+        for group, value in own:
+            number = numbers[group] = numbers.get(group, -1) + 1
+            whole = group
+            if view.index:
+                whole = encode_entry((decode_key(group), decode_key(encoded), number))
+            facts.add(view.name, whole, Fact.GIVEN, encoded, number, self._projected(value), moment)
+
+    def _unsure(self, told: Callable[[], Any] | None, own: list[tuple[bytes, Any]]) -> None:
+        self._facts.count(self._view.name, told=1)
+        before = [] if told is None else told()
+        for group in {group for group, _ in (*own, *before)}:
+            self._facts.add(self._view.name, group, Fact.TOLD)
+
+    def _projected(self, value: Any) -> Any:
+        """Of a document what reducers read."""
+        if self._roots is None:
+            return value
+        return {name: value[name] for name in self._roots if isinstance(value, dict) and name in value}
+
+    def tell_all(self, block: _Block, told: _Told | None) -> None:
+        """What the documents of a block contribute: tallied where they are plain, else one by one."""
+        counting, n = self._facts.counting_of(self._view, self._described), len(block.docs)
+        rest = set(range(n))
+        if counting is not None:
+            held = self._held_of(block) if self._held else set[int]()
+            docs = block.docs if isinstance(self._view.map, FieldMap) else block.anew()
+            found = emitted(self._view, counting, docs, held)
+            if told is not None:
+                found = found.without(told.otherwise(block.at, found))
+            wanted = None if self._facts.wanted is None else self._facts.wanted.get(self._view.name, frozenset())
+            if wanted is None:
+                counting.add(found.groups, found.columns)
+                rest = found.rest
+            else:
+                rest = found.rest | {i for i, group in zip(found.whose, found.encoded, strict=True) if group in wanted}
+        for i in sorted(rest):
+            key = block.key(i)
+            before = None if told is None else partial(told.pairs, block.at[i])
+            self.tell(key, encode_key(key), block.docs[i], block.moment(i), before)
+
+    def _held_of(self, block: _Block) -> set[int]:
+        return {i for i in range(len(block.docs)) if encode_key(block.key(i)) in self._held}
+
+    def told_of(self, reader: Reader, segment: Segment) -> _Told | None:
+        """What the view's function yielded for the documents of a segment, as far as it has one."""
+        if not isinstance(self._node.mapper, FunctionMapper):
+            return None
+        db, key, groups = told_db(self._node.number), record_key(segment.base), Groups()
+        row = reader.get_many(db, [key])[0]
+        told = Emissions.none(len(segment))
+        if row is not None:
+            told = read_emissions(key, row, groups, db).padded(len(segment))
+        return _Told(told, groups)
+
+    def told_of_row(self, reader: Reader, key: bytes) -> Callable[[], Any] | None:
+        """The same of a row of the view that it is on."""
+        if not isinstance(self._node.mapper, FunctionMapper):
+            return None
+        db, groups = told_db(self._node.number), Groups()
+        row = reader.get_many(db, [key])[0]
+        return lambda: [] if row is None else read_emissions(key, row, groups, db).pairs(0, groups)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a function yielded for the documents of a segment, as it is remembered."""
+
+    emissions: Emissions
+    names: Groups
+
+    def pairs(self, place: int) -> Pairs:
+        """For one of them."""
+        return self._pairs[place]
+
+    @cached_property
+    def _pairs(self) -> list[Pairs]:
+        return self.emissions.pairs_of_each(self.names)
+
+    def otherwise(self, places: Sequence[int], found: Emitted) -> set[int]:
+        """The documents at these places for which something else is remembered than what was found."""
+        values = found.values or []
+        asked = [i for i in range(len(places)) if i not in found.rest]
+        counts = [0] * len(places)
+        for row in found.whose:
+            counts[row] += 1
+        told = self.emissions.take(np.array([places[i] for i in asked], np.int64))
+        known = [1] * len(asked) if told.counts is None else told.counts.tolist()
+        groups = list(map(self.names.whole, told.code.tolist()))
+        before = [None] * len(groups) if told.values is None else told.values.values()
+        own = [counts[i] for i in asked]
+        if own == known and found.encoded == groups and _same_values(values, before):
+            return set()
+        out: set[int] = set()
+        a = b = 0
+        for i, n, m in zip(asked, own, known, strict=True):
+            mine = list(zip(found.encoded[a : a + n], values[a : a + n], strict=True))
+            theirs = list(zip(groups[b : b + m], before[b : b + m], strict=True))
+            if not same_pairs(theirs, mine):
+                out.add(i)
+            a, b = a + n, b + m
+        return out
+
+
+def _same_values(a: list[Any], b: list[Any]) -> bool:
+    """Whether these are the same values, of which Python calls some equal that aren't."""
+    if set(map(type, a)) | set(map(type, b)) <= _TOLD_APART:
+        return a == b
+    return canonical(a) == canonical(b)
+
+
+def _roots(view: View) -> tuple[str, ...] | None:
+    """The fields of a document that a field view's reducers read."""
+    if not isinstance(view.map, FieldMap):
+        return None
+    paths: list[Path | None] = [view.map.value]
+    for reducer in view.reducers:
+        described = reducer.describe()
+        paths.append(view.map.path_of(reducer.field))
+        by: Any = described.get("by")
+        paths.append(view.map.path_of(tuple(by)) if by else None)
+    return tuple(dict.fromkeys(path[0] for path in paths if path))

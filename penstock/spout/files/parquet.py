@@ -1,0 +1,138 @@
+"""The spout of Parquet files: rows as documents, in the order of the file; the offset is the number of rows read.
+
+Such a file is written once and whole, so one that differs in size, first or last block is another file. It needs the
+extra `arrow`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.cache import MissingExtra, PenstockError, pack_document
+from penstock.gateway import Received, TableBatch
+from penstock.spout.errors import SourceUnreadable
+from penstock.spout.files.file_identity import Block, Note, Standing, Whole
+from penstock.spout.protocol import Contract, Recall, SpoutBatch
+
+_EXACT = Contract(True, "its rows from an offset on are read again as long as the file is the same")
+_FORMAT = "parquet"
+_NONE = Block.of(b"")
+
+
+class ParquetSpout:
+    """The rows of one file."""
+
+    def __init__(self, file: int, name: str, source: str, again: bool = False) -> None:
+        try:
+            parquet: Any = importlib.import_module("pyarrow.parquet")
+        except ImportError:
+            raise MissingExtra("pyarrow", "arrow") from None
+        self.source = source
+        self.contract = _EXACT
+        self.standing = Standing.FRESH
+        self.unended = False
+        self.number = 0
+        self.name = name
+        self._anew = again
+        self._again = False
+        self._whole = Whole.of(file)
+        self._file = file
+        try:
+            self._table = parquet.ParquetFile(os.fdopen(file, "rb", closefd=False))
+        except (ValueError, OSError) as error:
+            raise SourceUnreadable(name, f"it is no Parquet file ({_line(error)})", "check what it is") from error
+        self._rows: int = self._table.metadata.num_rows
+        self.columns: tuple[str, ...] | None = tuple(self._table.schema_arrow.names)
+        self._coming: Iterator[Any] | None = None
+        self._held: list[dict[str, Any]] = []
+        self.ended = not self._rows
+
+    def begin(self, recall: Recall) -> None:
+        """Go on after the rows that the store has, if they are of this file."""
+        known = recall(self.source)
+        if known is None:
+            return
+        note = Note.decode(known.note)
+        same = note is not None and note.format == _FORMAT and note.whole == self._whole
+        if same and not self._anew:
+            self.number = known.offset
+            self.ended = self.number >= self._rows
+            self.standing = Standing.FINISHED if self.ended else Standing.BEGUN
+        else:
+            self._again = True
+            self.standing = Standing.FRESH if self._anew else Standing.REPLACED
+
+    def next_batch(self, limit: int, wait: float = 0.0) -> SpoutBatch | None:
+        """The next rows."""
+        rows = self._take(limit)
+        if not rows:
+            self.ended = True
+            return None
+        start = self.number
+        self.number += len(rows)
+        lines: list[bytes] = []
+        refused: dict[int, str] = {}
+        received: dict[int, Received] = {}
+        for place, row in enumerate(rows):
+            try:
+                lines.append(pack_document(row))
+            except PenstockError as error:
+                refused[place], received[place] = str(error), Received.of(row)
+        again, self._again = self._again, False
+        note = Note(_FORMAT, self.number, _NONE, _NONE, self._whole).encode()
+        unit = f"{self.name}, row"
+        self.ended = self.number >= self._rows
+        out = SpoutBatch(
+            TableBatch(lines), self.source, start, self.number, note, again, False, unit, start + 1, [*refused], refused
+        )
+        out.received = received
+        out.begins = range(start, self.number)
+        return out
+
+    def _take(self, limit: int) -> list[dict[str, Any]]:
+        try:
+            if self._coming is None:
+                self._coming = self._batches(limit)
+            while len(self._held) < limit and (part := next(self._coming, None)) is not None:
+                self._held += part.to_pylist()
+        except (ValueError, OSError) as error:
+            reason = f"it is damaged after row {self.number:,} ({_line(error)})"
+            raise SourceUnreadable(
+                self.name, reason, "get the file anew and run this again: what came before is in"
+            ) from error
+        rows, self._held = self._held[:limit], self._held[limit:]
+        return rows
+
+    def _batches(self, size: int) -> Iterator[Any]:
+        """What follows the rows read; groups of rows that were read whole aren't touched."""
+        meta, group, passed = self._table.metadata, 0, 0
+        while group < meta.num_row_groups and passed + meta.row_group(group).num_rows <= self.number:
+            passed += meta.row_group(group).num_rows
+            group += 1
+        skip = self.number - passed
+        groups = list(range(group, meta.num_row_groups))
+        for part in self._table.iter_batches(batch_size=min(size, 10_000), row_groups=groups):
+            over = min(skip, part.num_rows)
+            skip -= over
+            yield part.slice(over)
+
+    def lag(self) -> int | None:
+        """Rows that were not given yet."""
+        return self._rows - self.number
+
+    def committed(self, batch: SpoutBatch) -> None:
+        """Nothing: the store's word is enough."""
+
+    def close(self) -> None:
+        """Close the file."""
+        self.ended = True
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]

@@ -1,0 +1,1 @@
+"""Open a spout by its URI."""

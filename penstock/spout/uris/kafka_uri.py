@@ -1,0 +1,53 @@
+"""`kafka://HOST:PORT/TOPIC?…` as a spout: the options, and what they mean."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from penstock.kafka import KafkaFault, address_of, connect
+from penstock.spout.errors import UriError
+from penstock.spout.kafka_records import KEYS, Shape
+from penstock.spout.kafka_spout import EARLIEST, LATEST, KafkaSpout, Reading
+from penstock.spout.uri import Uri
+
+_DEBEZIUM, _TOPIC = "debezium", "topic"
+_OPTIONS = ("from", "lost", "envelope", "key", "keys", "name")
+
+
+def open_kafka(uri: Uri, table: str) -> tuple[KafkaSpout, bool]:
+    """The spout of a topic, and whether its records name their tables themselves."""
+    try:
+        address = address_of(uri.text, uri.rest, uri.options, _OPTIONS)
+    except KafkaFault as error:
+        raise UriError(error.where, error.reason, error.remedy) from error
+    lost = _one_of(uri, "lost", (EARLIEST, LATEST))
+    envelope = _one_of(uri, "envelope", (_DEBEZIUM, _TOPIC))
+    keys = _one_of(uri, "keys", tuple(KEYS)) or "json"
+    fields = tuple(filter(None, uri.options.get("key", "").split(",")))
+    shape = Shape(KEYS[keys], fields, envelope == _DEBEZIUM)
+    reading = Reading(moment_in(uri, "from", EARLIEST), lost, uri.options.get("name") or None, shape)
+    return KafkaSpout(address, table, connect(address), reading), envelope == _TOPIC
+
+
+def _one_of(uri: Uri, name: str, known: tuple[str, ...]) -> str | None:
+    value = uri.options.get(name)
+    if value is not None and value not in known:
+        raise UriError(uri.text, f"there is no {name}={value}", f"it is one of {', '.join(known)}")
+    return value
+
+
+def moment_in(uri: Uri, name: str, otherwise: str) -> str | int:
+    """Which place of partitions an option says: a moment in milliseconds, or a word."""
+    value = uri.options.get(name, otherwise)
+    if value in (EARLIEST, LATEST):
+        return value
+    if value.isascii() and value.isdigit():
+        return int(value)
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        remedy = "write earliest, latest, or a moment as 2026-01-31T12:00:00Z or in milliseconds"
+        raise UriError(uri.text, f"there is no {name}={value}", remedy)
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,1 @@
+"""Compute the tables and views that an app must show."""

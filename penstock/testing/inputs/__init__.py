@@ -1,0 +1,1 @@
+"""Apps and documents for crash tests."""

@@ -1,0 +1,1 @@
+"""The laws of a user's maps and reducers."""

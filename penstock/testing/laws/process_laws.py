@@ -1,0 +1,247 @@
+"""The laws that a second process shows: a view gives there the same as here, and the same for a document alone.
+
+The app goes to a process with another hash seed (PYTHONHASHSEED). There each document has a fork of its own, so that
+no other document is in its memory, wherever a function keeps it. Invariants:
+
+- a result that differs between the two processes depends on the process: on hashes, the order of a set, an id, a clock;
+- a result that differs only after other documents is hidden state;
+- the order in which a map yields means nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from penstock.engine import Shipped, importable, shipped
+from penstock.recovery import emission, identity, recomputed, user_of
+from penstock.testing.laws.laws import Breach, Law, Pair
+from penstock.testing.laws.map_laws import Same
+from penstock.views import App, FieldMap, View
+
+Told = list[tuple[Any, Any]] | str
+"""The pairs that a map yields for a document, or the name of the error that it raises."""
+_SEEDS = ("1", "2")  # of hashes; the second one where this process has the first
+_HERE = "PENSTOCK_SECOND_PROCESS"  # set in it: a module that runs a crash test when it is imported runs no third one
+_PROGRAM = "from penstock.testing.laws.process_laws import main; main()"
+
+
+@dataclass(slots=True)
+class Trace:
+    """The results of one view for some documents: of each alone, of all in a row, and the rows of all."""
+
+    alone: list[Told]
+    after: list[Told]  # each after all before it
+    rows: list[tuple[Any, Any]]
+    unsteady: set[int] = field(default_factory=set)  # places where two forks differ
+    cause: dict[int, int] = field(default_factory=dict)  # by place: the one other document that changes it
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An app by the module that defines it, which the second process imports anew."""
+
+    module: str
+    attribute: str
+    paths: tuple[str, ...]
+
+    def app(self) -> App:
+        """Import the app."""
+        sys.path.extend(path for path in self.paths if path not in sys.path)
+        app: App = getattr(importlib.import_module(self.module), self.attribute)
+        return app
+
+
+def _named(app: App) -> Named | None:
+    """Find the module of an app; None where no other process can import it."""
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or not isinstance(module, ModuleType):
+            continue
+        for attribute, value in list(vars(module).items()):
+            if value is app and importable(module):
+                return Named(name, attribute, tuple(map(os.path.abspath, sys.path)))
+    return None
+
+
+class Second:
+    """An app on its way to a second process, as it was before any of its functions ran."""
+
+    def __init__(self, app: App) -> None:
+        self._views = {view.name for view in app.views() if _has_functions(view)}
+        self._app: Shipped | Named | None = None
+        self.trouble = ""
+        self._asked: list[tuple[View, list[Pair]]] = []
+        if not self._views or _HERE in os.environ:
+            return
+        self._app = _named(app)
+        try:
+            self._app = self._app or shipped(app)
+        except Exception as error:  # pickle raises errors of many kinds
+            self.trouble = f"the app can't be sent to another process ({type(error).__name__}: {error})"
+
+    def add(self, view: View, docs: Sequence[Pair]) -> None:
+        """Ask for a view on these documents of its source."""
+        if view.name in self._views:
+            self._asked.append((view, list(docs)))
+
+    def breaches(self) -> Iterator[Breach]:
+        """Yield the first broken law of each view."""
+        if self._app is None or not self._asked:
+            return
+        traces = self._ran(self._app)
+        if traces is None:
+            return
+        for (view, docs), there in zip(self._asked, traces, strict=True):
+            found = _breach(view, docs, there)
+            if found is not None:
+                yield found
+
+    def _ran(self, app: Shipped | Named) -> list[Trace] | None:
+        seed = next(seed for seed in _SEEDS if seed != os.environ.get("PYTHONHASHSEED"))
+        order = pickle.dumps((app, [(view.name, docs) for view, docs in self._asked]))
+        done = subprocess.run(
+            [sys.executable, "-c", _PROGRAM],
+            input=order,
+            capture_output=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, _HERE: "1"},
+            check=False,
+        )
+        if done.returncode:
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            self.trouble = f"the second process failed ({lines[-1] if lines else f'exit code {done.returncode}'})"
+            return None
+        traces: list[Trace] = pickle.loads(done.stdout)
+        return traces
+
+
+def _has_functions(view: View) -> bool:
+    return not isinstance(view.map, FieldMap) or any(user_of(reducer) is not None for reducer in view.reducers)
+
+
+# -- in the second process
+
+
+def main() -> None:
+    """Read an app and documents, and write the traces of its views."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # the app may print
+    app, asked = pickle.loads(sys.stdin.buffer.read())
+    own = app.app()
+    traces = [_trace(own.view_of(name), docs) for name, docs in asked]
+    with os.fdopen(out, "wb") as file:
+        file.write(pickle.dumps(traces))
+
+
+def _trace(view: View, docs: Sequence[Pair]) -> Trace:
+    alone: list[Told] = [_forked(partial(_told, view, pair)) for pair in docs]
+    after: list[Told] = _forked(partial(_in_a_row, view, docs))
+    out = Trace(alone, after, _forked(partial(_rows, view, docs)))
+    place = next((n for n in range(len(docs)) if _bag(alone[n]) != _bag(after[n])), None)
+    if place is None:
+        return out
+    if _bag(_forked(partial(_told, view, docs[place]))) != _bag(alone[place]):
+        out.unsteady.add(place)
+        return out
+    for number, other in enumerate(docs):
+        then: list[Told] = _forked(partial(_in_a_row, view, [other, docs[place]]))
+        if number != place and _bag(then[-1]) != _bag(alone[place]):
+            out.cause[place] = number
+            break
+    return out
+
+
+def _in_a_row(view: View, docs: Sequence[Pair]) -> list[Told]:
+    return [_told(view, pair) for pair in docs]
+
+
+def _forked(ask: Callable[[], Any]) -> Any:
+    """Return the answer of `ask` in a fork, whose memory ends with it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            with os.fdopen(writing, "wb") as file:
+                file.write(pickle.dumps(ask()))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        data = answer.read()
+    os.waitpid(child, 0)
+    return pickle.loads(data)
+
+
+# -- in both
+
+
+def _told(view: View, pair: Pair) -> Told:
+    try:
+        return list(emission(view, *pair))
+    except Exception as error:
+        return type(error).__name__
+
+
+def _rows(view: View, docs: Sequence[Pair]) -> list[tuple[Any, Any]]:
+    """The rows of a view with a function of the user's as its reducer; of others the map decides."""
+    if all(user_of(reducer) is None for reducer in view.reducers):
+        return []
+    return [(row.group, row.refused.partition(":")[0] or row.result) for row in recomputed(view, docs).rows.values()]
+
+
+def _bag(told: Told) -> Any:
+    """Equal where a map yields the same, in any order."""
+    return told if isinstance(told, str) else Counter((Same(group), Same(value)) for group, value in told)
+
+
+# -- what they show
+
+
+def _breach(view: View, docs: Sequence[Pair], there: Trace) -> Breach | None:
+    for place, pair in enumerate(docs):
+        alone, after = there.alone[place], there.after[place]
+        if place in there.unsteady:
+            return Breach(view.name, Law.PROCESS, _differing(after, alone), (pair,))
+        if _bag(alone) != _bag(after):
+            cause = there.cause.get(place)
+            which, others = (f"{place} others", docs[:place]) if cause is None else ("another", [docs[cause]])
+            kept = "it keeps something from one document to the next"
+            why = f"{kept}: it yields {_shown(alone)}, and after {which} {_shown(after)}"
+            return Breach(view.name, Law.HIDDEN, why, (*others, pair))
+    for place, pair in enumerate(docs):
+        here, alone = _told(view, pair), there.alone[place]
+        if _bag(alone) != _bag(here):
+            return Breach(view.name, Law.PROCESS, _differing(here, alone), (pair,))
+    for (group, result), (_, other) in zip(_rows(view, docs), there.rows, strict=False):
+        if identity(result) != identity(other):
+            why = f"for group {group!r} its reducer gives {result!r}, and in another process {other!r}"
+            return Breach(view.name, Law.PROCESS, why, _in_group(view, docs, group))
+    return None
+
+
+def _differing(here: Told, there: Told) -> str:
+    return f"for one document it yields {_shown(here)}, and in another process {_shown(there)}"
+
+
+def _in_group(view: View, docs: Sequence[Pair], group: Any) -> tuple[Pair, ...]:
+    """The smallest document of a group."""
+    for pair in docs:
+        told = _told(view, pair)
+        if not isinstance(told, str) and any(identity(own) == identity(group) for own, _ in told):
+            return (pair,)
+    return ()
+
+
+def _shown(told: Told) -> str:
+    if isinstance(told, str):
+        return f"nothing but {told}"
+    return repr([group if value is None else (group, value) for group, value in told])

@@ -1,0 +1,1 @@
+"""Simulate a store of several partitions."""

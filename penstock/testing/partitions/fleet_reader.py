@@ -1,0 +1,56 @@
+"""A reader of saved changes at every partition of a simulated store, where records have tokens.
+
+Each record has a number of its own as `token`, and rows are lists of tokens. The reader looks at any moment, also while
+an early set waits for its batch. It follows the feed of each partition. Invariants:
+
+- a token is in a result only after a partition has saved its record;
+- a token that a result lost is superseded: its record is no document now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine import Follower
+from penstock.testing.simulator.checks import Finding, demand
+from penstock.views import ABSENT
+
+if TYPE_CHECKING:
+    from penstock.testing.partitions.fleet import Fleet
+
+TOKENS = "tokens"
+"""The name of the app whose records have tokens."""
+
+
+class SavedReader:
+    """Readers of the saved changes of each partition, with the results that they were given."""
+
+    def __init__(self, fleet: Fleet, partitions: int) -> None:
+        self._fleet = fleet
+        self._since: list[int | None] = [None] * partitions
+        self._known: list[dict[tuple[str, Any], Any]] = [{} for _ in range(partitions)]
+
+    def look(self) -> None:
+        """Read the saved changes that came since."""
+        if self._fleet.app.name == TOKENS:
+            for i in range(len(self._since)):
+                demand(self._findings(i))
+
+    def _findings(self, i: int) -> Iterator[Finding]:
+        fleet, known = self._fleet, self._known[i]
+        follower = Follower(fleet.members[i].core, [view.name for view in fleet.app.views()], self._since[i])
+        live = {doc["token"] for _, doc in fleet.oracle.tables["docs"].living()}
+        while follower.more:
+            for change in (change for part in follower.step() for change in part):
+                where = change.view, change.group
+                old, new = (set() if value is ABSENT else set(value) for value in (change.old, change.new))
+                said = f"view {change.view!r}, group {change.group!r}, at partition {i}"
+                if known.get(where, ABSENT) != change.old:
+                    yield Finding("saved", said, f"changes {change.old}, and {known.get(where)} was given before")
+                if not new <= fleet.tokens:
+                    yield Finding("saved", said, f"has {new - fleet.tokens} of records that are not saved")
+                if (old - new) & live:
+                    yield Finding("saved", said, f"lost {(old - new) & live} of records that are still documents")
+                known[where] = change.new
+        self._since[i] = follower.since

@@ -1,0 +1,115 @@
+"""The wire between simulated partitions while one of them tells others early, and waits for them.
+
+What is on the wire arrives meanwhile in any order, late, twice or never; others crash, or who waits does; a deadline is
+over at any time. How all that goes is drawn from the plan's seed. Once enough was lost the wire only delays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from penstock.recovery import Early, Production
+from penstock.testing.simulator.faults import Crash, Fault
+
+if TYPE_CHECKING:
+    from penstock.testing.partitions.fleet import Fleet
+
+_LOSSY = 6  # rounds in which the wire loses and repeats
+_LOST, _TWICE, _LATE, _CRASH, _OVER = 0.15, 0.15, 0.1, 0.02, 0.3
+_LOSSY_CARRIES = 0.7
+_ROUNDS = 60
+
+
+@dataclass(slots=True)
+class Packet:
+    """A message on the wire, from one partition to another: what is owed, or what is told early; or an answer to that:
+    up to which number it has arrived, or what was heard."""
+
+    sender: int
+    to: int
+    owed: Production | None = None
+    number: int = 0
+    early: Early | None = None
+    heard: Early | None = None
+
+
+class EarlyWire:
+    """What partitions tell early, on the wire of a fleet."""
+
+    def __init__(self, fleet: Fleet, seed: int) -> None:
+        self._fleet = fleet
+        self._choose = Random(seed)
+        self._there: set[tuple[int, int]] = set()  # who waits, and who has what it was told
+        self._waiting: dict[int, Mapping[int, Early]] = {}
+        self.faulty = False
+
+    def of(self, member: int) -> Callable[[Mapping[int, Early]], Collection[int]]:
+        """How one of them tells others."""
+        return lambda early: self._tell(member, early)
+
+    def answered(self, packet: Packet) -> None:
+        """An answer arrived."""
+        heard = packet.heard
+        assert heard is not None, "it is an answer to what was told"
+        fleet, here, other = self._fleet, packet.to, packet.sender
+        if heard.epoch != fleet.epochs[here]:
+            return  # who asked is gone
+        asked = self._waiting.get(here, {}).get(other)
+        if asked is not None and asked.order == heard.order:
+            self._there.add((here, other))
+        if not heard.parts:
+            fleet.members[here].knows(other, heard)
+
+    def carry(self) -> None:
+        """Deliver some of the wire in any order; while it is faulty some is lost, and some comes twice."""
+        lossy = self.faulty and self._choose.random() < _LOSSY_CARRIES
+        for _ in range(self._choose.randrange(1, 6) if lossy else len(self._fleet.wire)):
+            if self._fleet.wire:
+                self._deliver(self._fleet.wire.pop(self._choose.randrange(len(self._fleet.wire))), lossy)
+
+    def _tell(self, here: int, early: Mapping[int, Early]) -> Collection[int]:
+        self._there -= {(here, other) for other in early}
+        self._waiting[here] = early
+        try:
+            for round in range(_ROUNDS):
+                if self._round(here, early, self.faulty and round < _LOSSY):
+                    break
+            return {other for other in early if (here, other) in self._there}
+        finally:
+            del self._waiting[here]
+
+    def _round(self, here: int, early: Mapping[int, Early], lossy: bool) -> bool:
+        """Send what is not there, and let the wire work; whether it is over."""
+        fleet, choose = self._fleet, self._choose
+        member = fleet.members[here]
+        for other, one in early.items():
+            if (here, other) in self._there:
+                continue
+            if one.parts and (other in member.unheard or fleet.members[here].owed(other) is not None):
+                fleet.send(here, other)
+            else:
+                fleet.wire.append(Packet(here, other, early=one))
+        for _ in range(choose.randrange(1, 6) if lossy else len(fleet.wire)):
+            if fleet.wire:
+                self._deliver(fleet.wire.pop(choose.randrange(len(fleet.wire))), lossy)
+            fleet.reader.look()
+            if member is not fleet.members[here]:
+                raise Crash(Fault.CRASH, f"{here} is followed")
+        if lossy and choose.random() < _CRASH:
+            raise Crash(Fault.CRASH, f"{here} waits")
+        left = [one for other, one in early.items() if (here, other) not in self._there]
+        if self.faulty and left and not any(one.waits for one in left) and choose.random() < _OVER:
+            return True
+        return not left
+
+    def _deliver(self, packet: Packet, lossy: bool) -> None:
+        drawn = self._choose.random() if lossy else 1.0
+        if drawn < _LOST:
+            return
+        if drawn < _LOST + _TWICE + _LATE:
+            self._fleet.wire.append(packet)
+        if not _LOST + _TWICE <= drawn < _LOST + _TWICE + _LATE:
+            self._fleet.arrive(packet)

@@ -1,0 +1,1 @@
+"""Search seeds, shrink failing runs, and explain them."""

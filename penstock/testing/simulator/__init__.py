@@ -1,0 +1,1 @@
+"""Simulate one machine with its store, sources and readers."""

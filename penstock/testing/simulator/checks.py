@@ -1,0 +1,242 @@
+"""What must hold, each check with a name, and what is found where it does not.
+
+check        what must hold
+documents    every table holds the winning versions of what was committed
+views        every view is what a recompute from its source gives
+held         a document is held by exactly those views whose map refuses it
+lost         nothing that was acknowledged is missing
+strict       a strict batch with a record that can't be taken is not taken
+position     the store stands where the commits that returned put it; epochs only grow
+snapshot     an open snapshot shows later what it showed first
+content      the digest is that of a fresh store with the same winning versions
+published    what was published last of each group is what its view shows
+pending      nothing is pending at rest
+progress     in the healing phase everything is delivered and published
+generations  while views are built, those that they replace stay as they were, and no others are missing
+feed         the changes that a subscriber is told lead from what it has to what a reader sees
+mended       a repair of what is right finds nothing to mend
+quarantine   records that can't be taken are kept, each once
+raised       the engine raises nothing but what the fault explains
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any
+
+from penstock.cache import Limits, MemoryStore, decode_key, encode_key, is_long, shown, stored_key
+from penstock.engine import Core, Engine, Snapshot, open_on
+from penstock.mapreduce import rows_db
+from penstock.recovery import Recomputed, Shown, identity, rank
+from penstock.testing.expected.expected_views import Oracle
+from penstock.testing.simulator.publisher import Downstream
+from penstock.views import Row, View
+
+ABSENT = "no row"
+HASH_SEED = 7
+"""Of the hashes of keys, the same in all simulated stores."""
+
+_SEVERAL = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What does not hold: where, and what is shown instead of what."""
+
+    check: str
+    where: str
+    text: str
+    view: str = ""
+    group: Any = None  # or the key of a document
+    by: tuple[tuple[Any, Any], ...] = field(default=(), repr=False)  # the documents that should count there
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.where}: {self.text}"
+
+
+class Wrong(Exception):
+    """A check found something."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(map(str, self.findings[:_SEVERAL])))
+
+    @property
+    def first(self) -> Finding:
+        """What was found first."""
+        return self.findings[0]
+
+
+def demand(findings: Iterable[Finding]) -> None:
+    """Raise `Wrong` if there are any."""
+    found = list(findings)
+    if found:
+        raise Wrong(found)
+
+
+def differences(
+    snap: Snapshot, oracle: Oracle, exempt: Collection[str] = (), lenient: bool = False
+) -> Iterator[Finding]:
+    """What a snapshot shows otherwise than the oracle; `exempt` views and those that stay behind are not looked at.
+
+    Where it is `lenient` views may hold documents that they could take by now.
+    """
+    for name, documents in oracle.tables.items():
+        yield from _documents(name, documents.living(), snap)
+    rows: dict[str, list[Any]] = {}
+    for view in oracle.app.views():
+        if view.name in exempt or view.name not in snap.schema.views or snap.schema.as_of(view.name) is not None:
+            continue
+        rows[view.name] = list(snap.view(view.name).items())
+        source: list[Any] = []
+        if isinstance(view.source, View):
+            name = view.source.name
+            source = rows[name] if name in rows else list(snap.view(name).items())
+        yield from _view(view, rows[view.name], oracle.over(view, source), snap, lenient)
+
+
+def _documents(name: str, wanted: list[tuple[Any, Any]], snap: Snapshot) -> Iterator[Finding]:
+    got = {rank(key): (key, doc) for key, doc in snap.table(name).items()}
+    for key, doc in wanted:
+        found = got.pop(rank(key), None)
+        if found is None or identity(found[1]) != identity(doc):
+            shown = "nothing" if found is None else repr(found[1])
+            yield Finding("documents", f"table {name!r}, key {key!r}", f"holds {shown}, should hold {doc!r}", group=key)
+    for key, doc in got.values():
+        yield Finding("documents", f"table {name!r}, key {key!r}", f"holds {doc!r}, should hold nothing", group=key)
+
+
+def _view(view: View, got: list[Any], should: Recomputed, snap: Snapshot, lenient: bool) -> Iterator[Finding]:
+    held = {rank(hold["key"]): hold["key"] for hold in snap.holds(view.name)}
+    name, where = view.name, f"view {view.name!r}"
+    for at in sorted(held.keys() ^ should.held.keys()):
+        if at in held and lenient:
+            continue
+        if at in held:
+            yield Finding("held", where, f"{held[at]!r} is held, and its map takes it", name, held[at])
+        else:
+            key, why = should.held[at]
+            yield Finding("held", where, f"{key!r} is not held, and its map refuses it: {why}", name, key)
+    rows = {rank(row.key): row for row in got}
+    if sorted(rows) != list(rows):
+        yield Finding("views", where, f"groups are out of order: {[row.key for row in got]!r}", name)
+    for at in sorted(rows.keys() | should.rows.keys()):
+        if lenient and at in should.rows and any(rank(key) in held for key, _ in should.rows[at].by):
+            continue  # what is held counts there by now
+        finding = _row(name, rows.get(at), should.rows.get(at))
+        if finding is not None:
+            yield finding
+
+
+def _row(name: str, got: Row | None, should: Shown | None) -> Finding | None:
+    if got is not None and got.held:
+        return None  # counts what a held document was last told, or shows its last good result
+    if should is None:
+        assert got is not None, "asked where there is one of the two"
+        where = f"view {name!r}, group {got.key!r}"
+        return Finding("views", where, f"shows {got.value!r}, should have no row", name, got.key)
+    group, by = should.group, tuple(should.by)
+    where = f"view {name!r}, group {group!r}"
+    if should.refused:
+        return Finding("held", where, f"is not held, and its reducer refuses it: {should.refused}", name, group, by)
+    if got is None:
+        return Finding("views", where, f"has no row, should show {should.result!r}", name, group, by)
+    if identity(got.value) == identity(should.result) and identity(got.key) == identity(group):
+        return None
+    return Finding("views", where, f"shows {got.value!r}, should show {should.result!r}", name, group, by)
+
+
+def shown_of(snap: Snapshot) -> dict[str, Any]:
+    """All that a snapshot shows, to be compared with itself later."""
+    tables = {f"table {name!r}": snap.table(name) for name in snap.schema.tables}
+    views = {f"view {name!r}": snap.view(name) for name in snap.schema.views}
+    return {name: [identity(tuple(row)) for row in reader.items()] for name, reader in (tables | views).items()}
+
+
+def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Finding]:
+    """What a snapshot shows otherwise than before."""
+    for name, rows in before.items():
+        if rows != after[name]:
+            gone = [row for row in rows if row not in after[name]]
+            come = [row for row in after[name] if row not in rows]
+            yield Finding("snapshot", name, f"an open snapshot changed: {gone[:3]!r} became {come[:3]!r}")
+
+
+def published(
+    got: Mapping[bytes, tuple[Any, Any]], view: str, rows: Mapping[bytes, tuple[Any, Any]]
+) -> Iterator[Finding]:
+    """What downstream holds of a view otherwise than the view."""
+    for key in sorted(got.keys() | rows.keys()):
+        group = (rows.get(key) or got[key])[0]
+        said, shows = (repr(r[key][1]) if key in r else ABSENT for r in (got, rows))
+        if key not in got or key not in rows or identity(got[key][1]) != identity(rows[key][1]):
+            text = f"last published {said}, shows {shows}"
+            yield Finding("published", f"view {view!r}, group {group!r}", text, view, group)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An engine, and its core."""
+
+    engine: Engine
+    core: Core
+
+    def raw(self, view: str) -> dict[bytes, bytes]:
+        """The rows of a view as they are stored."""
+        with self.core.store.read() as reader:
+            return dict(reader.scan(rows_db(self.core.views[view].number)))
+
+
+def content(one: Opened, twin: Opened) -> Iterator[Finding]:
+    """Whether two engines hold the same content, by digest; if not, where the rows of views differ."""
+    if one.engine.digest() == twin.engine.digest():
+        return
+    what = "differs in its bytes from that of a fresh store with the same winning versions"
+    for view in one.core.app.views():
+        rows, others = one.raw(view.name), twin.raw(view.name)
+        for key in sorted(rows.keys() | others.keys()):
+            if rows.get(key) != others.get(key):
+                group = shown(key) if is_long(key) else decode_key(key)
+                yield Finding("content", f"view {view.name!r}, group {group!r}", f"its row {what}", view.name, group)
+    yield Finding("content", "store", f"what it holds {what}")
+
+
+def at_rest(
+    opened: Opened,
+    oracle: Oracle,
+    downstream: Downstream,
+    exempt: Collection[str],
+) -> Iterator[Finding]:
+    """What must hold when all is delivered and published: what downstream holds, and content, where nothing is held."""
+    calm = yield from as_published(opened.engine, oracle, downstream)
+    if calm and not exempt:
+        yield from content(opened, twin_of(oracle))
+
+
+def as_published(engine: Engine, oracle: Oracle, downstream: Downstream) -> Generator[Finding, None, bool]:
+    """What downstream holds otherwise than views show; the answer is whether nothing is held in any view."""
+    calm, last = True, downstream.views()
+    with engine.snapshot() as snap:
+        for view in oracle.app.views():
+            rows = list(snap.view(view.name).items())
+            wanted = {stored_group(r.key): (r.key, r.value) for r in rows}
+            yield from published(last.pop(view.name, {}), view.name, wanted)
+            calm = calm and not any(row.held for row in rows) and not snap.holds(view.name)
+    for name, rest in last.items():
+        yield from published(rest, name, {})
+    return calm
+
+
+def twin_of(oracle: Oracle) -> Opened:
+    """A fresh store with the same winning versions, filled by columns alone."""
+    engine, core = open_on(oracle.app, MemoryStore(), Limits(few=0), HASH_SEED)
+    for waves in zip_longest(*(documents.again() for documents in oracle.tables.values()), fillvalue=()):
+        engine.ingest([replace(record, offset=None) for wave in waves for record in wave], "again", 0)
+    return Opened(engine, core)
+
+
+def stored_group(group: Any) -> bytes:
+    """The key of a group's row."""
+    return stored_key(encode_key(group))

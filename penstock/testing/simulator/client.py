@@ -1,0 +1,46 @@
+"""How a client puts records: one by one, as lists, or in batches of its own; each call is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from penstock.engine import Engine
+from penstock.spout import Record
+from penstock.testing.simulator.plan import How
+
+
+def calls_of(how: How, records: Sequence[Record]) -> Iterator[tuple[Record, ...]]:
+    """What one call of a client takes."""
+    if how is How.EACH:
+        yield from ((record,) for record in records)
+    elif how is How.BATCH:
+        yield tuple(records)
+    else:
+        for table in dict.fromkeys(r.table for r in records):
+            docs = tuple(r for r in records if r.table == table and is_list([r]))
+            if docs:
+                yield docs
+        yield from ((r,) for r in records if not is_list([r]))
+
+
+def is_list(records: Sequence[Record]) -> bool:
+    """Whether these can be put as a list of documents."""
+    return all(record.doc is not None and record.ts is None for record in records)
+
+
+def put_by(engine: Engine, how: How, records: Sequence[Record]) -> None:
+    """One call."""
+    first = records[0]
+    if how is How.BATCH:
+        with engine.batch() as batch:
+            for record in records:
+                if record.doc is None:
+                    batch.delete(record.table, record.key, record.ts)
+                else:
+                    batch.put(record.table, record.doc, record.ts)
+    elif first.doc is None:
+        engine.delete(first.table, first.key, first.ts)
+    elif how is How.EACH or not is_list(records):
+        engine.put(first.table, first.doc, first.ts)
+    else:
+        engine.put_many(first.table, [r.doc for r in records], strict=how is How.STRICT)

@@ -1,0 +1,64 @@
+"""An operator of a simulated store, who makes right what is right; what that finds wrong all the same.
+
+Invariant: records that could not be taken are in quarantine, each once, but for those that the operator let go of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from penstock.engine import Engine
+from penstock.recovery import Repaired
+from penstock.testing.expected.expected_views import Oracle
+from penstock.testing.simulator.checks import Finding
+from penstock.testing.simulator.plan import Mend, Mending
+from penstock.views import App
+
+
+def holds_any(engine: Engine) -> bool:
+    """Whether a view holds what it can't take, which a repair may change."""
+    with engine.snapshot() as snap:
+        return any(snap.holds_any(name) for name in snap.schema.views)
+
+
+class Mender:
+    """What one operator does to a store, and has done."""
+
+    def __init__(self) -> None:
+        self._dropped = self._let_go = 0  # so many rejected records were let go of, at least and at most
+
+    def mended(
+        self, engine: Engine, app: App, oracle: Oracle, mend: Mend, exempt: Collection[str] = ()
+    ) -> Iterator[Finding]:
+        """Do it; what it says was wrong, but for views of which nothing is demanded."""
+        record, views = mend.record, app.views()
+        assert record is not None, "it comes with one"
+        wrong: Iterable[Repaired] = ()
+        match mend.how:
+            case Mending.VIEW if views:
+                wrong = engine.restate(views[mend.view % len(views)].name)
+            case Mending.KEY:
+                wrong = engine.restate(record.table, record.key)
+            case Mending.REPOST if record.doc is not None and oracle.tables[record.table].where(record):
+                wrong = engine.repost(record.table, record.doc)
+            case Mending.DROP:
+                self._let_go = oracle.refused
+                engine.drop(kind="record")
+                self._dropped = self._let_go
+            case Mending.RETRY:
+                settled = engine.retry()
+                if settled.entries != settled.left:
+                    yield Finding("mended", "store", f"an operator {mend.how.value}, and nothing is held: {settled}")
+            case _:
+                pass
+        for own in wrong:
+            if own.view not in exempt:
+                text = f"an operator {mend.how.value}: {own.old!r} → {own.new!r}, where {own.what.why}"
+                yield Finding("mended", f"view {own.view!r}, group {own.group!r}", text, own.view, own.group)
+
+    def quarantine(self, engine: Engine, oracle: Oracle) -> Iterator[Finding]:
+        """Where other records are in quarantine than those that could not be taken."""
+        kept, refused = sum(1 for _ in engine.quarantine("record")), oracle.refused
+        if not refused - self._let_go <= kept <= refused - self._dropped:
+            text = f"has {kept} records, {refused} were refused, and an operator let go of the first {self._dropped}"
+            yield Finding("quarantine", "store", text)

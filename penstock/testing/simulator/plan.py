@@ -1,0 +1,309 @@
+"""A run as plain data: what the sources hold, and what happens step by step. A seed makes one, and shrinking another.
+
+A step is an action and perhaps a fault. The actions:
+
+    Deliver   a source partition hands over its next records, from some way back, or with its first ones twice
+    Write     a client puts records itself, and again until it is told that they are in
+    Poll      the node that publishes looks at the views
+    Route     downstream answers otherwise from now on, and some of what is late arrives
+    Look      a reader compares all it sees with the oracle, and keeps its snapshot; the next one looks at that again
+    Forget    memory ran out
+    Reopen    the engine is closed, or lost, and opened
+    Change    it is opened with another app, whose views are built meanwhile
+    Sweep     some steps of that
+    Mend      an operator restates, reposts, retries or drops
+    Outage    what functions of views ask fails from now on, or works again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from random import Random
+from typing import Protocol
+
+from penstock.cache import Limits
+from penstock.spout import Record
+from penstock.testing.simulator.faults import Fault, Strike
+from penstock.testing.simulator.outage import Switch
+from penstock.testing.simulator.publisher import Link
+from penstock.views import App
+
+SMALL = Limits(fold_least=4, fold_most=8, fold_buckets=2, bucket=1, space=1.5, entries=4)
+"""Folding and compacting begin after a handful of documents."""
+
+GROWING = Limits(fold_least=4, fold_most=8, fold_buckets=1, bucket=1, space=2.5, entries=16)
+"""The index doubles, in many steps."""
+
+
+class How(Enum):
+    """How a client puts records."""
+
+    EACH = "one by one"
+    BATCH = "in one batch"
+    LIST = "as a list a table"
+    STRICT = "as a strict list a table"
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """The next `n` records of a partition, after `back` that it delivers once more; the first `twice` come twice."""
+
+    partition: int
+    n: int
+    back: int = 0
+    twice: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Records put by a client."""
+
+    how: How
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """The node that publishes looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How downstream answers, and how many late changes arrive before."""
+
+    link: Link
+    arrive: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A reader looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Memory is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reopen:
+    """The engine is opened anew; `clean` where it was closed before."""
+
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The engine is opened with the app of this number, 0 being the first one; `clean` where it was closed before."""
+
+    app: int
+    clean: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """So many steps of building views, each of about so many documents or rows."""
+
+    steps: int
+    limit: int
+
+
+class Mending(Enum):
+    """What an operator does."""
+
+    VIEW = "restates a view"
+    KEY = "restates a document"
+    REPOST = "reposts"
+    RETRY = "retries what is in quarantine"
+    DROP = "drops the records in quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """Something of a store that is right is made right: a view by its number, or the document of a record."""
+
+    how: Mending
+    view: int = 0
+    record: Record | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """What functions ask fails from now on, or no longer."""
+
+    on: bool
+
+
+Action = Deliver | Write | Poll | Route | Look | Forget | Reopen | Change | Sweep | Mend | Outage
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What happens, the fault that strikes meanwhile, and the one that strikes while that is recovered from."""
+
+    action: Action
+    strike: Strike | None = None
+    again: Strike | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole run."""
+
+    seed: int
+    partitions: tuple[tuple[Record, ...], ...]
+    steps: tuple[Step, ...]
+    limits: Limits = field(default_factory=Limits)
+    synced: bool = True
+    small_trees: bool = False
+    others: tuple[App, ...] = ()  # what the app can change to
+    outage: Switch | None = None  # of what functions ask
+
+    @property
+    def size(self) -> int:
+        """How much of it there is, to compare shrunk ones by."""
+        logs = [*self.partitions, *(s.action.records for s in self.steps if isinstance(s.action, Write))]
+        records = [record for log in logs for record in log]
+        delivered = sum(
+            s.action.n + s.action.back + s.action.twice for s in self.steps if isinstance(s.action, Deliver)
+        )
+        delivered += sum(s.action.steps for s in self.steps if isinstance(s.action, Sweep))
+        strikes = sum((s.strike is not None) + (s.again is not None) for s in self.steps)
+        fields = sum(len(r.doc) for r in records if isinstance(r.doc, Mapping))
+        return 16 * len(records) + 8 * len(self.steps) + 4 * strikes + delivered + fields
+
+
+class Source(Protocol):
+    """Where records come from."""
+
+    def record(self, choose: Random) -> Record:
+        """The next record: a version that is mostly later than those before it."""
+        ...
+
+    def widen(self) -> None:
+        """Many keys from now on, instead of few that meet often."""
+        ...
+
+
+_LINKS = (Link.UP, Link.UP, Link.DOWN, Link.DEAF, Link.SLOW)
+_FAULTS = (Fault.CRASH, Fault.CRASH, Fault.CRASH, Fault.POWER, Fault.FAIL, Fault.INTERRUPT)
+_NTH = (1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 20, 26, 34)
+_SHORT = 10  # of them for what passes few places
+_OFTEN: dict[type[Action], float] = {
+    Deliver: 9,
+    Write: 3,
+    Poll: 3,
+    Route: 1.4,
+    Look: 1.6,
+    Forget: 0.8,
+    Reopen: 1.2,
+    Mend: 0.8,
+}
+_CHANGING: dict[type[Action], float] = {Change: 4, Sweep: 7}
+_FAILING: dict[type[Action], float] = {Outage: 3}
+_MOST = (6, 9, 12, 16, 24)  # actions
+_BUILDING = 8  # more, where definitions change
+_FEW = 0.7  # of the runs take small batches record by record, the others in columns
+_SIZES, _CHANGED_SIZES, _LARGE = (1, 2, 2, 3, 4, 6, 10), (4, 6, 10, 16), 0.08
+_SWARM = (0.2, 1, 1, 4)
+_STRICT_SHARE, _REPOSTED, _CHANGES = 0.2, 0.03, 0.4
+
+
+def plan_of(seed: int, source: Source, others: tuple[App, ...] = (), outage: Switch | None = None) -> Plan:
+    """The run that a seed means, over the records of a source; the app may change to others meanwhile."""
+    choose = Random(seed)
+    sizes = [choose.choice(_SIZES) for _ in range(choose.choice((1, 1, 1, 2, 3)))]
+    large = choose.random() < _LARGE
+    if large:
+        sizes[0] = 48
+        source.widen()
+    often = dict(_OFTEN)
+    if others and choose.random() < _CHANGES:
+        often |= _CHANGING
+        sizes[0] = max(sizes[0], choose.choice(_CHANGED_SIZES))
+    if outage is not None:
+        often |= _FAILING
+    partitions = tuple(tuple(_numbered(choose, source.record(choose), i) for i in range(size)) for size in sizes)
+    actions = list(_Actions(choose, source, len(others)).of(sizes, often))
+    faulty = choose.choice((0, 1, 1, 2, 3))
+    building = [at for at, action in enumerate(actions) if isinstance(action, Change | Sweep)]
+    struck = set(choose.sample([*range(len(actions)), *building, *building], min(faulty, len(actions))))
+    steps = tuple(_step(choose, action, at in struck) for at, action in enumerate(actions))
+    few = Limits().few if choose.random() < _FEW else 0
+    limits = replace(choose.choice((SMALL, GROWING) if large else (Limits(), SMALL, SMALL, GROWING)), few=few)
+    small = choose.random() < 0.75
+    return Plan(seed, partitions, steps, limits, small_trees=small, others=others, outage=outage)
+
+
+def _numbered(choose: Random, record: Record, offset: int) -> Record:
+    return replace(record, offset=offset, repost=record.doc is not None and choose.random() < _REPOSTED)
+
+
+def _step(choose: Random, action: Action, struck: bool) -> Step:
+    if not struck:
+        return Step(action)
+    again = Strike(choose.choice(_FAULTS[:4]), choose.choice(_NTH)) if choose.random() < 0.25 else None
+    near = _NTH[: _SHORT if isinstance(action, Sweep | Poll) else len(_NTH)]
+    return Step(action, Strike(choose.choice(_FAULTS), choose.choice(near)), again)
+
+
+class _Actions:
+    """The actions of one plan."""
+
+    def __init__(self, choose: Random, source: Source, others: int) -> None:
+        self._choose = choose
+        self._source = source
+        self._apps = others + 1
+        self._app = 0
+        self._begun = False  # there may be documents
+
+    def of(self, sizes: list[int], often: Mapping[type[Action], float]) -> Iterator[Action]:
+        """Actions until every partition has been delivered once, or there are enough; what is left comes in the end.
+
+        How often each kind comes is drawn once for all.
+        """
+        choose, left, kinds = self._choose, list(sizes), list(often)
+        weights = [much * (1 if kind is Deliver else choose.choice(_SWARM)) for kind, much in often.items()]
+        most = choose.choice(_MOST) + (_BUILDING if Change in often else 0)
+        while any(left) and most:
+            most -= 1
+            kind = choose.choices(kinds, weights)[0]
+            if kind is Deliver:
+                partition = choose.choice([i for i, n in enumerate(left) if n])
+                n = min(left[partition], choose.choice((0, 1, 1, 2, 2, 3, 5, 8, 20)))
+                left[partition] -= n
+                self._begun = True
+                yield Deliver(partition, n, choose.choice((0, 0, 0, 1, 3)), choose.choice((0, 0, 0, 1, 2)))
+            elif self._begun or kind is not Change:
+                yield self._other(kind)
+
+    def _other(self, kind: type[Action]) -> Action:
+        choose = self._choose
+        made: dict[type[Action], Callable[[], Action]] = {
+            Write: self._write,
+            Route: lambda: Route(choose.choice(_LINKS), choose.randrange(3)),
+            Reopen: lambda: Reopen(choose.random() < 0.5),
+            Change: self._change,
+            Sweep: lambda: Sweep(choose.choice((1, 1, 1, 2, 4)), choose.choice((1, 1, 2, 3, 8, 1024))),
+            Mend: self._mend,
+            Outage: lambda: Outage(choose.random() < 0.6),
+        }
+        return made[kind]() if kind in made else Poll() if kind is Poll else Look() if kind is Look else Forget()
+
+    def _change(self) -> Action:
+        choose = self._choose
+        self._app = choose.choice([app for app in range(self._apps) if app != self._app])
+        return Change(self._app, choose.random() < 0.5)
+
+    def _write(self) -> Action:
+        self._begun = True
+        choose = self._choose
+        how = How.STRICT if choose.random() < _STRICT_SHARE else choose.choice((How.EACH, How.BATCH, How.LIST))
+        return Write(how, tuple(self._source.record(choose) for _ in range(choose.choice((1, 1, 2, 3)))))
+
+    def _mend(self) -> Action:
+        choose = self._choose
+        how = choose.choice((*Mending, Mending.RETRY))
+        return Mend(how, choose.randrange(8), self._source.record(choose))

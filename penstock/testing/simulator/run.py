@@ -1,0 +1,134 @@
+"""One run of a plan: every step in its order, then the healing phase, and all checks.
+
+A run is a function of the plan and the app: nothing else is drawn, and no clock is read. It ends quietly or in `Wrong`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from penstock.mapreduce import small_trees
+from penstock.testing.simulator.checks import Wrong
+from penstock.testing.simulator.machine import Standing, Witness
+from penstock.testing.simulator.plan import (
+    Action,
+    Change,
+    Deliver,
+    Forget,
+    Look,
+    Mend,
+    Outage,
+    Plan,
+    Poll,
+    Reopen,
+    Route,
+    Step,
+    Sweep,
+    Write,
+)
+from penstock.testing.simulator.world import World
+from penstock.views import App
+
+HEALING = -1
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run went through."""
+
+    steps: int = 0
+    places: int = 0
+    faults: int = 0
+
+
+class Failure(Exception):
+    """A run in which something did not hold: at which step, from 0 on, or in the healing phase."""
+
+    def __init__(self, plan: Plan, step: int, wrong: Wrong) -> None:
+        super().__init__(str(wrong))
+        self.plan = plan
+        self.step = step
+        self.wrong = wrong
+
+
+class Follower(Witness, Protocol):
+    """A witness who is told of the steps too."""
+
+    def stepping(self, world: Standing, number: int, step: Step | None) -> None:
+        """This step begins; without one, the healing phase."""
+        ...
+
+    def stepped(self, world: Standing) -> None:
+        """It has ended."""
+        ...
+
+
+def run(app: App, plan: Plan, exempt: Collection[str] = (), follower: Follower | None = None) -> Tally:
+    """Run it; `Failure` where a check finds something."""
+    with small_trees() if plan.small_trees else nullcontext():
+        return _run(app, plan, exempt, follower)
+
+
+def _run(app: App, plan: Plan, exempt: Collection[str], follower: Follower | None) -> Tally:
+    number = HEALING
+    if plan.outage is not None:
+        plan.outage.on = False
+    try:
+        world = World(
+            app,
+            plan.partitions,
+            plan.limits,
+            plan.synced,
+            plan.seed,
+            exempt,
+            follower,
+            others=plan.others,
+            outage=plan.outage,
+        )
+        for number, step in enumerate(plan.steps):
+            _follow(follower, world, number, step)
+            world.during(_deed(world, step.action), step.strike, step.again)
+            if follower is not None:
+                follower.stepped(world)
+        number = HEALING
+        _follow(follower, world, number, None)
+        world.during(world.heal)
+    except Wrong as wrong:
+        raise Failure(plan, number, wrong) from wrong
+    return Tally(len(plan.steps), world.points.passed, world.faults)
+
+
+def _follow(follower: Follower | None, world: World, number: int, step: Step | None) -> None:
+    if follower is not None:
+        follower.stepping(world, number, step)
+
+
+def _deed(world: World, action: Action) -> Callable[[], None]:
+    """What an action does."""
+    match action:
+        case Deliver(partition_number, n, back, twice):
+            return partial(world.deliver, partition_number, n, back, twice)
+        case Write(how, records):
+            return partial(world.write, how, records)
+        case Poll():
+            return world.poll
+        case Route(link, arrive):
+            return partial(world.route, link, arrive)
+        case Look():
+            return world.look
+        case Forget():
+            return world.forget
+        case Reopen(clean):
+            return partial(world.reopen, clean)
+        case Change(app, clean):
+            return partial(world.change, app, clean)
+        case Sweep(steps, limit):
+            return partial(world.sweep, steps, limit)
+        case Mend():
+            return partial(world.mend, action)
+        case Outage(on):
+            return partial(world.fail, on)

@@ -1,0 +1,165 @@
+"""One simulated machine: the engine on a simulated disk, sources before it, what it publishes to after it, a reader, a
+subscriber, an operator; and what each of them does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from penstock.mapreduce import rows_db
+from penstock.spout import Record
+from penstock.testing.simulator.checks import Finding, Opened, Wrong, at_rest, demand, moved, shown_of, stored_group
+from penstock.testing.simulator.client import calls_of
+from penstock.testing.simulator.faults import Fault
+from penstock.testing.simulator.machine import Flying, Standing, source_name
+from penstock.testing.simulator.operator import holds_any
+from penstock.testing.simulator.plan import How, Mend, Mending
+from penstock.testing.simulator.publisher import Link
+
+_POLLS = 4
+_SWEEP = 1 << 10
+
+
+class World(Standing):
+    """All of it, and what can be done to it."""
+
+    def name(self, named: Mapping[tuple[str, Any], str]) -> None:
+        """Give the places of these groups, by (view, group), names: their rows are red_…, their changes pub_…."""
+        self._named = {group: f"pub_{name}" for group, name in named.items()}
+        self.pub.named = self._named
+        rows = {
+            (rows_db(self.core.views[view].number), stored_group(group)): name for (view, group), name in named.items()
+        }
+        self.disk.name_rows({row: f"red_{name}" for row, name in rows.items()})
+
+    # -- what is done
+
+    def deliver(self, partition: int, n: int, back: int = 0, twice: int = 0) -> None:
+        """A source hands over its next n records, from `back` before them on, the first `twice` of them twice."""
+        log, acked = self.partitions[partition], self.acked[partition]
+        start, end = max(0, acked - back), min(len(log), acked + n)
+        records = tuple(log[start : min(end, start + twice)]) + tuple(log[start:end])
+        self._flying = Flying(records, source_name(partition), end)
+        self._freely = (self.lenient or bool(self._exempt)) and any(record.repost for record in records)
+        self.engine.ingest(records, source_name(partition), end)
+        self._landed(self.core.state.position)
+        self.acked[partition] = end
+
+    def write(self, how: How, records: Sequence[Record]) -> None:
+        """A client puts records; what it is not told that is in, it puts again after the fault."""
+        self._owed.extend((how, part) for part in calls_of(how, records))
+        self._put_owed()
+
+    def poll(self) -> None:
+        """The node that publishes looks."""
+        with self.engine.snapshot() as snap:
+            self.pub.poll(snap, snap.schema.views)
+
+    def route(self, link: Link, arrive: int = 0) -> None:
+        """Some of what is late arrives; downstream answers so from now on."""
+        self.downstream.arrive(self._choose, arrive)
+        self.downstream.link = link
+
+    def look(self) -> None:
+        """A reader checks the snapshot that it has kept, or else all that it sees, and keeps its snapshot."""
+        if self._kept is None:
+            self.check()
+            demand(self.subscriber.follow(self.engine))
+            snap = self.engine.snapshot()
+            self._kept = snap, shown_of(snap)
+            return
+        (snap, before), self._kept = self._kept, None
+        with snap:
+            demand(moved(before, shown_of(snap)))
+
+    def forget(self) -> None:
+        """Memory is dropped, as where it ran out."""
+        for node in self.core.tables.values():
+            node.forget()
+
+    def reopen(self, clean: bool) -> None:
+        """The engine is closed, or lost, and opened; what strikes meanwhile strikes its opening."""
+        strike = self.points.arm(None)
+        if clean:
+            self._let_go()
+            self.engine.close()
+        self._recover(None if clean else Fault.CRASH, strike)
+
+    def change(self, app: int, clean: bool) -> None:
+        """The engine is closed, or lost, and opened with another app."""
+        strike = self.points.arm(None)
+        with self.engine.snapshot() as snap:
+            self.frozen.leave(snap)
+        self.app = self.apps[app]
+        self.oracle.turn(self.app)
+        self._building, self._changing = False, True
+        self._tell(f"its views from now on: {', '.join(view.name for view in self.app.views())}")
+        self.points.arm(strike)
+        self.reopen(clean)
+
+    def sweep(self, steps: int, limit: int) -> None:
+        """Some steps of building views, or of emptying what they replaced."""
+        for _ in range(steps):
+            more = self.core.sweep_step(limit)
+            self._stands(self.core.state.position, False)
+            if not more:
+                return
+
+    def fail(self, on: bool) -> None:
+        """What functions ask fails from now on, or works."""
+        if self.outage is not None:
+            self.outage.on = on
+            self.lenient = self.lenient or on
+
+    def mend(self, mend: Mend) -> None:
+        """An operator makes right what is right: nothing may change but what is held."""
+        held = holds_any(self.engine)
+        self._freely = held or bool(self._exempt)
+        found = list(self.mender.mended(self.engine, self.app, self.oracle, mend, self._exempt))
+        if mend.how is Mending.RETRY and (self.outage is None or not self.outage.on):
+            self.lenient = False
+        with self.engine.snapshot() as snap:  # where nothing was to be mended, memory may be in doubt still
+            position = snap.position
+        self._stands(position, False)
+        if not held:
+            demand(found)
+
+    # -- what must hold
+
+    def heal(self) -> None:
+        """No fault from now on: everything is built, delivered and published, and then all must hold."""
+        self.points.arm(None)
+        self.fail(False)
+        self.downstream.link = Link.UP
+        self.downstream.arrive(self._choose)
+        if self._kept is not None:
+            self.look()
+        self._deliver_all()
+        while self.core.sweep is not None or self.core.catalog.trash:
+            self.sweep(1, _SWEEP)
+        if self.lenient:
+            self.mend(Mend(Mending.RETRY, record=Record("", None, None)))
+        for _ in range(_POLLS):
+            self.poll()
+            if not self.pub.pending:
+                break
+        self.check()
+        demand(self.subscriber.follow(self.engine))
+        demand(self._at_rest())
+
+    def _deliver_all(self) -> None:
+        for partition, log in enumerate(self.partitions):
+            while self.acked[partition] < len(log):
+                before = self.acked[partition]
+                self._tell(f"{source_name(partition)} delivers the rest")
+                self.deliver(partition, len(log))
+                if self.acked[partition] == before:
+                    raise Wrong([Finding("progress", f"source {source_name(partition)!r}", "is not read to its end")])
+
+    def _at_rest(self) -> Iterator[Finding]:
+        if self.pub.pending:
+            yield Finding("pending", "the node that publishes", f"{len(self.pub.pending)} groups are pending for ever")
+        yield from self.mender.quarantine(self.engine, self.oracle)
+        opened = Opened(self.engine, self.core)
+        yield from at_rest(opened, self.oracle, self.downstream, self._exempt)

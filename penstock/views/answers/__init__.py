@@ -1,0 +1,1 @@
+"""Rows, changes, contributions and reports for readers and writers."""

@@ -1,0 +1,227 @@
+"""Generations of views: what differs between two definitions, and what is said of building the second one.
+
+A view whose definition changes is built anew beside what readers see, and takes its place when it is complete. What is
+kept of a definition is plain data, and the fingerprint of its code as `code`. Invariant: two definitions are the same
+exactly where they give the same rows of the same documents, as far as data and code can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from penstock.cache import PenstockError, repr_of
+from penstock.views.code_fingerprint import fingerprint
+from penstock.views.definitions import View
+
+__all__ = ["Changed", "Kind", "Migrated", "NotBuilt", "Preview", "Sampled", "difference", "stored_definition"]
+
+Described = Mapping[str, Any]
+_CODE, _VERSION = "code", "version"
+
+
+class Kind(Enum):
+    """Why a view is built anew."""
+
+    CHANGED = "changed"
+    NEW = "new"
+    DROPPED = "dropped"
+    FOLLOWS = "follows"
+    """It is as it was, and what it is on is built anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A view that the store has otherwise than the app, and why.
+
+    >>> print(Changed("namecount", Kind.CHANGED, "its map changed"))
+    namecount: changed, its map changed
+    """
+
+    view: str
+    kind: Kind
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.view}: {self.kind.value}{', ' if self.why else ''}{self.why}"
+
+    def data(self) -> dict[str, str]:
+        """As plain data."""
+        return {"view": self.view, "kind": self.kind.value, "why": self.why}
+
+    @classmethod
+    def of(cls, data: Mapping[str, str]) -> Changed:
+        """Made of that data."""
+        return cls(data["view"], Kind(data["kind"]), data["why"])
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What building views did: which, of how many documents and rows, and in how many groups the result is another now.
+
+    `groups` is None where the store keeps no feed, which would know.
+
+    >>> print(Migrated((Changed("namecount", Kind.NEW),), 1200, 7))
+    1 view built of 1,200 documents and rows: namecount; 7 groups have another result
+    >>> print(Migrated((), 0, 0))
+    all views are as the app has them
+    """
+
+    changes: tuple[Changed, ...]
+    told: int
+    groups: int | None
+
+    def __str__(self) -> str:
+        if not self.changes:
+            return "all views are as the app has them"
+        dropped = [c.view for c in self.changes if c.kind is Kind.DROPPED]
+        built = [c.view for c in self.changes if c.kind is not Kind.DROPPED]
+        said: list[str] = []
+        if built:
+            views = f"{len(built)} view{'' if len(built) == 1 else 's'}"
+            said.append(f"{views} built of {self.told:,} documents and rows: {', '.join(built)}")
+        if dropped:
+            said.append(f"dropped: {', '.join(dropped)}")
+        if self.groups is not None:
+            said.append(f"{self.groups:,} group{' has' if self.groups == 1 else 's have'} another result")
+        return "; ".join(said)
+
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"changes": [c.data() for c in self.changes], "told": self.told, "groups": self.groups}
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Migrated:
+        """Made of that data."""
+        return cls(tuple(map(Changed.of, data["changes"])), data["told"], data["groups"])
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A group of a view as it is and as it would be, `ABSENT` where it is not."""
+
+    view: str
+    group: Any
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What opening a store with an app would change.
+
+    `documents` of tables and `rows` of views would be gone through, and the `groups` there are now would be replaced.
+    Rows are shown from `sampled` documents, which are `all` of them or not: then both sides are of these alone, and of
+    a view whose former code is gone there is none. `seconds` is what building takes while nobody writes, about; `held`
+    says by view how many of the sampled documents it could not take, and why the first of them.
+    """
+
+    changes: tuple[Changed, ...]
+    documents: int = 0
+    rows: int = 0
+    groups: int = 0
+    seconds: float = 0.0
+    sampled: int = 0
+    all: bool = True
+    sample: tuple[Sampled, ...] = ()
+    held: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+
+class NotBuilt(PenstockError):
+    """A view was asked for that is being built, and has never been complete.
+
+    >>> print(NotBuilt("namecount", 43))
+    view 'namecount' is being built, 43 % of what it is made of is in; wait until it is complete, or run \
+`penstock migrate` or engine.migrate(), which do the rest at once
+    """
+
+    def __init__(self, name: str, percent: int) -> None:
+        super().__init__(name, percent)
+        self.name = name
+        self.percent = percent
+
+    def __str__(self) -> str:
+        return (
+            f"view {self.name!r} is being built, {self.percent} % of what it is made of is in; wait until it is "
+            "complete, or run `penstock migrate` or engine.migrate(), which do the rest at once"
+        )
+
+
+def stored_definition(view: View) -> dict[str, Any]:
+    """A view as a store keeps it: its description, and the fingerprint of its code where it has any."""
+    code = fingerprint(view)
+    return {**view.describe(), _CODE: code} if code else view.describe()
+
+
+def difference(old: Described, new: Described) -> str:
+    """What differs between two stored definitions of a view, in words; nothing where they are the same.
+
+    >>> difference({"source": "users", "reducers": []}, {"source": "orders", "reducers": []})
+    "its source was 'users' and is 'orders'"
+    """
+    before, now = _bare(old), _bare(new)
+    names = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
+    if "by" in names:
+        names = [name for name in names if name not in ("key", "value", "where")]
+    if "reducers" in names:  # an index has rows of its own form
+        names = [name for name in names if name != "rows"]
+    said = [_changed(name, before.get(name), now.get(name)) for name in names]
+    versions = old.get(_VERSION), new.get(_VERSION)
+    if None not in versions:
+        if versions[0] != versions[1]:
+            said.append(f"its version was {repr_of(versions[0])} and is {repr_of(versions[1])}")
+    elif not said:
+        said = list(_code(old.get(_CODE) or {}, new.get(_CODE) or {}))
+    return "; ".join(said)
+
+
+def _changed(name: str, old: Any, new: Any) -> str:
+    """How a part of a definition changed, as users write it where that tells it."""
+    if name == "by":
+        return "it was made by fields, and is by a function" if old == "fields" else "it was a function, and is fields"
+    one, two = _written(name, old), _written(name, new)
+    if one == two:
+        one, two = repr_of(old), repr_of(new)
+    return (
+        f"its {name} {'were' if name.endswith('s') else 'was'} {one} and {'are' if name.endswith('s') else 'is'} {two}"
+    )
+
+
+def _written(name: str, part: Any) -> str:
+    """A part of a definition as users write it."""
+    if name == "rows":
+        return part or "(group, key), with a rank if it is not 0"
+    if part is None:
+        return "none"
+    if name == "key":
+        paths = [".".join(path) for path in part["paths"]]
+        return repr(paths[0] if part["single"] else tuple(paths))
+    if name == "value":
+        return repr(".".join(part))
+    if name == "reducers":
+        return ", ".join(f"{r['reducer']}({'.'.join(r['field'] or ())})" for r in part) or "none"
+    return repr_of(part)
+
+
+def _bare(definition: Described) -> dict[str, Any]:
+    """A definition without its code, and without the names of functions, which say nothing of what they do."""
+    out = {name: value for name, value in definition.items() if name not in (_CODE, _VERSION, "map", "reducers")}
+    out |= {name: value for name, value in (definition.get("map") or {}).items() if name != "function"}
+    reducers = definition.get("reducers") or []
+    out["reducers"] = [{k: v for k, v in reducer.items() if k != "function"} for reducer in reducers]
+    return out
+
+
+def _code(old: Described, new: Described) -> Iterator[str]:
+    """Which parts of the code differ: those that changed, else those that came or went."""
+    if not old and new:
+        yield "its code was not kept with it"
+        return
+    changed = sorted(name for name in old if name in new and old[name] != new[name])
+    if changed:
+        yield f"{', '.join(changed)} changed"
+        return
+    yield from (f"{name} is read by it" for name in sorted(set(new) - set(old)))
+    yield from (f"{name} is no longer read by it" for name in sorted(set(old) - set(new)))

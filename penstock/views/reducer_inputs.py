@@ -1,0 +1,94 @@
+"""What a view's reducers read, and whether it is there: checked when the view is defined.
+
+A field view reads paths of documents; a view of a view reads paths of rows, which have a key and a value; and a reducer
+that goes by ts needs documents that have one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from penstock.cache import DefinitionError, shown_key
+from penstock.views.definition_names import nearest
+from penstock.views.reducer_protocols import TS, Path, Reducer, is_tree_cell
+from penstock.views.view_maps import FieldMap, ReduceFunction
+
+Reducers = Sequence[Reducer | ReduceFunction]
+
+
+def fields_read(reducers: Reducers) -> Iterator[Path | None]:
+    """The fields of a value that reducers read, `TS` among them; None: the value itself."""
+    for reducer in reducers:
+        if isinstance(reducer, ReduceFunction):
+            yield None
+            continue
+        for cell in reducer.cells:
+            yield cell.field
+            if is_tree_cell(cell):
+                yield from cell.beside
+
+
+def check_values(view: str, fields: FieldMap, reducers: Reducers) -> None:
+    """A reducer that folds values has to be told which; count() folds none."""
+    if any(field != TS and fields.path_of(field) is None for field in fields_read(reducers)):
+        raise DefinitionError(
+            f"view {view!r} has a reducer that is not told what to read; name the field in it, such as "
+            "ps.sum('amount'), or give the view a value='amount'"
+        )
+
+
+def check_stamps(view: str, reducers: Reducers, source: str, stamped: bool) -> None:
+    """A reducer that goes by ts needs a source whose documents have one."""
+    if not stamped and TS in fields_read(reducers):
+        raise DefinitionError(
+            f"view {view!r} has a reducer that goes by ts, and what is in {source!r} has none; name the field to go "
+            "by, such as ps.last('amount', by='at'), or define it on a table with ts="
+        )
+
+
+def check_paths(
+    view: str, fields: FieldMap, reducers: Reducers, source: str, source_fields: tuple[str, ...] | None
+) -> None:
+    """The documents of a view are its rows, which have a key and a value."""
+    read: list[Path] = [*fields.key.paths]
+    if fields.where is not None:
+        read += fields.where.paths()
+    values = [fields.value, *(fields.path_of(field) for field in fields_read(reducers))]
+    read += [path for path in values if path is not None]
+    for path in read:
+        root, *names = path
+        dotted = ".".join(path)
+        if root not in ("key", "value"):
+            raise DefinitionError(
+                f"view {view!r} reads {dotted!r} of the view {source!r}, whose rows have a key and a "
+                f"value; write 'key', 'value', or 'value.{dotted}'"
+            )
+        if root == "key" and names:
+            raise DefinitionError(
+                f"view {view!r} reads {dotted!r} of the view {source!r}; a key has no fields, so write "
+                "'key', or take it apart in a function view"
+            )
+        if root == "value" and names and source_fields and names[0] not in source_fields:
+            near = nearest(names[0], source_fields) or source_fields[0]
+            raise DefinitionError(
+                f"view {view!r} reads {dotted!r} of the view {source!r}, whose fields are "
+                f"{', '.join(source_fields)}; did you mean 'value.{near}'?"
+            )
+
+
+def check_tombstones(table: str, tombstones: object, ts: str | None) -> None:
+    """How long a table remembers deletions is a number, and goes with a ts."""
+    if tombstones is None:
+        return
+    if not isinstance(tombstones, int | float) or isinstance(tombstones, bool) or not 0 <= tombstones < math.inf:
+        raise DefinitionError(
+            f"tombstones= of table {table!r} is {shown_key(tombstones)}; write how far a deletion's "
+            "ts may lie behind the "
+            "table's greatest, a number of 0 or more, or leave it out to keep all"
+        )
+    if ts is None:
+        raise DefinitionError(
+            f"table {table!r} has tombstones= but no ts=, and so keeps no deletions; give it a ts=, or leave "
+            "tombstones= out"
+        )

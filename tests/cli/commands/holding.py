@@ -1,0 +1,50 @@
+"""`penstock` with a store that is killed in the middle of what it does for another process.
+
+    python -m tests.cli.commands.holding commit restate run --from users=users.jsonl?follow=1
+
+It runs the command behind the first two words, and is killed in the operation that the second one names: at `commit`
+before its first commit, at `answer` when all is committed and nobody has been told. Views that changed are built when
+somebody asks for it, not before.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+from unittest import mock
+
+from penstock.cli.program import group
+from penstock.engine import remote_operations
+from penstock.engine.calls.migration_calls import Migrating
+from tests.core.crash.crash_points import Counted
+
+
+def kill(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def befall(when: str, operation: str) -> None:
+    """Be killed in the operation of this name."""
+    do = remote_operations.OPERATIONS[operation]
+
+    def fatal(engine: Any, asked: dict[str, Any], tell: Any) -> None:
+        if when == "commit":
+            with Counted(kill).counting():
+                do(engine, asked, tell)
+        do(engine, asked, tell)
+        kill()
+
+    remote_operations.OPERATIONS[operation] = fatal
+
+
+def main(when: str, operation: str, *arguments: str) -> None:
+    """Run the command until it is killed."""
+    befall(when, operation)
+    with mock.patch.object(Migrating, "begin_sweeping"):
+        group.main(list(arguments), prog_name="penstock")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

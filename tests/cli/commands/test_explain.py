@@ -1,0 +1,168 @@
+"""The graph of tables and views."""
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from penstock.cli.drawing.graph import condition, forest, mermaid, sentence, text
+from penstock.cli.drawing.svg import svg
+from tests.cli.conftest import Run
+
+GRAPH = """\
+users            table by id, ts ts
+├─ namecount     by name → count()
+│  └─ by_length  by function by_length → sum()
+├─ ages          by (country, name) → n: count(), mean: mean(age)
+├─ adults        by country where age >= 18 → count()
+└─ initials      by function initials → count()
+marks            table by (shop, number), patch
+└─ total         all in one group → sum(mark)
+"""
+
+
+def test_the_graph_needs_no_store(shop: Path, run: Run) -> None:
+    assert run("explain").stdout == GRAPH
+    assert not (shop / "penstock-state").exists()
+
+
+def test_a_store_adds_how_many_there_are(filled: Path, run: Run) -> None:
+    shown = run("explain").stdout
+    assert re.search(r"^users .* 3 documents$", shown, re.MULTILINE)
+    assert re.search(r"^├─ namecount .* 2 groups$", shown, re.MULTILINE)
+    assert re.search(r"^│  └─ by_length .* 1 group$", shown, re.MULTILINE)
+
+
+def facts(shown: str) -> dict[str, str]:
+    graph, _, rest = shown.partition("\n\n")
+    assert graph
+    return dict(re.split(r" {2,}", line, maxsplit=1) for line in rest.splitlines())
+
+
+def test_one_view_is_explained_with_its_costs_and_hot_groups(filled: Path, run: Run) -> None:
+    found = facts(run("explain", "namecount").stdout)
+    assert found["groups"] == "by name"
+    assert found["result"] == "count()"
+    assert found["kept as"].startswith("accumulator: one row a group")
+    assert found["an update"].startswith("reads and writes one row for each group")
+    assert found["runs"] == "over columns, without Python for a document"
+    assert re.fullmatch(r"2, \d+ bytes, 3 contributions", found["rows"])
+    assert found["hot groups"] == '"Joe" 2 (67 %), "Sue" 1 (33 %)'
+
+
+def test_function_views_and_views_of_views_say_what_they_run(filled: Path, run: Run) -> None:
+    initials = facts(run("explain", "initials").stdout)
+    assert initials["runs"] == "a Python call for each document"
+    assert initials["an update"].endswith("what the function yielded is remembered with the document")
+    shown = run("explain", "by_length").stdout
+    assert facts(shown)["runs"] == "once for each row of namecount that changes"
+    assert "ages" not in shown, "only what it comes from"
+    assert "users" in shown
+
+
+def test_a_table_is_explained(shop: Path, run: Run) -> None:
+    assert facts(run("explain", "marks").stdout)["is"] == "table by (shop, number), patch"
+
+
+def test_mermaid(shop: Path, run: Run) -> None:
+    shown = run("explain", "adults", "--format", "mermaid").stdout.splitlines()
+    assert shown == [
+        "flowchart LR",
+        '  n0[("users<br/>table by id, ts ts")]',
+        '  n1["adults<br/>by country where age #gt;= 18<br/>count()"]',
+        "  n0 --> n1",
+    ]
+
+
+def test_svg_is_xml_with_a_box_for_each_and_is_the_same_each_time(shop: Path, run: Run) -> None:
+    shown = run("explain", "--format", "svg").stdout
+    assert shown == run("explain", "--format", "svg").stdout
+    root = ElementTree.fromstring(shown)
+    space = "{" + root.tag[1:].partition("}")[0] + "}"
+    names = [t.text for t in root.iter(f"{space}text") if t.get("class") == "name"]
+    assert names == ["users", "namecount", "by_length", "ages", "adults", "initials", "marks", "total"]
+    boxes = [(float(b.get("x", 0)), float(b.get("y", 0)), float(b.get("height", 0))) for b in root.iter(f"{space}rect")]
+    assert len(boxes) == 8
+    for column in {x for x, _, _ in boxes}:
+        spans = sorted((y, y + height) for x, y, height in boxes if x == column)
+        assert all(a[1] <= b[0] for a, b in pairwise(spans)), "boxes overlap"
+    assert len(list(root.iter(f"{space}path"))) == 6
+    assert max(y + height for _, y, height in boxes) <= float(root.get("height", 0))
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (ps.field("a") == "x", 'a == "x"'),
+        ((ps.field("a") > 1) & ps.field("b"), "a > 1 and b"),
+        ((ps.field("a") > 1) & (ps.field("b") | (ps.field("c.d") != None)), "a > 1 and (b or c.d != null)"),  # noqa: E711
+        (ps.field("c.d") == None, "c.d == null"),  # noqa: E711
+        (~ps.field("b") | (ps.field("n") < 2**70), f"not b or n < {hex(2**70)}"),
+        (~(ps.field("a") > 1), "not (a > 1)"),
+    ],
+)
+def test_conditions_in_words(where: ps.Where, said: str) -> None:
+    assert condition(where.describe()) == said
+
+
+def test_definitions_in_words() -> None:
+    app = ps.App("a")
+    table = app.table("t", key=("a", "b.c"), ts="@kafka")
+    view = table.view("v", key="x", value="y", reduce={"s": ps.sum(), "m": ps.mean("z"), "n": ps.count()})
+    spread = table.view("w", key="x", reduce=ps.histogram([0, 1], "y"))
+    assert sentence(table) == "table by (a, b.c), ts of the broker"
+    assert sentence(view) == "by x → s: sum(y), m: mean(y.z), n: count()"
+    assert sentence(spread) == "by x → histogram(y)"
+    assert svg([], "nothing").endswith("</svg>")
+    assert mermaid([]) == "flowchart LR"
+    assert text([], {}) == ""
+    assert [node.definition.name for node in forest(app)] == ["t"]
+
+
+TREES = """
+import penstock as ps
+app = ps.App("trees")
+sales = app.table("sales", key="id")
+best = sales.view("best", key="shop", reduce={"max": ps.max("price"), "top": ps.top(2, "price"), "n": ps.count()})
+plain = sales.view("plain", key="shop", value="price", reduce=None)
+kept = sales.view("kept", key="shop", reduce=ps.count(), sources=True)
+
+def longest(values, rereduce):
+    return max(values)
+
+by_hand = sales.view("by_hand", key="shop", value="price", reduce=longest)
+"""
+
+
+def test_trees_and_indexes(here: Path, run: Run) -> None:
+    (here / "app.py").write_text(TREES)
+    run("put", "sales", *(f'{{"id": {i}, "shop": "{"ab"[i > 1]}", "price": {i}}}' for i in range(5)))
+    shown = run("explain").stdout.splitlines()
+    assert shown[1].startswith("├─ best     by shop → max: max(price), top: top(price, n=2), n: count()")
+    assert "plain    by shop → an index of values" in shown[2]
+    assert "by_hand  by shop → function longest" in shown[4]
+    for name in ("best", "kept", "by_hand"):
+        assert facts(run("explain", name).stdout)["trees"].startswith("none: ")
+        found = facts(run("explain", name).stdout)
+        assert found["kept as"].startswith("tree: a group's contributions themselves")
+        assert found["an update"].startswith("reads and writes one path of the tree")
+        assert found["hot groups"] == '"b" 3 (60 %), "a" 2 (40 %)'
+    index = facts(run("explain", "plain").stdout)
+    assert index["kept as"].startswith("index: each contribution is a row")
+    assert index["rows"].endswith(" bytes, 5 contributions")
+    assert "hot groups" not in index
+    assert run("query", "plain", "--limit", "1").stdout == '{"key": ["a", 0, 0], "value": 0}\n'
+    assert "a plain index folds nothing" in run("query", "plain", "--level", "0", code=2).stderr
+    run("put", "sales", *(f'{{"id": {i}, "shop": "c", "price": {i}}}' for i in range(10, 110)))
+    assert re.fullmatch("[0-9]+ nodes beside the rows, at most 2 deep", facts(run("explain", "best").stdout)["trees"])
+    assert "trees" not in facts(run("explain", "plain").stdout)
+    assert json.loads(run("doc", "sales", "4").stdout)["views"] == {
+        "best": {"told": [["b", 4]]},
+        "plain": {"told": [["b", 4]]},
+        "kept": {"told": [["b", None]]},
+        "by_hand": {"told": [["b", 4]]},
+    }

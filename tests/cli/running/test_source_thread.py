@@ -1,0 +1,111 @@
+"""A source's signs of life: who waits for the store gives them, and who hangs doesn't."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from penstock.cli.running.claims import SESSION, Shared
+from penstock.cli.running.source_thread import Pump
+from penstock.engine import Standby
+from penstock.engine.writers.open_writer import Here, writer
+from penstock.gateway import TableBatch
+from penstock.spout import Contract, Recall, SpoutBatch
+from tests.harness.planting import Bug
+from tests.waiting import PATIENCE
+
+SOURCE = "users=memory"
+_AGAIN = 0.01
+
+
+class Steps:
+    """A source of one batch, which waits to be let on before it gives it, and ends behind it."""
+
+    contract = Contract(True, "it is a test's")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.asked, self.on = threading.Event(), threading.Event()
+
+    def begin(self, recall: Recall) -> None:
+        """There is nothing to go on with."""
+
+    def next_batch(self, limit: int, wait: float = 0.0) -> SpoutBatch | None:
+        """The batch, once that is let on."""
+        if self.ended:
+            return None
+        self.asked.set()
+        assert self.on.wait(PATIENCE)
+        self.ended = True
+        return SpoutBatch(TableBatch([b'{"id": 1}']), SOURCE, 0, 1)
+
+    def lag(self) -> int | None:
+        """Nothing is known of it."""
+
+    def committed(self, batch: SpoutBatch) -> None:
+        """Nobody is told."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def who_waits_lives_and_who_hangs_does_not(folder: Path) -> None:
+    now = 0.0
+    app = ps.App("shop")
+    table = app.table("users", key="id")
+    other, own = (Shared(str(folder), SOURCE, "g", lambda: now) for _ in range(2))
+    spout = Steps()
+    with writer(folder / "state", app) as store:
+        assert isinstance(store, Here)
+        assert (other.take(), own.take()) == (None, None)
+        pump = Pump(Standby(lambda: store), "users", table, spout, lambda: False, claim=own)
+        pump.start()
+        try:
+            assert spout.asked.wait(PATIENCE)
+            pump.beat()
+            assert other.place() == (0, 2), "it has begun"
+            now += SESSION
+            pump.beat()
+            assert other.place() == (0, 1), "its source gives nothing, and doesn't come back"
+            with store.engine._lock:
+                spout.on.set()
+                until(lambda: pump._waits)
+                now += SESSION
+                pump.beat()
+                assert other.place() == (0, 2), "it waits for the store"
+        finally:
+            spout.on.set()
+            pump.join(PATIENCE)
+        assert pump.error is None
+        assert pump.counts.applied == 1
+        assert other.place() == (0, 1), "it has ended"
+
+
+def until(found: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not found():
+        assert time.monotonic() < end
+        threading.Event().wait(_AGAIN)
+
+
+BUGS = [
+    Bug("who waits for the store is dead", "cli.running.source_thread:Pump.beat", "self._waits", "False"),
+    Bug("who hangs is alive", "cli.running.source_thread:Pump.beat", "self._waits", "True"),
+    Bug("who has ended is alive", "cli.running.source_thread:Pump.run", "self._claim.end(ENDED)", "pass"),
+]
+
+
+def test_who_waits_lives_and_who_hangs_does_not(tmp_path: Path) -> None:
+    who_waits_lives_and_who_hangs_does_not(tmp_path)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    with pytest.raises(AssertionError, match=r"it waits|doesn't come back|it has ended"):
+        who_waits_lives_and_who_hangs_does_not(tmp_path)

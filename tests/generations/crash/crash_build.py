@@ -1,0 +1,101 @@
+"""A writer that is killed while views are built: it goes on with both where its store stands, and says how far it is.
+
+python -m tests.generations.crash.crash_build PATH DOCUMENTS      fills a store under one app
+python -m tests.generations.crash.crash_build PATH DOCUMENTS on   opens it under another, until views are built
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import penstock as ps
+from penstock.engine.calls.migration_calls import Migrating
+from penstock.generations.build_thread import Turn
+
+BATCH = 50
+KEPT = 1 << 20  # steps that are left once the views are built: the former ones are emptied
+STEP = 128  # documents or rows that are built after each batch, at most
+SOURCE = "numbers"
+
+
+def document(number: int, keys: int) -> dict[str, Any]:
+    """The document of a place in the source."""
+    return {"id": number * 7 % keys, "name": f"name{number % 97}", "n": number % 11, "ts": number}
+
+
+def app(later: bool) -> ps.App:
+    """The app that fills the store, or the one that comes later."""
+    shop = ps.App("shop")
+    users = shop.table("users", key="id", ts="ts")
+    kept = users.view("kept", key="n", reduce=ps.count())
+    width = 5 if later else 3
+
+    @users.view(reduce={"n": ps.count(), "s": ps.sum()})
+    def names(user: Any) -> Iterator[Any]:
+        yield user["name"][:width], user["n"]
+
+    names.view("sizes", key="value.n", reduce=ps.count())
+    kept.view("over", key="value", reduce=ps.max("key") if later else ps.count())
+    if later:
+        users.view("greatest", key="name", reduce=ps.max("n"))
+    return shop
+
+
+def records(start: int, stop: int, keys: int) -> list[ps.Record]:
+    """What the source has at these places."""
+    docs = [(number, document(number, keys)) for number in range(start, stop)]
+    return [ps.Record("users", doc["id"], doc, offset=number) for number, doc in docs]
+
+
+class Steps:
+    """The steps of building views, of which the thread may take one after each batch.
+
+    So the batches before the views are built are counted, however the system deals out its cores.
+    """
+
+    def __init__(self) -> None:
+        self._allowed = threading.Semaphore(0)
+        self._step = Migrating.sweep_once
+
+    def sweep_once(self, engine: Migrating, limit: int) -> Turn:
+        """Wait for a batch, then take a step."""
+        self._allowed.acquire()
+        return self._step(engine, min(limit, STEP))
+
+    def allow(self, steps: int = 1) -> None:
+        """Let the thread take so many more."""
+        self._allowed.release(steps)
+
+
+def put(engine: ps.Engine, start: int, stop: int, keys: int) -> None:
+    """Take these places of the source, and say so once it is durable."""
+    engine.ingest(records(start, stop, keys), source=SOURCE, resume=stop)
+    print(stop, flush=True)
+
+
+def main(path: Path, keys: int, later: bool) -> None:
+    """Fill a store, or go on with it until its views are built."""
+    steps = Steps()
+    limited = mock.patch.object(Migrating, "sweep_once", lambda engine, limit: steps.sweep_once(engine, limit))
+    with limited, ps.open(app(later), path, listen=False) as engine:
+        with engine.snapshot() as snap:
+            done = snap.sources.get(SOURCE, 0)
+        if not later:
+            for start in range(done, keys, 1_000):
+                put(engine, start, start + 1_000, keys)
+            return
+        while engine.status()["building"] is not None:
+            put(engine, done, done + BATCH, keys)
+            done += BATCH
+            steps.allow()
+        steps.allow(KEPT)
+    print("built", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), len(sys.argv) > 3)

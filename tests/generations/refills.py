@@ -1,0 +1,13 @@
+"""Refills in tests: in steps of a few records."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+
+def in_small_steps(monkeypatch: pytest.MonkeyPatch, lines: int = 4) -> None:
+    """Copy and apply so many records in a step."""
+    for name in ("generations.refill", "engine.partitioned_refill"):
+        monkeypatch.setattr(sys.modules[f"penstock.{name}"], "_STEP_LINES", lines)

@@ -1,0 +1,183 @@
+"""Bugs planted in the building of views: seeded histories must find each, and find none where none was planted."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.spout import Record
+from tests.generations.app_pair import CHANGED, DROPPED, Moving, first, followed, second, shown
+from tests.harness.planting import Bug, Edit
+
+SEEDS = range(5)
+GROUPS = ["Sue", "Joe", "Bob", "Ann", "Ida", "Ole", None]
+
+
+class History(Moving):
+    """A store on its way from one app to the other and back, with accidents; checked at each end."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(few=seed % 2 * 16)
+        self.choose = Random(seed)
+        self.clock = 0
+        self.turns = 1  # so often it turns back, which begins anew with ever more to go through
+        self.marks: list[tuple[int, dict[tuple[str, Any], Any]]] = []
+
+    def record(self) -> Record:
+        """A document or a deletion."""
+        pick, table, key = self.choose.choice, self.choose.choice(["users", "orders", "plain", "few"]), self.key()
+        own = {"ts": self.clock} if table in ("users", "few") else {}
+        if self.choose.random() < 0.15:
+            return Record(table, key, None, own.get("ts"))
+        doc: dict[str, Any] = {"id": key, "g": pick(GROUPS), "h": pick([1, 2]), "v": pick([1, 2, -3, 0.5]), **own}
+        return Record(table, key, doc | {"tags": [pick("ab") for _ in range(self.choose.randrange(3))]})
+
+    def key(self) -> int:
+        """One of the keys."""
+        return self.choose.randrange(10)
+
+    def put(self) -> None:
+        """A batch."""
+        self.clock += 1
+        self.take([self.record() for _ in range(self.choose.randrange(1, 5))])
+
+    def mark(self) -> None:
+        """Remember what readers see now."""
+        with self.engine.snapshot() as snap:
+            rows = {(name, row.key): row.value for name in snap.schema.views for row in snap.view(name)}
+            self.marks.append((snap.position, rows))
+
+    def accident(self) -> None:
+        """Memory is forgotten, or the engine is lost."""
+        if self.choose.random() < 0.15:
+            for node in self.core.tables.values():
+                node.forget()
+        if self.choose.random() < 0.15:
+            if self.turns and self.choose.random() < 0.3:
+                self.turns -= 1
+                self.open(first() if self.app is second else second())
+                self.core.sweep_step(4)
+            self.open(self.app())
+
+    def run(self) -> None:
+        """All of it."""
+        for self.app in (second, first, second):
+            self.open(self.app())
+            before = shown(self.engine, [name for name in self.frozen() if name in (*CHANGED, *DROPPED)])
+            while self.core.sweep is not None:
+                for _ in range(self.choose.randrange(3)):
+                    self.put()
+                self.accident()
+                now = shown(self.engine, [name for name in self.frozen() if name in before])
+                assert now == {name: before[name] for name in now}, "what gives way has changed"
+                self.core.sweep_step(self.choose.choice([1, 2, 4, 8]))
+            for _ in range(9):
+                self.put()
+            self.mark()
+        self.check()
+        for position, rows in self.marks:
+            assert followed(self.engine.changes(since=position), dict(rows)) == self.marks[-1][1]
+
+    def frozen(self) -> list[str]:
+        """The views that give way."""
+        views = self.engine.status()["views"]
+        return [name for name, about in views.items() if about["as_of"] is not None]
+
+
+BUGS = [
+    Bug(
+        "a document that came since is told again",
+        "gateway.generation_scan:TableSweep.told",
+        "(records < self.cursor) | (records >= self.since)",
+        "records < self.cursor",
+    ),
+    Bug(
+        "the cursor is off by one",
+        "gateway.generation_scan:TableSweep.told",
+        "records < self.cursor",
+        "records <= self.cursor",
+    ),
+    Bug(
+        "what a view was never told is taken back, in a batch",
+        "gateway.view_deltas:Telling._told_sides",
+        "if told.all():",
+        "if True:",
+    ),
+    Bug(
+        "what a view was never told is taken back, one by one",
+        "gateway.small_batch_deltas:FewTelling._untold",
+        "slots[~told].tolist()",
+        "()",
+    ),
+    Bug("rows that come later are told twice", "mapreduce.hidden_generation:Building.told", "until is None", "True"),
+    Bug("a step is made twice", "generations.build:Sweep._write", "write_built(writer, built)", "pass"),
+    Bug(
+        "records get other numbers meanwhile",
+        "core.commit:Core._tend",
+        "log.compact_due() and node.sweep is None",
+        "log.compact_due()",
+    ),
+    Bug(
+        "what is remembered of a segment is only that of the last step",
+        "gateway.view_deltas:_add_told",
+        "if place.start:",
+        "if False:",
+    ),
+    Bug(
+        "dead versions are told too",
+        "gateway.generation_scan:_living",
+        "living &= ~np.concatenate(gone)",
+        "living = ~np.concatenate(gone)",
+    ),
+    Bug(
+        "the feed tells of what readers don't see yet",
+        "mapreduce.view_node:ViewNode.take",
+        "writes.feeding and self.building is None",
+        "writes.feeding",
+    ),
+    Bug(
+        "the feed does not tell of the switch",
+        "generations.build:switched",
+        "former.append(Former(name, entry.number, entry.definition, position))",
+        "pass",
+    ),
+    Bug(
+        "the switch is told with rows as they are now",
+        "core.reading.generation_differences:_Pair.changes",
+        "since.pop(key, (whole, now))[1]",
+        "now",
+    ),
+    Bug(
+        "readers see one view before the others",
+        "generations.build:Sweep._documents",
+        "self._core.weigh(n)",
+        "self._core.weigh(n); self.switch()",
+    ),
+    Bug(
+        "a number is given twice",
+        "generations.agreement:_Beginning.__init__",
+        "self._last = known.highest()",
+        "self._last = max(entry.number for entry in known.entries.values())",
+        Edit("generations.agreement:_Beginning._throw_away", "if number:", "if False:"),
+    ),
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_bug_is_found_where_none_was_planted(seed: int) -> None:
+    History(seed).run()
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    with pytest.raises((AssertionError, ps.PenstockError, LookupError)):
+        _search()
+
+
+def _search() -> None:
+    for seed in SEEDS:
+        History(seed).run()

@@ -1,0 +1,303 @@
+"""Tables made anew elsewhere and taken over: offsets, the feed, quarantine, readers, and whoever ends on the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.cache import Closed, PenstockError, open_lmdb
+from penstock.engine import open_on, writer
+from penstock.generations.agreement import described
+from tests.harness.worlds import TINY
+from tests.tidy.tree import ROOT
+from tests.waiting import PATIENCE
+
+SOURCE = "users=file:users.jsonl"
+
+
+def shop(ts: str | None = "ts") -> ps.App:
+    app = ps.App("shop")
+    users = app.table("users", key="id", ts=ts)
+    names = users.view("names", key="name", reduce=ps.count())
+    users.view("largest", key="name", value="amount", reduce=ps.max())
+    names.view("sizes", key="value", reduce=ps.count())
+    app.table("orders", key="id").view("total", key=(), value="amount", reduce=ps.sum())
+    return app
+
+
+def docs(first: int, last: int, name: str = "n") -> list[dict[str, Any]]:
+    return [{"id": i, "name": f"{name}{i % 3}", "amount": i, "ts": i} for i in range(first, last)]
+
+
+def elsewhere(app: ps.App, path: Path, seed: int, rows: list[Any], offset: int = 0) -> str:
+    """A store that read these rows of users from the source."""
+    engine, _ = open_on(app, open_lmdb(os.fspath(path)), TINY, seed=seed)
+    with engine:
+        if rows:
+            engine.put_many("users", rows)
+        if offset:
+            engine.ingest([], source=SOURCE, resume=offset)
+    return os.fspath(path)
+
+
+def live_at(app: ps.App, path: Path, offset: int) -> Any:
+    engine: Any = ps.open(app, path)
+    engine.put_many("users", docs(0, 20, "old"))
+    engine.put_many("orders", [{"id": 1, "amount": 7}])
+    if offset:
+        engine.ingest([], source=SOURCE, resume=offset)
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "read", "goes_on", "back"),
+    [
+        pytest.param(0, 0, 50, 50, (), id="a source that the store had not"),
+        pytest.param(30, 30, 50, 50, (), id="behind what was read"),
+        pytest.param(30, 80, 50, 80, (), id="beyond it, and no gap between"),
+        pytest.param(60, 80, 50, 50, (SOURCE,), id="a gap between: it goes back"),
+    ],
+)
+def test_where_a_source_goes_on(
+    tmp_path: Path, before: int, meanwhile: int, read: int, goes_on: int, back: tuple[str, ...]
+) -> None:
+    app = shop()
+    with live_at(app, tmp_path / "live", before) as live:
+        seed = live.begin_refill(["users"], described(app))
+        live.ingest([ps.Record("users", 99, {"id": 99, "name": "since", "ts": 99})], source=SOURCE, resume=meanwhile)
+        done = live.refill(elsewhere(app, tmp_path / "fresh", seed, docs(0, 9), read))
+        assert (done.sources, done.back) == ({SOURCE: goes_on}, back)
+        with live.snapshot() as snap:
+            assert snap.sources == {SOURCE: goes_on}
+            assert snap.position == done.position
+            assert dict(snap.view("names").items()) == {"n0": 3, "n1": 3, "n2": 3, "since": 1}
+            assert snap.view("total")[()] == 7, "a table that was not named stays"
+        assert not live.check().wrong
+
+
+def test_writes_that_change_nothing_meanwhile_are_kept(tmp_path: Path) -> None:
+    """The other store read none of these keys, or read a key that was deleted here."""
+    for ts in ("ts", None):
+        app, folder = shop(ts), tmp_path / str(ts)
+        folder.mkdir()
+        with live_at(app, folder / "live", 0) as live:
+            live.put("users", {"id": 30, "name": "gone", "amount": 1, "ts": 1})
+            live.delete("users", 30)
+            seed = live.begin_refill(["users"], described(app))
+            assert live.put("users", docs(7, 8, "old")[0]).equal == 1
+            assert live.put_many("users", docs(0, 20, "old")[12:15]).equal == 3
+            assert live.delete("users", 30).equal == 1
+            if ts is not None:
+                assert live.put("users", {"id": 16, "name": "late", "ts": 1}).late == 1
+            live.put("users", {"id": 13, "name": "later", "amount": 13, "ts": 99})
+            live.refill(elsewhere(app, folder / "fresh", seed, [*docs(0, 2), *docs(30, 31)]))
+            with live.snapshot() as snap:
+                names = {key: doc["name"] for key, doc in snap.table("users").items()}
+            late = {} if ts is None else {16: "old1", 30: "n0"}  # the other store read a later version of 30
+            assert names == {0: "n0", 1: "n1", 7: "old1", 12: "old0", 13: "later", 14: "old2", **late}
+            assert not live.check().wrong
+            live.begin_refill(["users"], described(app))
+            assert live.put("users", {"id": 13, "name": "later", "amount": 13, "ts": 99}).equal == 1
+            seed = live.begin_refill(["users"], described(app))
+            live.refill(elsewhere(app, folder / "other", seed, docs(0, 2)))
+            with live.snapshot() as snap:
+                assert len(snap.table("users")) == 2, "keys of an earlier refill are not kept"
+
+
+def test_readers_and_followers_see_one_change(tmp_path: Path) -> None:
+    app = shop()
+    with live_at(app, tmp_path / "live", 0) as live, ps.open(app, tmp_path / "live", readonly=True) as other:
+        seed = live.begin_refill(["users"], described(app))
+        old = live.snapshot()
+        seen: list[dict[Any, Any]] = []
+
+        def look(what: str, done: int, total: int) -> None:
+            with other.snapshot() as snap:
+                seen.append(dict(snap.view("names").items()))
+
+        fresh = elsewhere(app, tmp_path / "fresh", seed, docs(0, 9))
+        done = live.refill(fresh, look)
+        was, now = {f"old{i}": 7 - (i == 2) for i in range(3)}, {f"n{i}": 3 for i in range(3)}
+        assert [one for i, one in enumerate(seen) if not i or one != seen[i - 1]] == [was, now]
+        assert dict(old.view("names").items()) == was
+        assert old.table("users")[15]["name"] == "old0"
+        old.close()
+        for engine in (live, other):
+            changes = {(c.group, c.old, c.new) for c in engine.changes("names", since=done.position - 1)}
+            assert changes == {(g, n, ps.ABSENT) for g, n in was.items()} | {(g, ps.ABSENT, n) for g, n in now.items()}
+        live.put("users", {"id": 0, "name": "x", "ts": 100})
+        assert {c.group for c in other.changes("names", since=done.position)} == {"n0", "x"}
+        assert live.status()["tables"]["users"]["documents"] == 9
+
+
+def test_what_is_in_quarantine_stays_and_counts_as_older(tmp_path: Path) -> None:
+    app = shop(ts=None)
+    with live_at(app, tmp_path / "live", 0) as live:
+        live.put_many("users", [b'{"id": 3, "name": "late"', {"name": "no key"}])
+        live.put_many("users", docs(0, 20))
+        seed = live.begin_refill(["users"], described(app))
+        live.refill(elsewhere(app, tmp_path / "fresh", seed, [*docs(0, 9), b'{"id"']))
+        assert sorted(entry.id for entry in live.quarantine("record")) == ["r0", "r1", "r2"]
+        assert live.status()["tables"]["users"]["rejected"] == 3
+        assert live.retry("r0").left == 1
+        assert live.drop(kind="record").dropped == 3
+
+
+def images(folder: Path, live: Path) -> Any:
+    """At each step the store as a process that is killed there leaves it."""
+    steps: list[Path] = []
+
+    def take(what: str, done: int, total: int) -> None:
+        steps.append(folder / f"{len(steps)}-{what.replace(' ', '-')}")
+        shutil.copytree(live, steps[-1], ignore=shutil.ignore_patterns("*.sock", "socket*"))
+
+    return steps, take
+
+
+def test_killed_at_any_step_it_is_what_it_was_and_may_be_refilled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["penstock.generations.refill"], "_STEP_LINES", 4)
+    app = shop()
+    with live_at(app, tmp_path / "live", 0) as live:
+        seed = live.begin_refill(["users"], described(app))
+        live.put_many("users", [{"id": i, "name": "since", "ts": 500} for i in range(9, 30)])
+        fresh = elsewhere(app, tmp_path / "fresh", seed, docs(0, 9))
+        before = live.digest()
+        steps, take = images(tmp_path, tmp_path / "live")
+        live.refill(fresh, take)
+        after = live.digest()
+    assert {"copying", "carrying-over", "switching"} == {path.name.partition("-")[2] for path in steps}
+    for path in steps:
+        with ps.open(app, path) as again:
+            switched = path.name.endswith("switching")
+            assert again.digest() == (after if switched else before), path.name
+            assert not again.check().wrong
+            again.migrate()  # which empties what was filled
+            if not switched:
+                assert strays(again) == []
+                again.refill(fresh)
+                assert again.digest() == after
+            again.migrate()
+            assert all(db.startswith("view:") for db in strays(again)), "of these the feed has changes"
+
+
+def strays(engine: Any) -> list[str]:
+    """The databases with rows that belong to nothing in the catalog."""
+    with engine.snapshot() as snap:
+        numbers = {entry.number for entry in snap.schema.catalog.entries.values()}
+        dbs = [db for db in snap.reader().names() if db.partition(":")[2].isdigit()]
+        return [db for db in dbs if int(db.partition(":")[2]) not in numbers and snap.reader().count(db)]
+
+
+DRIVER = """
+import os, signal, sys
+import penstock as ps
+from penstock.engine import writer
+from tests.generations.test_refill import shop
+
+def tell(what, done, total):
+    if what == sys.argv[3]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with writer(sys.argv[1], shop()) as writing:
+    writing.refill(sys.argv[2], tell)
+"""
+
+
+@pytest.mark.parametrize("stage", ["copying", "carrying over"])
+def test_whoever_asked_is_killed_and_the_holder_goes_on(
+    tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refilling = sys.modules["penstock.generations.refill"]
+    monkeypatch.setattr(refilling, "_STEP_LINES", 4)
+    app = shop()
+    with live_at(app, tmp_path / "live", 0) as live:
+        with writer(tmp_path / "live", app) as writing:
+            assert writing.holder is not None
+            seed = writing.begin_refill(["users"], app)
+            live.put_many("users", [{"id": i, "name": "since", "ts": 500} for i in range(9, 400)])
+            fresh = elsewhere(app, tmp_path / "fresh", seed, docs(0, 400))
+            before, names = live.digest(), dict(live.snapshot().view("names").items())
+            killed = subprocess.run(
+                [sys.executable, "-c", DRIVER, str(tmp_path / "live"), fresh, stage],
+                cwd=ROOT,
+                timeout=PATIENCE,
+                check=False,
+            )
+            assert killed.returncode == -signal.SIGKILL
+            live.put("orders", {"id": 2, "amount": 1})
+            live.delete("orders", 2)
+            assert writing.begin_refill(["users"], app) == seed  # which ends what is still under way
+            with live.snapshot() as snap:
+                switched = dict(snap.view("names").items()) != names
+            assert (live.digest() == before) is not switched
+            assert not switched or stage == "carrying over", "who holds the store may end it, it had all of it"
+            live.put("users", {"id": 7, "name": "again", "ts": 900})
+            done = writing.refill(fresh)
+        with live.snapshot() as snap:
+            assert snap.position == done.position
+            assert snap.view("names")["again"] == 1
+            assert "since" not in snap.view("names")
+        assert not live.check().wrong
+
+
+def test_what_raises_on_the_way_gives_it_up(tmp_path: Path) -> None:
+    app = shop()
+    with live_at(app, tmp_path / "live", 0) as live:
+        seed = live.begin_refill(["users"], described(app))
+        fresh = elsewhere(app, tmp_path / "fresh", seed, docs(0, 9))
+        before = live.digest()
+
+        def fail(what: str, done: int, total: int) -> None:
+            raise Closed("the test")
+
+        with pytest.raises(Closed):
+            live.refill(fresh, fail)
+        assert live.digest() == before
+        with pytest.raises(PenstockError, match="no refill under way"):
+            live.refill(fresh)
+        live.begin_refill(["users"], described(app))
+        with pytest.raises(PenstockError, match=r"no refill under way that .* is for"):
+            live.refill(elsewhere(app, tmp_path / "other", seed + 1, docs(0, 9)))
+        with pytest.raises(ps.UnknownName):
+            live.begin_refill(["usres"], described(app))
+        with pytest.raises(PenstockError, match="has other definitions than this app"):
+            live.begin_refill(["users"], described(shop(ts=None)))
+
+
+def test_kinds_of_ts_that_differ_are_named(tmp_path: Path) -> None:
+    app = shop()
+    with live_at(app, tmp_path / "live", 0) as live:
+        seed = live.begin_refill(["users"], described(app))
+        fresh = elsewhere(app, tmp_path / "fresh", seed, [{"id": 1, "name": "x", "ts": "2024-01-01T00:00:00Z"}])
+        with pytest.raises(PenstockError, match="are of kind 'text', and those in the store 'number'"):
+            live.refill(fresh)
+        assert not live.check().wrong
+
+
+def test_deletions_whose_ts_are_texts_are_laid_over(tmp_path: Path) -> None:
+    app = shop()
+
+    def doc(key: int, day: str) -> dict[str, Any]:
+        return {"id": key, "name": "x", "amount": 1, "ts": f"{day}T00:00:00.000000001Z"}
+
+    with ps.open(app, tmp_path / "live") as live:
+        live.put_many("users", [doc(1, "2024-01-02"), doc(2, "0988-01-02")])
+        seed = live.begin_refill(["users"], described(app))
+        live.delete("users", 1, ts="2024-02-01T00:00:00.5Z")
+        live.delete("users", 2, ts="0988-01-02T00:00:00.000000002Z")
+        read = [doc(1, "2024-01-31"), doc(2, "0988-01-02"), doc(3, "1969-12-31")]
+        live.refill(elsewhere(app, tmp_path / "fresh", seed, read))
+        with live.snapshot() as snap:
+            assert [row.key for row in snap.table("users").items()] == [3]
+        assert live.put("users", doc(1, "2024-02-01")).late == 1
+        assert live.put("users", doc(2, "0988-01-02")).late == 1

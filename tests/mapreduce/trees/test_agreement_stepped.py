@@ -1,0 +1,73 @@
+"""What a root folds to is told from what came and went as it is from all that stays, wherever it is told."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cache import canonical
+from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.reducers.extremes import Extreme, Ranking
+
+INTS = st.one_of(st.integers(-3, 3), st.sampled_from([-(1 << 63), (1 << 63) - 1]), st.none())
+FLOATS = st.one_of(st.sampled_from([0.0, -0.0, 1.5, -1.5, float("inf"), float("-inf"), float("nan")]), st.none())
+ODD = st.one_of(INTS, FLOATS, st.sampled_from(["a", True, Decimal("1.5"), 1 << 70]))
+Moves = list[tuple[list[Any], list[Any], list[Any]]]
+
+
+def moves(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Moves]:
+    """By group the values that stay, that go and that come; some stay or come."""
+    few = st.lists(values, max_size=4)
+    group = st.tuples(few, few, few).filter(lambda g: bool(g[0] + g[1]) and bool(g[0] + g[2]))
+    return st.lists(group, min_size=1, max_size=4)
+
+
+def folded(cell: Extreme, values: list[Any]) -> Any:
+    """The partial of all these values."""
+    return cell.join(np.zeros(1, np.int64), Column.of(values), lambda: [None]).values()[0]
+
+
+def side(parts: list[list[Any]]) -> tuple[Column, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Values of groups as a column, and whose each is."""
+    values = [v for part in parts for v in part]
+    return Column.of(values), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+
+
+@pytest.mark.parametrize("greatest", [True, False])
+@given(groups=st.one_of(moves(INTS), moves(FLOATS), moves(ODD)))
+def test_a_step_is_a_fold_where_it_is_sure(greatest: bool, groups: Moves) -> None:
+    cell = Extreme(None, greatest)
+    before = Column.of([folded(cell, stay + go) for stay, go, _ in groups])
+    came, here = side([come for _, _, come in groups])
+    went, gone = side([go for _, go, _ in groups])
+    found = cell.stepped(before, came, here, went, gone)
+    if found is None:
+        return
+    column, sure = found
+    for (stay, go, come), told, known in zip(groups, column.values(), sure.tolist(), strict=True):
+        if known:
+            assert canonical(told) == canonical(folded(cell, stay + come))
+        else:
+            assert go, "what only gains is sure"
+
+
+@pytest.mark.parametrize("greatest", [True, False])
+def test_what_is_plain_is_sure(greatest: bool) -> None:
+    cell, sign = Extreme(None, greatest), 1 if greatest else -1
+    before = Column.of([5 * sign, 5 * sign, 5 * sign, 5 * sign])
+    came, here = side([[7 * sign], [], [5 * sign], [4 * sign]])
+    went, gone = side([[5 * sign], [4 * sign], [5 * sign], [5 * sign]])
+    found = cell.stepped(before, came, here, went, gone)
+    assert found is not None
+    assert found[1].tolist() == [True, True, True, False], "only of the last the greatest went, and nothing replaces it"
+    assert found[0].values()[:3] == [7 * sign, 5 * sign, 5 * sign]
+
+
+def test_a_ranking_asks_its_tree() -> None:
+    none = Column(np.zeros(0, np.int64)), np.zeros(0, np.int64)
+    assert Ranking(None, 3, True).stepped(Column.of([[3, 2, 1]]), *none, *none) is None

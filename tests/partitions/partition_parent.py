@@ -1,0 +1,38 @@
+"""The process that opens a store of several partitions, goes on where that stands, and says what is acknowledged.
+
+python -m tests.partitions.partition_parent PATH PARTITIONS PATIENCE [BATCHES]
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+from penstock.cache import Limits
+from penstock.engine import Parted, Settings
+from penstock.engine.partitioned_opening import open_parted
+from tests.partitions.partition_app import SOURCE, app, batch, mark
+
+_MEMORY = 64 << 20
+
+
+def opened(path: Path, partitions: int, patience: float) -> Parted:
+    """The store, whose processes may be silent for so long."""
+    return open_parted(app, str(path), partitions, True, Settings(_MEMORY, Limits()), patience=patience)
+
+
+def main(path: str, partitions: str, patience: str, batches: str = "") -> None:
+    """Put batches, as many as are asked for, or until it is killed."""
+    with opened(Path(path), int(partitions), float(patience)) as engine:
+        found = engine.remembered(SOURCE)
+        first = 0 if found is None else found.offset
+        print("open", flush=True)
+        for number in itertools.islice(itertools.count(first), int(batches) if batches else None):
+            engine.ingest(batch(number), SOURCE, number + 1)
+            mark(engine, number)
+            print(number + 1, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

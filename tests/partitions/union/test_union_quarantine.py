@@ -1,0 +1,151 @@
+"""Quarantine of several partitions: retried and dropped as that of a store in one piece is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.cache import encode_key
+from tests.partitions.stores import placed
+from tests.recovery.repair.test_repost import delivered
+
+FAILS: set[Any] = set()
+
+
+class Adds:
+    """A sum that fails on what it is told to."""
+
+    zero = 0
+
+    def lift(self, value: Any) -> Any:
+        if ("group", value) in FAILS:
+            raise ValueError("not this value")
+        return value
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return a + b
+
+    def unmerge(self, a: Any, b: Any) -> Any:
+        return a - b
+
+
+def shop() -> ps.App:
+    app = ps.App("shop")
+    users = app.table("users", key="id", ts="ts")
+    names = users.view("names", key="name", reduce=ps.count())
+    users.view("spent", key="name", value="age", reduce=ps.group(Adds()))
+
+    @users.view(reduce=ps.sum())
+    def initials(user: dict[str, Any]) -> Iterator[Any]:
+        if user["name"] in FAILS:
+            raise ValueError("not this one")
+        yield user["name"][0], user["age"]
+
+    @names.view(reduce=ps.count())
+    def sizes(row: Any) -> Iterator[Any]:
+        if ("row", row.key) in FAILS:
+            raise ValueError("not this row")
+        yield row.value
+
+    return app
+
+
+def user(i: int, name: str, **fields: Any) -> dict[str, Any]:
+    return {"id": i, "name": name, "age": i, "ts": 1} | fields
+
+
+@pytest.fixture
+def both() -> Iterator[tuple[Any, Any]]:
+    """The same records in three partitions and in one; some of what is asked fails meanwhile."""
+    FAILS.clear()
+    FAILS.update(["Kim", ("row", "Joe"), ("group", 13)])
+    with placed(), ps.open(shop(), None, partitions=3) as parts, ps.open(shop(), None) as whole:
+        for engine in (parts, whole):
+            engine.put_many("users", [user(i, ("Sue", "Kim", "Joe")[i % 3]) for i in range(24)])
+            engine.put_many("users", [{"id": i, "name": "Sue"} for i in range(6)])  # without ts
+            engine.settle()
+        yield parts, whole
+    FAILS.clear()
+
+
+def kinds(engine: Any) -> list[tuple[str, str, Any]]:
+    return sorted((own.kind.value, own.reason, repr(own.key)) for own in engine.quarantine())
+
+
+def test_all_is_retried_as_in_one_piece(both: tuple[Any, Any]) -> None:
+    parts, whole = both
+    assert kinds(parts) == kinds(whole)
+    for engine in both:
+        settled = engine.retry()
+        assert (settled.released, settled.applied) == (0, 0)
+        assert settled.left == len(kinds(engine))
+    FAILS.clear()
+    one, other = parts.retry(), whole.retry()
+    assert (one.applied, one.released, one.left) == (other.applied, other.released, other.left) == (0, 10, 6)
+    assert {left.id for left in one.why} == {own.id for own in parts.quarantine("record")}
+    assert parts.digest() == whole.digest()
+    assert parts.check().ok
+    assert kinds(parts) == kinds(whole)
+
+
+def test_all_is_dropped_as_in_one_piece(both: tuple[Any, Any]) -> None:
+    parts, whole = both
+    for kind in ("record", "document", "group"):
+        one, other = parts.drop(kind=kind), whole.drop(kind=kind)
+        assert (one.dropped, one.left) == (other.dropped, other.left), kind
+    assert kinds(parts) == kinds(whole)
+    with parts.snapshot(consistency="position") as one, whole.snapshot() as other:
+        for view in ("names", "initials", "sizes"):  # what a held group shows depends on the way there
+            assert list(one.view(view).items()) == list(other.view(view).items())
+
+
+def test_entries_are_named_by_their_ids_and_counted(both: tuple[Any, Any]) -> None:
+    parts, _ = both
+    entries = list(parts.quarantine())
+    records = [own.id for own in entries if own.kind.value == "record"]
+    documents = [own.id for own in entries if own.kind.value == "document"]
+    assert len({name.partition("@")[2] for name in records}) > 1
+    settled = parts.drop([records[0], "r99@1", "d00"])
+    assert settled.dropped == 1
+    assert sorted(left.id for left in settled.why) == ["d00", "r99@1"]
+    told: list[tuple[int, int]] = []
+    assert parts.drop(kind="record", limit=2, progress=lambda done, total: told.append((done, total))).dropped == 2
+    assert told[-1][0] == told[-1][1]
+    FAILS.clear()
+    assert parts.retry(documents[:3]).released == 3
+    assert [own.id for own in parts.quarantine()] == records[3:] + [
+        own.id for own in entries if own.kind.value != "record" and own.id not in documents[:3]
+    ]
+
+
+def test_what_lies_with_another_than_its_owner_stays(tmp_path: Path) -> None:
+    """A record that named no table is kept by the first partition; its key may belong to another one."""
+    with placed(), ps.open(shop(), tmp_path / "store", partitions=3) as parts:
+        delivered(parts, tmp_path / "wire.jsonl", *({"topic": "nobody", "id": 100 + i, "ts": 5} for i in range(8)))
+        assert parts.retry(kind="record").left == 8
+    app = shop()
+    app.table("nobody", key="id", ts="ts")
+    parts: Any
+    with placed(), ps.open(app, tmp_path / "store", partitions=3) as parts:
+        here = sum(parts._ranges.of(encode_key(100 + i)) == 0 for i in range(8))
+        settled = parts.retry(kind="record")
+        assert (settled.applied, settled.left) == (here, 8 - here)
+        assert "its key belongs to partition" in settled.why[0].reason
+        with parts.snapshot() as snap:
+            assert (len(snap.table("nobody")), len(snap.table("users"))) == (here, 0)
+        assert parts.check().ok
+
+
+def test_in_processes_of_their_own(tmp_path: Path) -> None:
+    FAILS.clear()
+    with ps.open(shop(), tmp_path / "store", partitions=2) as parts:
+        parts.put_many("users", [{"id": i, "name": "Sue"} for i in range(6)])
+        entries = [own.id for own in parts.quarantine()]
+        assert len(entries) == 6
+        assert parts.retry().left == 6
+        assert parts.drop(entries).dropped == 6
+        assert list(parts.quarantine()) == []

@@ -1,0 +1,101 @@
+"""A process that holds a store, and what may befall it while it works for another one.
+
+    python -m tests.remote.holding STORE [BEFALLS]
+
+It says "ready" and ends when its standard input does. BEFALLS is what happens to it, by the name of a user:
+
+    a document of "Stop" is mapped: it is stopped; of "Kill": it is killed
+
+    lost OPERATION   the first time this operation is done: it is killed before it answers
+    told OPERATION   the first time it tells how far it is: it is killed then
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+from penstock.core.upkeep import compaction
+from penstock.engine import remote_operations
+from penstock.gateway import TableBatch
+from penstock.spout import SpoutBatch
+from tests.cache.processes import heard
+
+DOCS = [{"id": i, "name": ("Sue", "Joe", "Sam")[i % 3], "ts": i} for i in range(60)]
+
+
+def shop() -> ps.App:
+    """Users by name, who may do something to the process that counts them."""
+    app = ps.App("shop")
+    users = app.table("users", key="id", ts="ts", tombstones=10)
+
+    @users.view(reduce=ps.count())
+    def names(user: dict[str, Any]) -> Iterator[Any]:
+        if user["name"] == "Stop" and user["by"] != os.getpid():
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if user["name"] == "Kill" and user["by"] != os.getpid():
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield user["name"]
+
+    users.view("namecount", key="name", reduce=ps.count())
+    users.view("latest", key=(), value="ts", reduce={"last": ps.max(), "times": ps.distinct()})
+    app.table("marks", key="id", ts="@kafka")
+    return app
+
+
+def lines_of(docs: list[dict[str, Any]], start: int) -> SpoutBatch:
+    """These documents as a spout gives them, an offset each."""
+    lines = [json.dumps(doc).encode() for doc in docs]
+    return SpoutBatch(TableBatch(lines), "a", start, start + len(docs), note=b"n", unit="a, line")
+
+
+@contextmanager
+def held(store: Path, *befalls: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the store."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.remote.holding", str(store), *befalls],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        try:
+            assert heard(child) == "ready"
+            yield child
+        finally:
+            child.kill()
+
+
+def befall(when: str, operation: str) -> None:
+    """Be killed in the operation of this name."""
+    do = remote_operations.OPERATIONS[operation]
+
+    def killed(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def fatal(engine: Any, asked: dict[str, Any], tell: Any) -> Any:
+        do(engine, asked, killed if when == "told" else tell)
+        killed()
+
+    remote_operations.OPERATIONS[operation] = fatal
+
+
+def main(store: str, *befalls: str) -> None:
+    """Hold the store until the input ends."""
+    compaction.STEP_RECORDS = 10
+    if befalls:
+        befall(*befalls)
+    with ps.open(shop(), store):
+        print("ready", flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,138 @@
+"""Views that change in a store of several partitions, under crashes; and bugs planted in that, which are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.core.commit import Core
+from penstock.generations import agreement as agreeing
+from penstock.generations import build as sweep
+from penstock.partitions import generation_numbers
+from penstock.partitions.exchange import exchange
+from penstock.partitions.union import view_building
+from penstock.testing.inputs.trial_apps import trials
+from penstock.testing.partitions import fleet_machine
+from penstock.testing.partitions.fleet_plan import fleet_plan
+from penstock.testing.partitions.fleet_run import FleetFailure, run_fleet
+
+SEEDS = 60
+MOST = 320  # seeds in which each planted bug is found
+TRIALS = [trial for trial in trials() if trial.others]
+
+
+def run(seed: int) -> None:
+    trial = TRIALS[seed % len(TRIALS)]
+    run_fleet(trial.app, fleet_plan(seed, trial.stream(), others=trial.others, changes=1.0))
+
+
+def test_no_seed_finds_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    switches = 0
+    plain = sweep.Sweep.switch
+
+    def switch(self: sweep.Sweep, *args: Any) -> Any:
+        nonlocal switches
+        switches += 1
+        return plain(self, *args)
+
+    monkeypatch.setattr(sweep.Sweep, "switch", switch)
+    for seed in range(SEEDS):
+        run(seed)
+    assert switches > SEEDS / 2, "views must come to be built"
+
+
+def _nothing_is_owed(m: pytest.MonkeyPatch) -> None:
+    plain = Core.owing
+    m.setattr(Core, "owing", lambda self, w, writes, state: state if self.sweep else plain(self, w, writes, state))
+
+
+def _switch_before_all_arrived(m: pytest.MonkeyPatch) -> None:
+    m.setattr(fleet_machine._Served, "carry", lambda self: [])
+
+
+def _begin_anew_with_each_process(m: pytest.MonkeyPatch) -> None:
+    def agreement(self: generation_numbers.Concert, known: Any, app: Any) -> agreeing.Agreement:
+        own = generation_numbers.compared(known, app)
+        return agreeing.Agreement(own.wanted, dict(self.changes), False, self.numbers)
+
+    m.setattr(generation_numbers.Concert, "agreement", agreement)
+
+
+def _steps_fold_nothing(m: pytest.MonkeyPatch) -> None:
+    plain = sweep.Sweep._write
+
+    def write(self: sweep.Sweep, *args: Any) -> Any:
+        self._core.settle = lambda *_: None
+        try:
+            return plain(self, *args)
+        finally:
+            del self._core.settle
+
+    m.setattr(sweep.Sweep, "_write", write)
+
+
+def _rows_are_not_waited_for(m: pytest.MonkeyPatch) -> None:
+    def waits(self: sweep.Sweep) -> bool:
+        nodes = self._core.tables.values()
+        return self._core.parting is not None and all(node.sweep is None or node.sweep.done for node in nodes)
+
+    m.setattr(sweep.Sweep, "waits", property(waits))
+
+
+def _the_first_partition_speaks_for_all(m: pytest.MonkeyPatch) -> None:
+    plain = generation_numbers._begun
+    m.setattr(
+        generation_numbers, "_begun", lambda wanted, known, changes, unlike: plain(wanted, known[:1], changes, ())
+    )
+
+
+def _each_switches_by_itself(m: pytest.MonkeyPatch) -> None:
+    def build(self: Any, limit: int) -> tuple[bool, list[Any]]:
+        swept = self._swept(limit)
+        self._carry()
+        if any(own.waits for own in swept):
+            with self.still():
+                swept = self._swept(None, switch="switch")
+        return any(own.more or own.waits for own in swept), swept
+
+    m.setattr(view_building.PartedBuilding, "_build", build)
+
+
+def _generations_that_gave_way_are_owed_something(m: pytest.MonkeyPatch) -> None:
+    plain = exchange.Parting.gather
+    m.setattr(exchange.Parting, "gather", lambda self, views, _, parts, writes: plain(self, views, -1, parts, writes))
+
+
+def _each_partition_counts_for_itself(m: pytest.MonkeyPatch) -> None:
+    def number(self: Any, name: str) -> int:
+        self._last += 1
+        return int(self._last)
+
+    m.setattr(agreeing._Beginning, "_number", number)
+
+
+BUGS = (
+    _nothing_is_owed,
+    _switch_before_all_arrived,
+    _begin_anew_with_each_process,
+    _steps_fold_nothing,
+    _rows_are_not_waited_for,
+    _the_first_partition_speaks_for_all,
+    _each_switches_by_itself,
+    _generations_that_gave_way_are_owed_something,
+    _each_partition_counts_for_itself,
+)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__.strip("_"))
+def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    for seed in range(MOST):
+        try:
+            run(seed)
+        except FleetFailure as found:
+            print(f"{bug.__name__}: seed {seed}: {found}")
+            return
+    raise AssertionError("no seed found it")

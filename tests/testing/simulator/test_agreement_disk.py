@@ -1,0 +1,19 @@
+"""The simulated store against the machine that LMDB and the store in memory are held to."""
+
+from hypothesis import settings
+
+from penstock.cache import Store
+from penstock.testing.simulator.disk import Disk
+from penstock.testing.simulator.faults import Points
+from tests.cache.store.test_agreement_store import Machine
+
+
+class SimulatedMachine(Machine):
+    """Nothing strikes."""
+
+    def open(self) -> Store:
+        return Disk(Points()).open()
+
+
+TestSimulated = SimulatedMachine.TestCase
+TestSimulated.settings = settings(max_examples=30)
