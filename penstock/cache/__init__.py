@@ -1,4 +1,4 @@
-"""Cache and store: rows on disk and in memory, keys and values as bytes, and documents written behind."""
+"""Store rows on disk and in memory, encode keys and values as bytes, and keep documents in an append-only log."""
 
 from penstock.cache.arguments import ArgumentKind, checked
 from penstock.cache.big_ints import MAX_DIGITS, TooManyDigits, int_to_text

@@ -1,9 +1,9 @@
-"""Arguments of public calls: one rule for each parameter name, and one error for a value of the wrong kind.
+"""Check the arguments of public calls: one rule per parameter name, and one error for a value of the wrong kind.
 
-A public method is `checked` where its arguments reach deep code before anything looks at them. Invariants:
+A public method gets the decorator `checked` if its arguments would otherwise reach deep code unchecked. Invariants:
 
-- a parameter name has one rule, in every call that has the parameter;
-- a rule gives the value that the call goes on with: a NumPy int becomes an int.
+- a parameter name has the same rule in every call that has the parameter;
+- a rule returns the value that the call uses from then on: a NumPy int becomes an int.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 
 
 class ArgumentKind(DefinitionError):
-    """A call got an argument of the wrong kind; `name` is the parameter.
+    """A call got an argument of the wrong kind. `name` is the parameter.
 
     >>> print(ArgumentKind("limit", "ten", "give a number, 0 or more"))
     limit= is 'ten' (str); give a number, 0 or more
@@ -44,7 +44,7 @@ Rule = Callable[[str, Any], Any]
 
 
 def text(name: str, value: Any) -> str:
-    """A text that can be stored.
+    """Return a text that can be stored: a str that UTF-8 can encode. Raise ArgumentKind for any other value.
 
     >>> text("source", "orders:0")
     'orders:0'
@@ -81,7 +81,7 @@ def _number(least: int) -> Rule:
 
 
 def _told(arguments: str) -> Rule:
-    """A function of these arguments."""
+    """Return a rule for callbacks: the value must be a function that accepts these arguments."""
 
     def told(name: str, value: Any) -> Any:
         try:
@@ -148,7 +148,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(_FLAGS, _flag),
     **dict.fromkeys(("limit", "changes", "level", "resume", "memory"), _number(0)),
     "batch": _number(1),
-    "partitions": _number(_FIRST),  # the store knows how many there may be
+    "partitions": _number(_FIRST),  # the store checks the largest possible number
     **dict.fromkeys(("since", "until"), _position),
     **dict.fromkeys(("records", "groups", "keys"), _iterable),
     "progress": _told("done, total"),
@@ -159,7 +159,7 @@ _RULES: dict[str, Rule] = {
 
 
 def checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The function with its arguments checked by their rules; an argument without a rule goes as it is.
+    """Wrap a function so that its arguments are checked by their rules. An argument without a rule is passed unchanged.
 
     >>> @checked
     ... def rows(view, limit=None):
@@ -193,7 +193,7 @@ def checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def _rule_of(parameter: inspect.Parameter) -> Rule | None:
-    """The rule of a parameter; a parameter that may be None takes None."""
+    """Return the rule of a parameter, or None. If the default or the annotation allows None, the rule allows it too."""
     rule = _RULES.get(parameter.name)
     if rule is not None and (parameter.default is None or str(parameter.annotation).endswith("| None")):
         return _optional(rule)

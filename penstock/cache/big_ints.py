@@ -1,28 +1,28 @@
-"""Ints of any size as decimal text and back: past the digits at which Python stops, and in less than quadratic time."""
+"""Convert ints of any size to decimal text and back: beyond Python's limit, in less than quadratic time."""
 
 from __future__ import annotations
 
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact
 
 MAX_DIGITS = 10_000
-"""An int or Decimal that comes in has at most this many digits: arithmetic and text cost more than in proportion."""
+"""The most digits of a received int or Decimal. The cost of arithmetic and conversion grows faster than the digits."""
 
-_DIGITS = 600  # that Python converts under any setting of its limit
-_BITS = 1990  # of an int that has no more digits
+_DIGITS = 600  # Python converts this many digits under any setting of its limit
+_BITS = 1990  # an int of this many bits has at most _DIGITS digits
 
 
 _TOO_LARGE = 10**MAX_DIGITS
 
 
 class TooManyDigits(ValueError):
-    """A number that comes in as text and is beyond the limit."""
+    """A received number has more digits than the limit."""
 
     def __init__(self) -> None:
         super().__init__(f"a number has more than {MAX_DIGITS:,} digits")
 
 
 def has_too_many_digits(value: int) -> bool:
-    """Return whether an int is beyond the limit of values that come in.
+    """Return whether an int has more digits than the limit for received values.
 
     >>> has_too_many_digits(10**10_000 - 1), has_too_many_digits(-(10**10_000))
     (False, True)
@@ -31,7 +31,9 @@ def has_too_many_digits(value: int) -> bool:
 
 
 def received_int(text: str) -> int:
-    """Convert decimal digits that come in; ValueError for other text, TooManyDigits beyond the limit.
+    """Convert received decimal digits to an int.
+
+    Raise TooManyDigits beyond the limit, and ValueError for any other text.
 
     >>> received_int("-7")
     -7
@@ -42,7 +44,7 @@ def received_int(text: str) -> int:
 
 
 def int_to_text(value: int) -> str:
-    """The decimal digits of an int.
+    """Return the decimal digits of an int.
 
     >>> len(int_to_text(-(10**5000)))
     5002
@@ -56,7 +58,7 @@ def int_to_text(value: int) -> str:
 
 
 def text_to_int(text: str) -> int:
-    """The int of decimal digits; ValueError for other text.
+    """Convert decimal digits to an int. Raise ValueError for any other text.
 
     >>> text_to_int("-" + "9" * 5000) == 1 - 10**5000
     True
@@ -73,7 +75,7 @@ def text_to_int(text: str) -> int:
 
 
 def _to_decimal(value: int, bits: int, context: Context, powers: dict[int, Decimal]) -> Decimal:
-    """Halves are put together by Decimal's multiplication, which is nearly linear; its conversion is quadratic."""
+    """Convert an int by halves. Decimal multiplies in nearly linear time, but converts in quadratic time."""
     if bits <= _BITS:
         return Decimal(value)
     half = bits >> 1
@@ -93,7 +95,7 @@ def _power(bits: int, context: Context, powers: dict[int, Decimal]) -> Decimal:
 
 
 def _to_int(digits: str, powers: list[int], level: int) -> int:
-    """The int of digits that are no more than twice those of the power of ten at this level."""
+    """Convert digits to an int. There are at most twice as many digits as the power of ten at this level has."""
     if len(digits) <= _DIGITS:
         return int(digits)
     size = _DIGITS << level

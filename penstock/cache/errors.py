@@ -1,10 +1,10 @@
 """Every error that Penstock raises on purpose.
 
-An error is typed by what went wrong, names the thing at fault, and ends with what to do next. Invariants:
+Each kind of fault has its own type. A message names the object at fault and ends with the next step. Invariants:
 
-- all of them are `PenstockError`s, so one `except` catches what is ours and nothing else;
+- all of them are `PenstockError`s, so one `except` catches all errors of this package and no others;
 - the constructor's arguments are the error's `args`, so that an error survives pickling between processes;
-- what a program may want to look at is an attribute, never only a word of the message.
+- each detail that a program may need is an attribute, not only a word of the message.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class PenstockError(Exception):
 
 
 class DefinitionError(PenstockError):
-    """A table, view, reducer or field expression that cannot be meant; the message says what to write instead."""
+    """A table, view, reducer or field expression is invalid. The message names a valid form."""
 
 
 class UnknownName(PenstockError):
-    """A name that no table or view has; `nearest` is the likeliest one that exists.
+    """No table or view has this name. `nearest` is the most similar existing name.
 
     >>> print(UnknownName("usres", "table", "users"))
     there is no table named 'usres'; did you mean 'users'?
@@ -71,7 +71,7 @@ class UnknownName(PenstockError):
 
 
 class RecordError(PenstockError):
-    """A record that cannot be taken: it changes nothing, and is counted as rejected.
+    """A table can't accept a record. The record changes nothing and is counted as rejected.
 
     >>> print(RecordError("no key: field 'id' is absent"))
     record rejected: no key: field 'id' is absent; correct it and put it again
@@ -86,28 +86,28 @@ class RecordError(PenstockError):
 
 
 class Rejected(Protocol):
-    """What `BatchRejected` needs to know of a rejection."""
+    """The fields of a rejection that `BatchRejected` shows."""
 
     @property
     def table(self) -> str:
-        """The table it was meant for."""
+        """The table of the rejected record."""
         ...
 
     @property
     def where(self) -> str:
-        """Its place in the input."""
+        """The record's place in the input."""
         ...
 
     @property
     def reason(self) -> str:
-        """Why it was rejected."""
+        """The reason for the rejection."""
         ...
 
 
 class BatchRejected(PenstockError):
-    """Under `strict=True`: a batch was undone for these rejections; `accepted` documents before it are in.
+    """A batch under `strict=True` was undone because of these rejections. `accepted` documents before it stay written.
 
-    Of those before it a late one is not in, and one that was there already is.
+    `accepted` leaves out late records, but counts documents that were already stored.
     """
 
     def __init__(self, accepted: int, rejections: Sequence[Rejected]) -> None:
@@ -147,7 +147,7 @@ close that one, or open with readonly=True to read beside it
 
 
 class StoreFormat(PenstockError):
-    """A store whose format this version does not read.
+    """This version can't read the format of the store.
 
     >>> print(StoreFormat("state", 9, 1))
     the store at state has format 9 and this version of penstock reads format 1; \
@@ -168,9 +168,9 @@ open it with the version of penstock that wrote it, or fill a new path
 
 
 class StoreDamaged(PenstockError):
-    """A row that is not what was written: its checksum or its form is wrong.
+    """A row has a wrong checksum or an invalid form, so it differs from the row that was written.
 
-    `where` names store or database, `key` the row in it; `step` is what to do where it is not to go back to a copy.
+    `where` names the store or database, `key` the row. `step` is the next step if it is not to restore a copy.
 
     >>> print(StoreDamaged("state, segments, 17"))
     damaged row: state, segments, 17; restore the store from a copy, or load its documents into a new path
@@ -191,7 +191,7 @@ class StoreDamaged(PenstockError):
 
 
 class StoreFull(PenstockError):
-    """No room on the disk, or in the map; the transaction at hand was undone.
+    """The disk or the LMDB map has no room. The transaction was undone.
 
     >>> print(StoreFull("state", "no space left on device"))
     the store at state can't grow: no space left on device; what was being written is undone; \
@@ -211,7 +211,7 @@ free some space and put it again
 
 
 class StoreMissing(PenstockError):
-    """Nothing to read at this path.
+    """No store exists at this path.
 
     >>> print(StoreMissing("state"))
     there is no store at state; check the path, or open it once without readonly=True to make it
@@ -226,7 +226,7 @@ class StoreMissing(PenstockError):
 
 
 class StoreReplaced(PenstockError):
-    """The file of an open store was deleted, or another one has its name.
+    """The file of an open store was deleted, or another file replaced it.
 
     >>> print(StoreReplaced("state"))
     the file data.mdb of the store at state was replaced or deleted while this process had it open, and the last put \
@@ -245,7 +245,7 @@ may be in the former file alone; close the store, open it again and put that aga
 
 
 class ReadOnly(PenstockError):
-    """A write through something that was opened to read.
+    """A write was tried on a store that is open read-only.
 
     >>> print(ReadOnly("state"))
     the store at state is open read-only; open it without readonly=True to write
@@ -260,7 +260,7 @@ class ReadOnly(PenstockError):
 
 
 class Closed(PenstockError):
-    """A use of something after its end.
+    """An object was used after it was closed.
 
     >>> print(Closed("the snapshot"))
     the snapshot is closed; use it inside its `with` block, or open another
@@ -275,7 +275,7 @@ class Closed(PenstockError):
 
 
 class ForkedStore(PenstockError):
-    """A use, in a forked child, of a store that its parent opened.
+    """A forked child process used a store that its parent had opened.
 
     >>> print(ForkedStore("state", 4711))
     the store at state was opened by process 4711 and does not survive a fork; open it again in this process
@@ -294,7 +294,7 @@ class ForkedStore(PenstockError):
 
 
 class MissingExtra(PenstockError):
-    """An optional package that this call needs.
+    """The call needs an optional package that is not installed.
 
     >>> print(MissingExtra("pyarrow", "arrow"))
     this needs the package pyarrow; run `pip install 'penstock[arrow]'`
@@ -310,7 +310,7 @@ class MissingExtra(PenstockError):
 
 
 class DefinitionChanged(PenstockError):
-    """A definition that differs from the one under which the store was filled; a view that does can be `built` anew.
+    """A definition differs from the one in the store. If `built` is true, the view can be built again.
 
     >>> print(DefinitionChanged("users", "its key was 'id' and is 'name'"))
     the store was filled under another definition of 'users': its key was 'id' and is 'name'; \
@@ -337,7 +337,7 @@ run `penstock migrate`, or open it with migrate="auto", to build it anew, or tak
 
 
 class KeyKind(PenstockError):
-    """A value that no group and no document can be keyed by; `why` where its kind alone does not say it.
+    """A value can't be the key of a group or document. `why` gives the reason if the type alone does not.
 
     >>> print(KeyKind({"a": 1}))
     {'a': 1} (dict) can't be a key; a key is null, a bool, an int, a float, text, bytes or a tuple of these
@@ -357,7 +357,7 @@ class KeyKind(PenstockError):
 
 
 class KeyTooLong(PenstockError):
-    """A key whose encoding is longer than a store takes.
+    """The encoding of a key is longer than a store allows.
 
     >>> print(KeyTooLong(70000, 65536))
     a key of 70000 bytes is too long; key by at most 65536 bytes, such as a digest of it
@@ -373,7 +373,7 @@ class KeyTooLong(PenstockError):
 
 
 class ValueKind(PenstockError):
-    """A value that no document can hold; `path` is its dotted place in the document, empty for the whole of it.
+    """A document can't hold this value. `path` is its dotted path in the document, empty for the whole document.
 
     >>> print(ValueKind(1j, "a.b"))
     1j (complex) at 'a.b' can't be stored; a document holds null, bool, int, float, Decimal, text, bytes, \

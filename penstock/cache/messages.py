@@ -1,6 +1,6 @@
-"""What a message can hold of any value and of any error: a line that is never long and always UTF-8.
+"""Show any value or error in a message: in one line of bounded length that is valid UTF-8.
 
-Values come from users, and so do the errors that their functions raise: nothing here fails on either.
+Values and errors come from users' functions. So no function here fails, even if their `repr` or `str` does.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = [
     "shown_whole",
 ]
 
-_WRITTEN = 10_000  # bits of an int: Python writes out 4,300 digits at most, and takes long for them
+_WRITTEN = 10_000  # bits of an int; Python writes out at most 4,300 digits, and slowly
 _SAID = 1_000
 
 
 class _Short(reprlib.Repr):
-    """Any value in a line; of an int that Python refuses to write out, how large it is."""
+    """Show any value in one short line. An int that Python refuses to write out is shown by its size."""
 
     def repr_int(self, x: int, level: int) -> str:
         bits = x.bit_length()
@@ -40,7 +40,7 @@ _short = _Short()
 
 
 def shown(value: object) -> str:
-    """The value, cut short, with its type: what a message can hold of any value.
+    """Return a short text of any value, with its type.
 
     >>> shown([1] * 1000), shown(7**9999)
     ('[1, 1, 1, 1, 1, 1, ...] (list)', '<int of 28071 bits> (int)')
@@ -49,7 +49,7 @@ def shown(value: object) -> str:
 
 
 def shown_key(value: object) -> str:
-    """A key or group, cut short, without its type.
+    """Return a short text of a key or group, without its type.
 
     >>> shown_key("Joe"), shown_key((7, "x" * 1000))
     ("'Joe'", "(7, 'xxxxxxxxxxxx...xxxxxxxxxxxxx')")
@@ -58,7 +58,7 @@ def shown_key(value: object) -> str:
 
 
 class _Long(_Short):
-    """Any value at some length."""
+    """Show any value in a long text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ _long = _Long()
 
 
 def shown_whole(value: object) -> str:
-    """The value, as far as it is not very long, with its type: what can be kept of what can't be stored.
+    """Return a long text of a value, with its type. It preserves a value that can't be stored.
 
     >>> shown_whole({"id": 7, "at": 1j})
     "{'at': 1j, 'id': 7} (dict)"
@@ -81,7 +81,7 @@ def shown_whole(value: object) -> str:
 
 
 class _Exact(reprlib.Repr):
-    """Any value in full, with all digits of its ints."""
+    """Show any value in full, with all digits of its ints."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ _exact = _Exact()
 
 
 def repr_of(value: object) -> str:
-    """Return the repr of a value, also where it holds ints of more digits than Python writes out.
+    """Return the repr of a value, even if it holds ints of more digits than Python writes out.
 
     >>> repr_of(("a", 1)), len(repr_of({"a": [10**8_999]}))
     ("('a', 1)", 9009)
@@ -112,7 +112,7 @@ def repr_of(value: object) -> str:
 
 
 def repr_by_fields(self: Any) -> str:
-    """Return the repr that a dataclass has, with `repr_of` for each field."""
+    """Return the usual repr of a dataclass, but with `repr_of` for each field."""
     names = type(self).__match_args__
     return f"{type(self).__qualname__}({', '.join(f'{name}={repr_of(getattr(self, name))}' for name in names)})"
 
@@ -131,20 +131,20 @@ def key_error(key: object) -> KeyError:
 
 
 def said(error: BaseException) -> str:
-    r"""What an error says, cut short: its type and its text, which UTF-8 can hold.
+    r"""Return the type and the text of an error, cut short and valid as UTF-8.
 
     >>> said(KeyError("name")), said(ValueError("x" * 1_000_000))[:14], said(ValueError("\ud800"))
     ("KeyError: 'name'", 'ValueError: xx', 'ValueError: ?')
     """
     try:
         text = str(error)[:_SAID]
-    except Exception as worse:  # the error is a user's, and so is its way of telling itself
+    except Exception as worse:  # the error class is a user's, so its __str__ may raise
         text = f"<its text raises {type(worse).__name__}>"
     return f"{type(error).__name__}: {text}".encode(errors="replace").decode()
 
 
 def hidden(text: str) -> str:
-    """Replace the passwords of URIs in a text: everybody may read a message, a status or a log.
+    """Mask the passwords of URIs in a text, because messages, status and logs have many readers.
 
     >>> hidden("users=kafka://sue:pass@host:9092/users?sasl.password=pass&from=latest")
     'users=kafka://sue:***@host:9092/users?sasl.password=***&from=latest'
@@ -154,16 +154,16 @@ def hidden(text: str) -> str:
     return text
 
 
-_SECRETS = (  # each up to the last @, since a password may contain one that is not escaped
-    re.compile(r"(://[^\s:/@]*:)(?!\d+(?:[\s/?,:]|$))[^\n]*(?=@)"),  # with white space, unless it begins like a port
+_SECRETS = (  # each pattern matches up to the last @, since a password may contain an unescaped one
+    re.compile(r"(://[^\s:/@]*:)(?!\d+(?:[\s/?,:]|$))[^\n]*(?=@)"),  # not after a port
     re.compile(r"(://[^\s:/@]*:)\S*(?=@)"),
-    re.compile(r"(\bkafka:(?://)?)(?!\S*:\*\*\*@)\S*(?=@)"),  # a name alone may be a token
+    re.compile(r"(\bkafka:(?://)?)(?!\S*:\*\*\*@)\S*(?=@)"),  # a user name alone may be a token
     re.compile(r"([?&][^\s=&]*(?:pass|secret|token|credential|jaas|key\.pem)[^\s=&]*=)[^\s&]+", re.IGNORECASE),
 )
 
 
 def shown_size(size: float) -> str:
-    """Bytes as people read them.
+    """Return a number of bytes in a readable unit.
 
     >>> shown_size(999), shown_size(1_240), shown_size(5_300_000)
     ('999 bytes', '1.2 kB', '5.3 MB')

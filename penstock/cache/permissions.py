@@ -1,10 +1,10 @@
-"""Users who may read and write a store: its folder and files are private, unless `mode=` says otherwise.
+"""Set and check the permissions of a store: its folder and files are private, unless `mode=` says otherwise.
 
 Invariants:
 
-- users may open the file of a lock only if they may write: a user who opens it can hold the lock against all others;
-- no file of a store is a symlink or a pipe: a symlink leads elsewhere, and an opening of a pipe waits for ever;
-- a file that another program made is neither written over nor deleted.
+- users can open a lock file only if they may write: any user who can open it can hold the lock against all others;
+- no file of a store is a symlink or a pipe: a symlink leads elsewhere, and opening a pipe blocks for ever;
+- a file of another program is neither overwritten nor deleted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS = {
 
 
 def make_private(path: str, mode: int = PRIVATE) -> None:
-    """Make a folder with these permissions; one that is there and empty gets them."""
+    """Make a folder with these permissions. An existing empty folder of this user gets them too."""
     parent = os.path.dirname(os.path.abspath(path))
     if not os.path.lexists(parent):
         os.makedirs(parent, exist_ok=True)
@@ -35,27 +35,30 @@ def make_private(path: str, mode: int = PRIVATE) -> None:
     except FileExistsError:
         if not os.path.isdir(path) or os.listdir(path) or os.stat(path).st_uid != os.geteuid():
             return
-    os.chmod(path, mode)  # the system's mask took some away
+    os.chmod(path, mode)  # the umask removed some of the bits
 
 
 def file_mode(mode: int) -> int:
-    """The permissions of a file in a folder that has these."""
+    """Return the permissions of a file in a folder with these permissions."""
     return mode & 0o666
 
 
 def folder_mode(mode: int) -> int:
-    """The permissions of a folder whose files have these."""
+    """Return the permissions of a folder whose files have these permissions."""
     return stat.S_IMODE(mode) | (mode & 0o444) >> 2
 
 
 def lock_mode(mode: int) -> int:
-    """Permissions of a lock's file beside files that have these: a class of users that can't write gets none."""
+    """Return the permissions of a lock file beside files with these.
+
+    Users who can't write the files can't open the lock.
+    """
     writers = mode & 0o222
     return writers | writers << 1
 
 
 def must_be_plain(name: str) -> None:
-    """Raise if there is something else than a file under this name."""
+    """Raise PenstockError if the name belongs to anything but a plain file."""
     try:
         kind = stat.S_IFMT(os.lstat(name).st_mode)
     except FileNotFoundError:
@@ -68,9 +71,9 @@ def must_be_plain(name: str) -> None:
 
 
 def must_be_own(name: str, beginning: bytes) -> None:
-    """Raise if a file under this name does not begin as this program, or LMDB, begins it.
+    """Raise PenstockError if a file of this name does not begin with these bytes.
 
-    A process or a machine that stopped while it wrote the file left it short, or full of zeros.
+    A file that is shorter, or full of zeros, passes: its writer was stopped while it wrote.
     """
     must_be_plain(name)
     try:

@@ -1,8 +1,8 @@
-"""Rows that can tell whether they are what was written: LMDB keeps no checksums of its own.
+"""Seal rows with a checksum, so that a read detects damage. LMDB keeps no checksums of its own.
 
     payload | crc32c(key, payload) u32 big-endian
 
-The checksum covers the key too, so that a whole row found under another's key is damage as well.
+The checksum also covers the key, so a sound row under another row's key counts as damage.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIZE = _CRC.size
 
 
 def seal(key: bytes, payload: bytes) -> bytes:
-    """The row to store under `key`.
+    """Return the row to store under `key`: the payload and its checksum.
 
     >>> seal(b"Joe", b"17").hex()
     '3137fedab215'
@@ -31,7 +31,7 @@ def seal(key: bytes, payload: bytes) -> bytes:
 
 
 def seal_many(items: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Keys with their rows to store; for many small rows.
+    """Return keys with their rows to store. This form is for many small rows.
 
     >>> seal_many([(b"Joe", b"17")]) == [(b"Joe", seal(b"Joe", b"17"))]
     True
@@ -40,7 +40,8 @@ def seal_many(items: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]
 
 
 def unseal(key: bytes, row: bytes, where: str) -> bytes:
-    """The payload of a row; `where` names the database for the error.
+    """Return the payload of a row. Raise StoreDamaged if the checksum is wrong; `where` names the database in the
+    error.
 
     >>> unseal(b"Joe", seal(b"Joe", b"17"), "state, rows")
     b'17'
@@ -55,7 +56,7 @@ def unseal(key: bytes, row: bytes, where: str) -> bytes:
 
 
 def unseal_many(keys: Sequence[bytes], rows: Sequence[bytes | None], where: str) -> list[bytes | None]:
-    """The payloads of rows as `get_many` gave them, absent ones None.
+    """Return the payloads of rows as `get_many` returned them. An absent row gives None.
 
     >>> unseal_many([b"Joe", b"Sue"], [seal(b"Joe", b"17"), None], "state, rows")
     [b'17', None]

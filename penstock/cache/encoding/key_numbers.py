@@ -1,11 +1,16 @@
-"""Numbers as bytes: the order of the bytes is the order of the numbers, ints and floats compared by value.
+"""Encode numbers as bytes: the bytes sort like the numbers, and ints and floats compare by value.
 
-Invariants: equal numbers have equal bytes, whatever their type; no number's bytes are the beginning of another's.
+Invariants: equal numbers of any type have equal bytes. No number's bytes are a prefix of another's.
 
-Layout: a number other than 0 is ±1.f × 2^E. Its head is 80 for 0, F0 for inf, F1 for NaN, and for a positive number
-82+(E+16) where −16 ≤ E < 80, below that 81 and E+1074 in two bytes, above it E2 and E in four. The bits of f follow,
-seven a byte from the highest, the low bit of each byte telling that more follow; trailing zero bytes are left out, but
-for one. All bytes of a negative number are inverted.
+Layout: a number other than 0 is ±1.f × 2^E. A head byte comes first: 80 for 0, F0 for inf, F1 for NaN.
+For a positive number the head encodes E:
+
+- −16 ≤ E < 80: the one byte 82+(E+16);
+- below that: the byte 81, then E+1074 in two bytes;
+- above that: the byte E2, then E in four bytes.
+
+The bits of f follow, seven to a byte, the highest first. The low bit of each byte is set if another byte follows.
+Trailing zero bytes are left out, except for one. A negative number has all its bytes inverted.
 """
 
 from __future__ import annotations
@@ -22,15 +27,15 @@ _E_MIN, _E_NEAR, _E_FAR, _E_FLOAT = -1074, -16, 80, 1023
 _INVERSE = bytes(255 - byte for byte in range(256))
 _ONE_BYTE = [bytes((byte,)) for byte in range(256)]
 
-_PIECE = 56  # bits of a fraction that are spread at once: seven bytes become eight
+_PIECE = 56  # bits of a fraction that are spread in one step: seven bytes become eight
 _PIECE_MASK = (1 << _PIECE) - 1
 _EXACT = b"\x00"  # a fraction of 0
-_FEW = 16  # bytes of a fraction that are joined one by one
-_FEW_BYTES, _E_WHOLE = 9, 62  # of ints whose fraction and value fit 63 bits
+_FEW = 16  # fractions up to this many bytes are joined byte by byte
+_FEW_BYTES, _E_WHOLE = 9, 62  # ints up to these limits have a fraction and a value that fit into 63 bits
 
 
 def int_bytes(value: int, limit: int) -> bytes:
-    """An int of any size; KeyTooLong where its fraction alone would take more than `limit` bytes.
+    """Encode an int of any size. Raise KeyTooLong if its fraction alone takes more than `limit` bytes.
 
     >>> int_bytes(3, 100) < int_bytes(4, 100) < int_bytes(10**40, 100)
     True
@@ -43,7 +48,7 @@ def int_bytes(value: int, limit: int) -> bytes:
 
 
 def float_bytes(value: float) -> bytes:
-    """A float, as the int that it equals if there is one.
+    """Encode a float. An integral float gets the bytes of the equal int.
 
     >>> float_bytes(-0.5) < float_bytes(0.5) < int_bytes(1, 100) == float_bytes(1.0)
     True
@@ -63,7 +68,7 @@ def float_bytes(value: float) -> bytes:
 
 
 def read_number(data: bytes, at: int) -> tuple[int | float, int]:
-    """The number that begins here, an int if it is integral, and where it ends.
+    """Decode the number at an offset. Return it, as an int if it is integral, and the offset after it.
 
     >>> read_number(float_bytes(1e3), 0)
     (1000, 2)
@@ -92,7 +97,7 @@ def read_number(data: bytes, at: int) -> tuple[int | float, int]:
 
 
 def read_ints(rows: NDArray[np.uint8]) -> NDArray[np.int64] | None:
-    """The numbers that these rows of one width are, if all are ints of few bytes; None where one needs a closer look.
+    """Decode rows of equal width. Return None unless all of them are ints of few bytes.
 
     >>> own = [int_bytes(value, 100) for value in (-5, 7, 96)]
     >>> read_ints(np.frombuffer(b"".join(own), np.uint8).reshape(3, -1)).tolist()
@@ -103,7 +108,7 @@ def read_ints(rows: NDArray[np.uint8]) -> NDArray[np.int64] | None:
         return np.zeros(n, np.int64) if width == 1 and bool((rows == _ZERO).all()) else None
     negative = rows[:, 0] < _ZERO
     own = rows ^ (negative * np.uint8(0xFF))[:, None]
-    shift = own[:, 0].astype(np.int64) - (_NEAR - _E_NEAR) - 7 * (width - 1)  # the exponent, but for the bits given
+    shift = own[:, 0].astype(np.int64) - (_NEAR - _E_NEAR) - 7 * (width - 1)  # exponent less stored bits
     fits = (own[:, 0] >= _NEAR) & (own[:, 0] <= _NEAR - _E_NEAR + _E_WHOLE)
     more = (own[:, 1:] & 1).astype(bool)
     if not bool(fits.all()) or bool(more[:, -1].any()) or not bool(more[:, :-1].all()):
@@ -120,7 +125,7 @@ def read_ints(rows: NDArray[np.uint8]) -> NDArray[np.int64] | None:
 
 
 def _whole(value: int, limit: int) -> bytes:
-    """The head and fraction of an int above 0."""
+    """Return the head and the fraction of a positive int."""
     exponent = value.bit_length() - 1
     if exponent <= 14:
         bits = value << 15 - exponent
@@ -151,7 +156,7 @@ def _head(exponent: int) -> bytes:
 
 
 def _fraction(bits: int) -> bytes:
-    """One piece as bytes, the last of which says so."""
+    """Encode one piece of a fraction. The low bit of its last byte marks the end."""
     if not bits:
         return _EXACT
     unused = ((bits & -bits).bit_length() - 1) // 7
@@ -159,7 +164,7 @@ def _fraction(bits: int) -> bytes:
 
 
 def _spread(bits: int) -> int:
-    """Eight times seven bits as eight bytes, each saying that more follow."""
+    """Spread seven bytes of bits over eight bytes. Each byte says that another one follows."""
     bits = (bits & 0xFFFFFFF0000000) << 4 | (bits & 0x0000000FFFFFFF)
     bits = (bits & 0x0FFFC0000FFFC000) << 2 | (bits & 0x00003FFF00003FFF)
     bits = (bits & 0x3F803F803F803F80) << 1 | (bits & 0x007F007F007F007F)
@@ -167,7 +172,7 @@ def _spread(bits: int) -> int:
 
 
 def _join(chunks: bytes) -> int:
-    """The upper seven bits of each byte, one after the other."""
+    """Concatenate the upper seven bits of all bytes."""
     if len(chunks) > _FEW:
         half = len(chunks) // 2
         return _join(chunks[:half]) << (len(chunks) - half) * 7 | _join(chunks[half:])

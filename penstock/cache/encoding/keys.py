@@ -1,12 +1,13 @@
-"""Group keys as bytes: the order of the bytes is the order of the keys.
+"""Encode keys of documents and groups as bytes: the bytes sort like the keys.
 
-A key is null, a bool, an int of any size, a float, text, bytes, or a tuple of keys, in this order of kinds. Invariants:
+A key is null, a bool, an int of any size, a float, text, bytes, or a tuple of keys. Kinds sort in this order.
+Invariants:
 
-- encode(a) < encode(b) exactly when a comes before b, and equal keys have equal bytes: 1.0 is 1, −0.0 is 0, a list is
-  a tuple, there is one NaN, after +inf;
-- a key decodes to its canonical Python value: an integral number to the int, any other to the float;
-- inside a tuple no element's bytes are the beginning of another's, so that elements need no lengths; at the top level
-  text, bytes and tuples have no terminator, so that all keys of one prefix lie between two bounds.
+- encode(a) < encode(b) exactly if a sorts before b, and equal keys have equal bytes: 1.0 is 1, −0.0 is 0, a list is
+  a tuple, and there is one NaN, after +inf;
+- a key decodes to its canonical Python value: an integral number to an int, any other number to a float;
+- inside a tuple no element's bytes are a prefix of another's, so elements need no lengths;
+- at the top level text, bytes and tuples have no terminator, so all keys with one prefix lie between two bounds.
 
 Layout: a tag, then
 
@@ -38,12 +39,12 @@ Key: TypeAlias = "bool | int | float | str | bytes | tuple[Key, ...] | None"
 LONG = 400
 """Encoded keys up to this many bytes are stored whole."""
 MAX_KEY = 1 << 16
-"""Encoded keys beyond this many bytes are refused."""
+"""Longer encoded keys are refused. The unit is bytes."""
 MAX_KEY_DEPTH = 100
-"""Tuples nest at most this deep, far from what Python's stack can take, so that a key is judged by itself alone."""
+"""The deepest nesting of tuples. Python's stack allows far more, so the limit depends on the key alone."""
 
 _LONG_HEAD = 368
-# One byte more than brings a long key to LONG, so that its length alone tells it from every whole one.
+# The digest makes a long key one byte longer than LONG, so the length alone distinguishes it from a whole key.
 _DIGEST = LONG - _LONG_HEAD + 1
 
 _NULL, _FALSE, _TRUE, _NUMBER, _TEXT, _BYTES, _TUPLE = (bytes((tag,)) for tag in range(1, 8))
@@ -51,15 +52,15 @@ _END = b"\x00"
 _ESCAPED = b"\x00\xff"
 _PAST = b"\xff"  # above every byte that can follow a prefix: tags, terminators and the bytes of UTF-8
 
-_MANY = 32  # keys from which columns are quicker
+_MANY = 32  # from this many keys on, decoding by column is faster
 _tag = itemgetter(0)
-_FEW, _SHORT, _WORD = 16, 1000, 1 << 63  # as many keys, as long, as can't be too long together
+_FEW, _SHORT, _WORD = 16, 1000, 1 << 63  # as many elements, each of at most this length, always fit into MAX_KEY
 
 
 def encode_key(value: object) -> bytes:
-    r"""The bytes of a key, in whose order keys are stored.
+    r"""Encode a key. Keys are stored in the order of these bytes.
 
-    Raises KeyKind for what is no key, and KeyTooLong beyond MAX_KEY bytes.
+    Raise KeyKind if the value can't be a key, and KeyTooLong beyond MAX_KEY bytes.
 
     >>> encode_key("Sue"), encode_key(1.0) == encode_key(1), encode_key((1, "a")) < encode_key((1, "b"))
     (b'\x05Sue', True, True)
@@ -76,7 +77,7 @@ def encode_key(value: object) -> bytes:
 
 
 def encode_entry(keys: Sequence[object]) -> bytes:
-    r"""The bytes of a tuple of keys that were taken each by itself, however long they are together.
+    r"""Encode a tuple of keys. Each key was checked alone; the whole tuple may be longer than MAX_KEY.
 
     >>> encode_entry(("Oslo", 7)) == encode_key(("Oslo", 7))
     True
@@ -85,7 +86,7 @@ def encode_entry(keys: Sequence[object]) -> bytes:
 
 
 def decode_key(data: bytes) -> Key:
-    """The canonical key that was encoded so; StoreDamaged where these bytes are no key.
+    """Decode a key to its canonical value. Raise StoreDamaged if the bytes are not an encoded key.
 
     >>> decode_key(encode_key([1.0, "a", None]))
     (1, 'a', None)
@@ -102,7 +103,7 @@ def decode_key(data: bytes) -> Key:
 
 
 def decode_keys(keys: Sequence[bytes]) -> list[Any]:
-    """The same of many: of texts and of ints, where all are, at a fraction of the cost.
+    """Decode many keys. If all are texts, or all are ints, this costs a fraction of single calls.
 
     >>> decode_keys([encode_key(i) for i in (7, -1, 1 << 40)])
     [7, -1, 1099511627776]
@@ -120,7 +121,7 @@ def decode_keys(keys: Sequence[bytes]) -> list[Any]:
 
 
 def _ints(keys: Sequence[bytes]) -> list[int] | None:
-    """The ints that these keys are; None where not all are such of few bytes."""
+    """Decode keys as ints. Return None unless all of them are ints of few bytes."""
     widths = np.fromiter(map(len, keys), np.int64, len(keys))
     raw = np.frombuffer(b"".join(keys), np.uint8)
     starts = np.cumsum(widths) - widths
@@ -135,7 +136,7 @@ def _ints(keys: Sequence[bytes]) -> list[int] | None:
 
 
 def normal_key(value: object) -> Key:
-    """The canonical key that this value means: what decode_key gives after encode_key.
+    """Return the canonical key of a value: the result of decode_key after encode_key.
 
     >>> normal_key(1e3), normal_key(-0.0), normal_key(["a", 2.5])
     (1000, 0, ('a', 2.5))
@@ -150,7 +151,7 @@ def normal_key(value: object) -> Key:
 
 
 def stored_key(encoded: bytes) -> bytes:
-    r"""What stands in the store for an encoded key: the key itself, or its beginning and a digest.
+    r"""Return the form of an encoded key in the store: the key itself, or the start of a long key and a digest.
 
     >>> stored_key(b"\x05Sue"), len(stored_key(b"\x05" + b"x" * 1000))
     (b'\x05Sue', 401)
@@ -161,7 +162,7 @@ def stored_key(encoded: bytes) -> bytes:
 
 
 def is_long(stored: bytes) -> bool:
-    r"""Whether this stored key stands for a longer one, which its row then holds whole.
+    r"""Return whether a stored key abbreviates a longer one. The row of such a key holds the whole key.
 
     >>> is_long(stored_key(b"\x05Sue")), is_long(stored_key(b"\x05" + b"x" * 1000))
     (False, True)
@@ -170,9 +171,10 @@ def is_long(stored: bytes) -> bool:
 
 
 def prefix_bounds(value: object) -> tuple[bytes, bytes]:
-    r"""The encoded bounds, start inclusive and stop exclusive, of all keys that begin with this text or tuple.
+    r"""Return the encoded bounds of all keys that begin with a text or tuple: start inclusive, stop exclusive.
 
-    A text begins with its characters, a tuple with its elements, each of them whole. Of anything else: KeyKind.
+    The prefix of a text is any number of its characters. The prefix of a tuple is any number of its whole elements.
+    Raise KeyKind for a prefix of another type.
 
     >>> start, stop = prefix_bounds(("DE",))
     >>> [start <= encode_key(key) < stop for key in [("DE",), ("DE", 1), ("DE\0",), "DE"]]
@@ -185,7 +187,10 @@ def prefix_bounds(value: object) -> tuple[bytes, bytes]:
 
 
 def _is_normal(value: object) -> TypeGuard[bool | int | str | None]:
-    """Whether this is a canonical key already, as can be told at once; sixteen of them are below MAX_KEY."""
+    """Return whether a quick check proves that a value is a canonical key.
+
+    Sixteen such keys are shorter than MAX_KEY.
+    """
     if type(value) is str:
         return value.isascii() and len(value) <= _SHORT
     if type(value) is int:
@@ -214,7 +219,7 @@ def _top(value: object) -> bytes:
 
 
 def _elements(items: Sequence[object], room: int) -> bytes:
-    """The elements of a tuple; `room` more tuples may be nested in it."""
+    """Encode the elements of a tuple. `room` is the number of further levels of nesting that are allowed."""
     parts = []
     for item in items:
         write = _WRITE.get(type(item))
@@ -230,7 +235,7 @@ def _elements(items: Sequence[object], room: int) -> bytes:
 
 
 def _element(value: object) -> bytes:
-    """Any key but a tuple, as inside a tuple; instances of subclasses count as what they are made of."""
+    """Encode any key but a tuple, as an element of a tuple. An instance of a subclass counts as its base type."""
     for kind, write in _WRITE.items():
         if isinstance(value, kind):
             return write(value)
@@ -270,7 +275,7 @@ _WRITE: dict[type, Callable[[Any], bytes]] = {
 }
 
 
-# From bytes. What can't have been written raises one of the errors that decode_key takes for damage.
+# From bytes. Invalid bytes raise one of the errors that decode_key catches as damage.
 
 
 def _read_top(data: bytes) -> tuple[Key, int]:
@@ -283,7 +288,7 @@ def _read_top(data: bytes) -> tuple[Key, int]:
 
 
 def _read_elements(data: bytes, at: int, stop: int) -> tuple[tuple[Key, ...], int]:
-    """The elements from here to the end of the data, or to the terminator."""
+    """Decode elements up to the end of the data or to the terminator."""
     items: list[Key] = []
     while at < stop and data[at]:
         item, at = _READ[data[at]](data, at + 1)

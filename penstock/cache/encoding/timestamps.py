@@ -1,4 +1,4 @@
-"""RFC 3339 as an instant: whole nanoseconds since 1970-01-01T00:00:00Z, exact, so that texts compare by instant."""
+"""Convert RFC 3339 text to exact nanoseconds since 1970-01-01T00:00:00Z, so that texts compare by instant."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _NANO = 1_000_000_000
 
 
 def parse_rfc3339(text: str) -> int:
-    """The instant of an RFC 3339 text, from year 0001 to 9999, in nanoseconds since 1970; ValueError for other texts.
+    """Convert an RFC 3339 text, from year 0001 to 9999, to nanoseconds since 1970. Raise ValueError for any other text.
 
-    The offset is required, the T may be a space, a fraction has up to nine digits. A leap second, which is the last
-    of a day of UTC, is the second that follows it.
+    The UTC offset is required. The T may be a space. A fraction has at most nine digits. A leap second, which is the
+    last
+    second of a UTC day, counts as the second after it.
 
     >>> parse_rfc3339("1970-01-01T01:00:00.5+01:00"), parse_rfc3339("1969-12-31T23:59:59Z")
     (500000000, -1000000000)

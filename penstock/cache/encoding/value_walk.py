@@ -1,10 +1,10 @@
-"""The walk over a value: one recursion that normalises, packs and sorts, as a table of types tells it.
+"""Walk over a value: one recursion, controlled by a table of types, that normalises, packs or sorts it.
 
 Invariants:
 
-- what comes out holds exact types of the document's alone, or what stands for them in MessagePack;
-- depth is counted, not felt: a value is refused beyond MAX_DEPTH, long before Python's stack ends;
-- a refusal knows its path.
+- the result holds only exact document types, or their forms in MessagePack;
+- the walk counts the depth and refuses a value beyond MAX_DEPTH, long before Python's stack ends;
+- a refusal names the path of the refused value.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ EXT_INT = 1
 EXT_DECIMAL = 2
 """The MessagePack extension of a Decimal: its text, which keeps trailing zeros."""
 MAX_DEPTH = 100
-"""Lists and maps nest at most this deep, far from what Python's stack can take: a value is judged by itself alone."""
+"""The deepest nesting of lists and maps. Python's stack allows far more, so the limit depends on the value alone."""
 MAX_EXPONENT = 6144
-"""A Decimal's adjusted exponent lies within ± this, as in IEEE decimal128, so that exact sums stay of bounded size."""
+"""The adjusted exponent of a Decimal is within ± this, as in IEEE decimal128. So exact sums have a bounded size."""
 
 PLAIN: frozenset[type] = frozenset({str, int, float, bool, bytes, type(None)})
 CHECKED: frozenset[type] = frozenset({int, float, bool, bytes, type(None)})
@@ -39,14 +39,17 @@ TEXT: frozenset[type] = frozenset({str})
 
 _TOO_DEEP = f"lists and maps nest more than {MAX_DEPTH} deep"
 _TOO_MANY_DIGITS = f"it has more than {MAX_DIGITS:,} digits"
-_EXACT = Context(prec=1, capitals=1, traps=[])  # for texts, which no precision touches
+_EXACT = Context(prec=1, capitals=1, traps=[])  # for texts only, which no precision affects
 _DIGITS = Context(prec=MAX_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Rounded])
-_MOST_TEXT = MAX_DIGITS + 8  # of a number as text, with its sign, point and exponent
+_MOST_TEXT = MAX_DIGITS + 8  # characters of a number as text, with its sign, point and exponent
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """What a walk makes of a value, by its type: itself, what a function gives, or what another value gives."""
+    """The rules of one walk: types that it keeps, types that it converts, and a conversion for all other types.
+
+    The result of `other` is walked again.
+    """
 
     same: frozenset[type]
     leaves: dict[type, Callable[[Any], object]]
@@ -56,7 +59,7 @@ class How:
 
 
 class _Refused(Exception):
-    """What no document can hold, with the steps that lead to it, the last one first."""
+    """A value that no document can hold. `steps` is the path to it, the innermost step first."""
 
     def __init__(self, value: object, why: str = "") -> None:
         super().__init__(value, why)
@@ -66,7 +69,7 @@ class _Refused(Exception):
 
 
 def walked(value: object, how: How) -> Any:
-    """The value as this walk makes it; ValueKind, with its path, for what can't be in it."""
+    """Walk a value and return the result. Raise ValueKind with the path of a value that the walk refuses."""
     try:
         return _walk(value, how, how.depth)
     except _Refused as refused:
@@ -76,7 +79,7 @@ def walked(value: object, how: How) -> Any:
 
 
 def _walk(value: Any, how: How, room: int) -> object:
-    """The value as the walk makes it; `room` lists and maps may yet be inside each other."""
+    """Walk one value. `room` is the number of further levels of lists and maps that are allowed."""
     kind = type(value)
     if kind in how.same:
         return value
@@ -172,7 +175,7 @@ def _one_nan(value: float) -> float:
 
 
 def extension(code: int, data: memoryview) -> int | Decimal:
-    """The value of a MessagePack extension, for a decoder's `ext_hook`; ValueError for unknown ones."""
+    """Decode a MessagePack extension, as a decoder's `ext_hook`. Raise ValueError for an unknown code."""
     text = str(data, "ascii")
     if code == EXT_INT:
         return text_to_int(text)
@@ -185,7 +188,7 @@ def extension(code: int, data: memoryview) -> int | Decimal:
 
 
 def received_extension(code: int, data: memoryview) -> int | Decimal:
-    """Decode an extension of MessagePack that comes in: its length is bounded before its conversion."""
+    """Decode a MessagePack extension from outside. Its length is checked before it is converted."""
     if len(data) > _MOST_TEXT:
         raise ValueError(f"a number of {len(data):,} bytes")
     return extension(code, data)
@@ -196,7 +199,7 @@ def _refuse(value: object) -> object:
 
 
 def _plain_of(value: object) -> object:
-    """What a value of no document type means, as one of a document type."""
+    """Convert a value that is not of a document type to the document type that represents it."""
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.generic):
         return _plain_of_numpy(numpy, value)
@@ -237,7 +240,7 @@ _MEANT: tuple[tuple[type, Callable[[Any], object]], ...] = (
     (UUID, str),
 )
 _EACH: dict[type, Callable[[Any], object]] = {str: _clean, int: _int_bytes, float: _one_nan, Decimal: _decimal_bytes}
-_ROW = MAX_DEPTH + 28  # a row holds values inside lists of its own
+_ROW = MAX_DEPTH + 28  # a row nests its values inside lists of its own
 
 NORMALISE = How(CHECKED, {str: _clean, Decimal: _in_range}, _plain_of)
 BOUND = How((CHECKED - {int}) | {str, Decimal}, {int: _received_int}, _refuse)

@@ -1,19 +1,19 @@
-"""Document values: what a document may hold, and its bytes.
+"""Encode document values: the types that a document may hold, and their bytes.
 
-A value is null, a bool, an int, a float, a Decimal, text, bytes, a list of values or a map with text keys. An int or a
-Decimal that comes in has at most 10,000 digits; results, such as sums of them, may have more.
-It is stored as MessagePack, where an int outside −2^63 … 2^64−1 is extension 1 and a Decimal extension 2, both as
+A value is null, a bool, an int, a float, a Decimal, text, bytes, a list of values or a map with text keys. A received
+int or Decimal has at most 10,000 digits. Results, such as sums, may have more.
+Values are stored as MessagePack. An int outside −2^63 … 2^64−1 is extension 1, a Decimal is extension 2. Both hold
 decimal text. Invariants:
 
-- what `normalise` returns has exactly these types, no subclass of them, text that is UTF-8, Decimals in range, and at
-  most MAX_DEPTH maps and lists inside each other; `pack` and `canonical` refuse whatever else they meet, but for some
-  more lists around it;
-- `unpack(pack(v))` is v, with lists for tuples; the order of maps is kept; there is one NaN;
-- `canonical(v)` is the same for equal documents alone: ints shortest, floats in 64 bits, maps sorted by key. So 1 and
-  1.0 differ, as do Decimals that are written differently.
+- `normalise` returns exactly these types and no subclasses. Text is valid UTF-8, Decimals are in range, and lists and
+  maps nest at most MAX_DEPTH deep;
+- `pack` and `canonical` refuse any other value, but they allow some more lists around it;
+- `unpack(pack(v))` is v, with lists for tuples. The order of maps is kept. There is one NaN;
+- `canonical(v)` is equal for equal documents only: ints in their shortest form, floats in 64 bits, maps sorted by key.
+  So 1 and 1.0 differ, and so do Decimals with different digits.
 
-Flat maps and lists of plain values are told by their types alone and encoded as they are. Only what the encoder then
-refuses (ints beyond 64 bits, text that isn't UTF-8), NaN, and other types are walked value by value.
+Flat maps and lists of plain values are recognised by their types and encoded directly. Only the remaining values are
+walked one by one: ints beyond 64 bits, text that isn't UTF-8, NaN, and other types.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _WIDE = 1 << 63
 _all_text = TEXT.issuperset
 _all_plain = PLAIN.issuperset
 _UNPACKING = (msgspec.DecodeError, ValueError, TypeError, DecimalException, RecursionError)
-_near_nan = re.compile(rb"\xcb[\x7f\xff]").search  # a float from ±2^1009 on, or NaN; UTF-8 has no such bytes
+_near_nan = re.compile(rb"\xcb[\x7f\xff]").search  # matches a float from ±2^1009 on, or NaN; UTF-8 has no such bytes
 
 
 def normalise(value: object) -> Any:
-    """The document value that this Python value means; a flat map of plain values is returned itself.
+    """Convert a Python value to a document value. A flat map of plain values is returned unchanged.
 
-    Tuples become lists, dates, times and UUIDs text, missing values of pandas null, scalars of NumPy and instances of
-    subclasses what they are made of. Anything else raises ValueKind, which names its path.
+    Tuples become lists. Dates, times and UUIDs become text. Missing values of pandas become null. NumPy scalars and
+    instances of subclasses become their plain types. Any other value raises ValueKind, which names its path.
 
     >>> from datetime import date
     >>> normalise({"when": date(2024, 1, 31), "at": (1, 2)})
@@ -87,7 +87,7 @@ def normalise(value: object) -> Any:
 
 
 def pack(value: object) -> bytes:
-    r"""The stored bytes of a document value; ValueKind for what `normalise` would not return.
+    r"""Return the stored bytes of a document value. Raise ValueKind for a value that `normalise` does not return.
 
     >>> pack({"a": 1, "b": None}), unpack(pack([1 << 64, b"x"]))
     (b'\x82\xa1a\x01\xa1b\xc0', [18446744073709551616, b'x'])
@@ -101,7 +101,7 @@ def pack(value: object) -> bytes:
 
 
 def pack_document(doc: Mapping[str, object]) -> bytes:
-    """`pack(normalise(doc))` in one pass; ValueKind for what is no map.
+    """Return `pack(normalise(doc))` in one pass. Raise ValueKind if `doc` is no map.
 
     >>> unpack(pack_document({"id": 7, "at": (1, 2)}))
     {'id': 7, 'at': [1, 2]}
@@ -116,7 +116,7 @@ def pack_document(doc: Mapping[str, object]) -> bytes:
 
 
 def canonical(value: object) -> bytes:
-    """The canonical bytes of a document value, the same for equal ones alone.
+    """Return the canonical bytes of a document value. They are equal for equal values only.
 
     >>> canonical({"b": 1, "a": 2}) == canonical({"a": 2, "b": 1}), canonical(1) == canonical(1.0)
     (True, False)
@@ -132,7 +132,7 @@ def canonical(value: object) -> bytes:
 
 
 def unpack(data: bytes | memoryview) -> Any:
-    """The document value of stored bytes; StoreDamaged where they are none.
+    """Decode the stored bytes of a document value. Raise StoreDamaged if they are not valid.
 
     >>> from decimal import Decimal
     >>> unpack(pack({"price": Decimal("1.50")}))
@@ -145,7 +145,7 @@ def unpack(data: bytes | memoryview) -> Any:
 
 
 def unpack_received(data: bytes | memoryview) -> Any:
-    """Decode the bytes of another program; StoreDamaged for a number of too many digits, before its conversion."""
+    """Decode the bytes of another program. A number of too many digits raises StoreDamaged before it is converted."""
     try:
         return _decode_received(data)
     except _UNPACKING as error:
@@ -153,9 +153,9 @@ def unpack_received(data: bytes | memoryview) -> Any:
 
 
 def unpack_document(line: bytes) -> dict[str, Any]:
-    """The document of a stored line, which is JSON or MessagePack.
+    """Decode the document of a stored line of JSON or MessagePack.
 
-    JSON that can't be taken, by its form, its numbers or its depth, raises RecordError.
+    Raise RecordError if the JSON is invalid, holds a number out of range, or nests too deep.
 
     >>> unpack_document(b'{"id": 7}') == unpack_document(pack({"id": 7}))
     True
@@ -164,7 +164,7 @@ def unpack_document(line: bytes) -> dict[str, Any]:
 
 
 def received_document(line: bytes) -> dict[str, Any]:
-    """Decode a line that comes in; RecordError or StoreDamaged for a number of more than MAX_DIGITS digits too.
+    """Decode a received line. Raise RecordError or StoreDamaged also for a number of more than MAX_DIGITS digits.
 
     >>> received_document(b' {"id": 7}')
     {'id': 7}
@@ -173,7 +173,7 @@ def received_document(line: bytes) -> dict[str, Any]:
 
 
 def is_json(line: bytes) -> bool:
-    """Return whether a line is JSON text, be it after white space; no line of MessagePack begins with ASCII.
+    """Return whether a line is JSON text, possibly after white space. No MessagePack map begins with an ASCII byte.
 
     >>> is_json(b'\\t{"id": 7}'), is_json(pack({"id": 7}))
     (True, False)
@@ -193,7 +193,7 @@ def _document(value: Any, line: bytes) -> dict[str, Any]:
 
 
 def same_document(a: bytes, b: bytes) -> bool:
-    """Whether two stored lines hold equal documents, whatever their form and order of fields.
+    """Return whether two stored lines hold equal documents, in any encoding and order of fields.
 
     >>> same_document(b'{"a": 1, "b": 2}', pack({"b": 2, "a": 1})), same_document(b'{"a": 1}', b'{"a": 1.0}')
     (True, False)
@@ -206,7 +206,7 @@ def _is_flat(value: dict[Any, Any]) -> bool:
 
 
 def _plain_bytes(value: object) -> bytes | None:
-    """MessagePack of a value of plain types, or None if it asks for a walk."""
+    """Encode a value of plain types as MessagePack. Return None if it needs a walk."""
     try:
         data = _encode(value)
     except (OverflowError, UnicodeEncodeError):
@@ -220,10 +220,10 @@ def _plain_bytes(value: object) -> bytes | None:
 def _from_json(line: bytes, decode: Callable[[str], Any]) -> Any:
     try:
         try:
-            if has_long_number(line):  # where Python's own limit of digits is off, msgspec would convert it at any cost
+            if has_long_number(line):  # without Python's limit of digits msgspec would convert it at any cost
                 raise msgspec.ValidationError
             doc = _decode_json(line)
-        except msgspec.ValidationError:  # a number that msgspec doesn't take, among them ints of thousands of digits
+        except msgspec.ValidationError:  # msgspec refuses some numbers, among them ints of thousands of digits
             doc = walked(decode(line.decode()), NORMALISE)
         if len(line) > 2 * MAX_DEPTH and line.count(b"{") + line.count(b"[") > MAX_DEPTH:
             walked(doc, NORMALISE)
@@ -250,16 +250,17 @@ def _no_number(text: str) -> object:
 _SHOWN = 40
 _any_size = json.JSONDecoder(parse_int=text_to_int, parse_float=_finite, parse_constant=_no_number).decode
 decode_json = json.JSONDecoder(parse_int=received_int, parse_float=_finite, parse_constant=_no_number).decode
-"""The value of a JSON text, ValueError where it is none: ints of at most MAX_DIGITS digits, floats that are finite."""
+"""Decode a JSON text. Raise ValueError for invalid text, ints of more than MAX_DIGITS digits and infinite floats."""
 
 
 # Order.
 
 
 def order_key(value: object) -> tuple[object, ...]:
-    """Sorts document values: as keys are sorted, Decimals among the numbers, lists as tuples, then maps by their items.
+    """Return a sort key for document values. They sort like keys; Decimals are numbers, lists sort as tuples, maps come
+    last.
 
-    Numbers compare by value exactly; what then is equal is ordered by its canonical bytes.
+    Numbers compare by exact value. Values that are then equal are ordered by their canonical bytes.
 
     >>> sorted([{"a": 1}, [2], "x", 1.5, True, None, 1], key=order_key)
     [None, True, 1, 1.5, 'x', [2], {'a': 1}]
@@ -271,18 +272,18 @@ def order_key(value: object) -> tuple[object, ...]:
 
 
 _NULL, _BOOL, _NUMBER, _NAN, _TEXT, _BYTES, _LIST, _MAP = range(8)
-_TOTAL: frozenset[type] = PLAIN - {int, float}  # types of which equal values have equal bytes
+_TOTAL: frozenset[type] = PLAIN - {int, float}  # types whose equal values have equal bytes
 
 
 def _order(value: Any) -> tuple[Any, ...]:
-    """The order of what `canonical` takes, but for ties."""
+    """Return the sort key of a value without the canonical bytes that break ties."""
     kind = type(value)
     if kind is str:
         return _TEXT, value
     if kind is int or kind is Decimal:
         return _NUMBER, value
     if kind is float:
-        # As a Decimal, which it equals exactly: Decimals and floats compare only where the caller's context lets them.
+        # Convert it to the exactly equal Decimal: whether Decimals and floats compare depends on the caller's context.
         return (_NUMBER, Decimal.from_float(value)) if value == value else (_NAN,)
     if kind is list or kind is tuple:
         return _LIST, tuple(map(_order, value))

@@ -1,8 +1,7 @@
-"""Reading a store's file back, page by page and row by row, without trusting it.
+"""Read a store's data file back, page by page and row by row, without trusting it.
 
-The pages are walked first, in Python: a damaged page must be found before LMDB follows it, for LMDB checks nothing and
-would take the process along. Then each row is held against its CRC. Invariant: memory is bounded, whatever the size of
-the file.
+The pages are first walked in Python. LMDB checks nothing, and a damaged page would crash the process. Then each row is
+compared with its checksum. Invariant: memory is bounded for a file of any size.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from penstock.cache.log.segment import Segment
 __all__ = ["Tell", "check_file"]
 
 Tell = Callable[[str, int, int], None]
-"""Told what is being done ("copying", "checking"), how many bytes of it are, and of how many."""
+"""A progress callback: the step ("copying", "checking"), the bytes done, and all bytes."""
 _BLOCK = 1 << 20
-_TRIM = 64 << 20  # bytes read after which mapped pages are given back
+_TRIM = 64 << 20  # after this many bytes, mapped pages are released
 
 
 def check_file(folder: str, counts: Mapping[str, int] | None, tell: Tell) -> None:
-    """Check the data file in a folder; StoreDamaged says what is wrong first.
+    """Check the data file in a folder. Raise StoreDamaged for the first fault.
 
-    `counts` are the rows that each of its databases has to have, where that is known.
+    `counts` gives the expected number of rows of each database. With None the numbers are not compared.
     """
     _read_through(os.path.join(folder, "data.mdb"))
     _check_pages(folder)
@@ -56,7 +55,7 @@ def check_file(folder: str, counts: Mapping[str, int] | None, tell: Tell) -> Non
 
 
 def _read_through(file: str) -> None:
-    """Have the system read all of it in order, which is many times faster than a page at a time."""
+    """Read the whole file in order, which is many times faster than page by page."""
     with open(file, "rb", buffering=0) as read:
         while read.read(_BLOCK):
             pass
@@ -73,7 +72,7 @@ def _check_pages(folder: str) -> None:
 
 
 def _check_rows(snap: LmdbReader, name: str, folder: str) -> Iterator[int]:
-    """Check the rows of one database; the bytes of each, as they are checked."""
+    """Check the rows of one database. Yield the size of each checked row in bytes."""
     where = f"{folder}, {name}"
     following: int | None = None
     for key, row in snap.scan(name):

@@ -1,11 +1,12 @@
-"""Copies of a store on disk: made from one snapshot while others write, read back first, then put in place whole.
+"""Copy a store on disk: from one snapshot, beside running writers. The copy is read back before it gets its name.
 
-A copy is a folder with one file, `data.mdb`, and is a store itself. Invariants:
+A copy is a folder with one file, `data.mdb`, and is itself a store. Invariants:
 
-- it is written beside its place, under a name that says that it is not done, and gets its name when every page and
-  every row of it was read back from the disk;
-- a store's file is replaced only while no process has it open, by a rename; whoever opens it meanwhile waits;
-- nothing that is there already is overwritten, unless that was asked for.
+- a copy is written beside its target under the name of an unfinished copy. It gets its name after every page and row
+  was read back from the disk;
+- a store's file is replaced only by a rename, and only if no process has it open. A process that opens it meanwhile
+  waits;
+- nothing is overwritten unless the caller asks for it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _BLOCK = 1 << 20
 
 
 class CopyFailed(PenstockError):
-    """A copy that could not be made, or not be put where it was to go.
+    """A copy could not be made, or could not be moved to its target.
 
     >>> print(CopyFailed("backup", "it is not empty", "name a new folder"))
     backup: it is not empty; name a new folder
@@ -68,7 +69,7 @@ class CopyFailed(PenstockError):
 
 
 def copy_snapshot(snap: LmdbReader, target: str, tell: Tell) -> int:
-    """Copy what a snapshot sees into a new folder, and read the copy back; its bytes."""
+    """Copy the rows of a snapshot into a new folder, and read the copy back. Return its size in bytes."""
     target = _absolute(target)
     _must_be_free(target, "name a new folder, a copy overwrites nothing")
     with beside(target, target) as folder:
@@ -82,7 +83,7 @@ def copy_snapshot(snap: LmdbReader, target: str, tell: Tell) -> int:
 
 
 def _absolute(path: str) -> str:
-    """The path from the root; CopyFailed for a relative one whose working folder is gone."""
+    """Return the absolute path. Raise CopyFailed for a relative path if the working folder was deleted."""
     try:
         return os.path.abspath(path)
     except FileNotFoundError:
@@ -91,9 +92,9 @@ def _absolute(path: str) -> str:
 
 
 def put_in_place(copy: str, path: str, tell: Tell) -> int:
-    """Make a copy the file of the store at a path, whose owner the caller is; its bytes.
+    """Make a copy the data file of the store at a path. Return its size in bytes.
 
-    It is read back where it is put, before it replaces anything.
+    The caller holds the writer lock. The copy is read back beside its target before it replaces anything.
     """
     source = os.path.join(copy, DATA)
     if not os.path.isfile(source):
@@ -110,10 +111,10 @@ def put_in_place(copy: str, path: str, tell: Tell) -> int:
 
 
 def shrink_file(path: str, tell: Tell) -> int | None:
-    """Write the file of a store anew without its free pages, where no process has it open; its bytes.
+    """Rewrite the file of a store without its free pages. Return its new size in bytes.
 
-    The caller is the store's owner. None where another process has it open, or where it would not become smaller by a
-    tenth.
+    The caller holds the writer lock. Return None if another process has the file open, or if less than a tenth of it is
+    free.
     """
     if process_with(path) is not None:
         return None
@@ -134,7 +135,7 @@ def shrink_file(path: str, tell: Tell) -> int | None:
 
 
 def _replace(path: str, file: str) -> int | None:
-    """Put a file in the place of a store's, unless a process has that open: then nothing is done, and it is told."""
+    """Replace the file of a store. If a process has it open, do nothing and return the id of that process."""
     with gate(path, alone=True):
         other = process_with(path)
         if other is None:
@@ -146,7 +147,7 @@ def _replace(path: str, file: str) -> int | None:
 
 
 def _write_copy(snap: LmdbReader, folder: str, named: str, tell: Tell) -> dict[str, int]:
-    """Write the data file of a snapshot; how many rows each of its databases has."""
+    """Write the data file of a snapshot. Return the number of rows of each database."""
     total = snap.used()
     must_have_room(folder, named, total)
     counts = {name: snap.count(name) for name in snap.names()}
@@ -172,7 +173,7 @@ def _write_copy(snap: LmdbReader, folder: str, named: str, tell: Tell) -> dict[s
     except OSError as error:
         raise _failed(named, error) from error
     finally:
-        os.close(out)  # which ends the giver, where nobody takes any more
+        os.close(out)  # this ends the giver if the reader stopped early
         giver.join()
     if failed:
         raise translated(named, failed[0]) from failed[0]
@@ -190,7 +191,7 @@ def _copy_file(source: str, target: str, named: str, tell: Tell) -> None:
 
 
 def _pass_on(read: Callable[[], bytes], file: BinaryIO, total: int, tell: Tell) -> None:
-    """Write all that is read; onto the disk, and out of the system's cache, so that what is read back is from there."""
+    """Write all blocks to the disk and drop them from the page cache, so that a later read comes from the disk."""
     done = 0
     while block := read():
         file.write(block)
@@ -206,7 +207,7 @@ def _new_file(name: str) -> BinaryIO:
 
 
 def must_have_room(folder: str, named: str, size: int) -> None:
-    """CopyFailed where so many bytes are not free on the disk of a folder."""
+    """Raise CopyFailed if the disk of a folder has fewer free bytes than `size`."""
     about = os.statvfs(folder)
     free = about.f_bavail * about.f_frsize
     if size > free:
@@ -225,9 +226,9 @@ def _failed(named: str, error: OSError) -> CopyFailed:
 
 @contextmanager
 def built_beside(target: str) -> Iterator[str]:
-    """A folder beside a path where no store is yet: what is in it at the end gets that name, all at once.
+    """Yield a folder beside a path that has no store. At the end the folder gets that name in one step.
 
-    Where the block fails, or the process ends on the way, nothing is there; the next one to this path clears it away.
+    If the block fails or the process ends, the path stays empty. The next call for this path deletes the remains.
     """
     target = _absolute(target)
     _must_be_free(target, "name a folder that is not there yet")
@@ -241,17 +242,18 @@ def built_beside(target: str) -> Iterator[str]:
 
 
 def _must_be_free(target: str, remedy: str) -> None:
-    """Raise CopyFailed if a path is anything but an empty folder."""
+    """Raise CopyFailed unless a path is absent or an empty folder."""
     if os.path.islink(target) or (os.path.exists(target) and not (os.path.isdir(target) and not os.listdir(target))):
         raise CopyFailed(target, "it is there already and not empty", remedy)
 
 
 @contextmanager
 def beside(target: str, named: str) -> Iterator[str]:
-    """A folder of one's own beside a path, for what is to get that name; it is gone at the end.
+    """Yield a temporary folder beside a path, and delete it at the end.
 
-    It is inside one that is locked, since opening what is in it locks it as any store is. The outer folder has a mark.
-    If one is there without a mark, ForeignFolder is raised.
+    It is inside an outer folder, which is locked: a store that is opened inside locks its own folder. The outer folder
+    has
+    a mark. If an outer folder without a mark exists, ForeignFolder is raised.
     """
     outer = f"{target}.partial"
     folder = os.path.join(outer, "copy")
@@ -270,7 +272,7 @@ def beside(target: str, named: str) -> Iterator[str]:
 
 
 def _alone(folder: int, path: str) -> bool:
-    """Lock an open folder; False if another process has the lock, or has deleted the folder."""
+    """Lock an open folder. Return False if another process has the lock, or has deleted the folder."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(folder), os.lstat(path))
@@ -279,19 +281,19 @@ def _alone(folder: int, path: str) -> bool:
 
 
 def process_with(path: str) -> int | None:
-    """A process that has the store at a path open, this one among them; None if none has."""
+    """Return the id of a process that has the store at a path open, which may be this one. None if no process has."""
     return os.getpid() if is_open(path) else process_that_reads(path)
 
 
 def synced(folder: str) -> None:
-    """Have the data file in a folder on the disk, which was written without that and is closed."""
+    """Flush a data file in a folder to the disk. It was written without syncs and is closed."""
     with open(os.path.join(folder, DATA), "rb") as file:
         os.fsync(file.fileno())
     sync_folder(folder)
 
 
 def sync_folder(path: str) -> None:
-    """Have the names in a folder on the disk."""
+    """Flush the names in a folder to the disk."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

@@ -1,7 +1,7 @@
-"""The mark of a folder that this program made, and may therefore delete.
+"""Mark the folders that this program made, and may therefore delete.
 
-A copy, a repartition, a repair and a backfill work in folders of their own. A killed one leaves its folder behind, and
-the next one deletes it if it has a mark. Invariants:
+A copy, a repartition, a repair and a backfill work in temporary folders. A killed run leaves its folder behind. The
+next run deletes the folder if it has a mark. Invariants:
 
 - a mark names its folder and the parent folder by inode, so a folder that was copied or moved has no valid mark;
 - only files under names that this program gives are deleted: any other file makes the whole folder foreign;
@@ -46,7 +46,7 @@ _FOLDERS = re.compile(r"copy|\d+-\d+|(restored|smaller|partitions)\.partial|repa
 
 
 class ForeignFolder(PenstockError):
-    """A folder is in the way, and this program did not make it, or not all that is in it.
+    """A folder is in the way, and this program did not make it, or did not make all of its files.
 
     >>> print(ForeignFolder("backup.partial", "it has no mark of penstock"))
     backup.partial: it has no mark of penstock; move it elsewhere or delete it, and run this again
@@ -62,7 +62,7 @@ class ForeignFolder(PenstockError):
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """A folder and its parent by inode; `files` by inode if the mark is of these alone."""
+    """The inodes of a folder and its parent. With `files`, the mark covers only these files, by inode."""
 
     note: str
     folder: int
@@ -77,9 +77,9 @@ def make_folder(path: str) -> None:
 
 
 def mark_folder(path: str, files: Mapping[str, str] | None = None) -> None:
-    """Mark a folder of this program as one to delete, or only some files in it.
+    """Mark a folder, or only some files in it, as deletable by this program.
 
-    `files` gives each name the path of the file that has, or will get, that name.
+    `files` maps each name to the path of the file that has, or will get, that name.
     """
     inodes = None if files is None else {name: os.lstat(now).st_ino for name, now in files.items()}
     with opened_folder(path) as folder:
@@ -87,13 +87,13 @@ def mark_folder(path: str, files: Mapping[str, str] | None = None) -> None:
 
 
 def unmark_folder(path: str) -> None:
-    """Remove the mark of a folder: it stays."""
+    """Remove the mark of a folder, so that the folder stays."""
     with suppress(FileNotFoundError):
         os.unlink(os.path.join(path, _NAME))
 
 
 def marked_files(path: str) -> list[str]:
-    """Return those of the files in a folder that its mark names."""
+    """Return the files of a folder that its mark names."""
     with opened_folder(path) as folder:
         mark = _read(folder)
         if mark is None or mark.files is None or mark != _mark_of(folder, mark.files):
@@ -109,7 +109,7 @@ def clear_folder(folder: int, path: str) -> None:
 
 
 def delete_folder(path: str) -> None:
-    """Delete a folder that has a mark. ForeignFolder is raised, and nothing deleted, if others have files in it."""
+    """Delete a folder that has a mark. If it holds foreign files, raise ForeignFolder and delete nothing."""
     with opened_folder(path) as folder:
         _must_be_own(folder, path)
         whole = _delete(folder)
@@ -118,7 +118,7 @@ def delete_folder(path: str) -> None:
 
 
 def sweep_folder(path: str) -> None:
-    """Delete a folder that has a mark, and leave any other alone. After a failure the next run deletes it."""
+    """Delete a folder that has a mark, and leave any other folder alone. After a failure the next run deletes it."""
     try:
         delete_folder(path)
     except (FileNotFoundError, ForeignFolder):
@@ -135,7 +135,7 @@ def opened_folder(path: str, make: bool = False) -> Iterator[int]:
             os.mkdir(path, PRIVATE)
     try:
         folder = os.open(path, _OPEN)
-    except NotADirectoryError:  # so says the kernel of a symlink too
+    except NotADirectoryError:  # the kernel reports a symlink this way too
         reason = "it is a symlink" if os.path.islink(path) else "it is a file"
         raise ForeignFolder(path, reason) from None
     try:
@@ -149,7 +149,7 @@ def _mark_of(folder: int, files: dict[str, int] | None) -> _Mark:
 
 
 def _read(folder: int) -> _Mark | None:
-    """Return the mark in an open folder; None if there is none, or another file under its name."""
+    """Return the mark in an open folder, or None if the folder has no valid mark file."""
     try:
         file = os.open(_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
@@ -162,7 +162,7 @@ def _read(folder: int) -> _Mark | None:
 
 
 def _write(folder: int, mark: _Mark) -> None:
-    """Replace the mark of an open folder; durable on return, because data without it would be foreign."""
+    """Replace the mark of an open folder. The mark is durable on return, because data without it would be foreign."""
     with suppress(FileNotFoundError):
         os.unlink(_NAME, dir_fd=folder)
     new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -183,7 +183,7 @@ def _must_be_own(folder: int, path: str) -> None:
 
 
 def must_have_no_other(folder: int, path: str) -> None:
-    """Raise ForeignFolder if a file that this program does not make is in an open folder."""
+    """Raise ForeignFolder if an open folder contains a file that this program does not make."""
     other = _other(folder)
     if other is not None:
         raise ForeignFolder(path, f"{other!r} is in it, which penstock did not make")

@@ -1,11 +1,11 @@
-"""One writer: who holds the lock on `<path>/owner` may write the store at `path`, and nobody else.
+"""Lock a store for one writer: only the process with the lock on `<path>/owner` may write the store at `path`.
 
-The lock is the kernel's (flock), so the death of its holder frees it, whatever killed it. What the file says is for
-people, and counts only while the lock is held. Invariants:
+The lock is the kernel's (flock), so it ends with its process. The content of the file is for messages only, and is
+valid only while the lock is held. Invariants:
 
-- the file is never deleted: a lock on a deleted file would exclude nobody;
-- only users who may write the store can open the file, since a lock needs no more than that;
-- a forked child closes what it inherited: it does not own the store, nor keep it owned when its parent is dead.
+- the file is never deleted: a lock on a deleted file would exclude no other process;
+- only users who may write the store can open the file, since opening is enough to lock it;
+- a forked child closes the inherited lock: it is not the writer, and must not keep the lock after its parent's death.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["Owner", "owner_of", "owner_pid"]
 
 _FILE = "owner"
 _BEGINNING = b'{"pid": '
-_LOOK_AT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # of a pipe an opening would wait
-_LOOK = 0.02  # seconds after which whoever only looked at the lock has let go of it
+_LOOK_AT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe would block
+_LOOK = 0.02  # seconds after which a process that only tested the lock has released it
 
 
 class Owner:
-    """The right to write the store at a path, from here until `close`.
+    """The writer lock of the store at a path, held until `close`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as path, Owner(path):
@@ -78,7 +78,7 @@ class Owner:
         return fd
 
     def _opened(self, name: str) -> int:
-        """The file, made if need be; of one that other users may read but not write, they lose the right to read."""
+        """Open or make the lock file. Users who may read the file but not write it lose the right to read."""
         make_private(self._path, self._mode)
         must_be_own(name, _BEGINNING)
         with suppress(FileExistsError):
@@ -100,7 +100,7 @@ class Owner:
 
     @staticmethod
     def _say(fd: int) -> None:
-        """Who holds it, for the error that another one will get."""
+        """Write the holder's description, which other processes show in their errors."""
         about = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -111,7 +111,7 @@ class Owner:
         os.pwrite(fd, json.dumps(about).encode(), 0)
 
     def close(self) -> None:
-        """Let others write. Closing twice is nothing."""
+        """Release the lock. A second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             _held.discard(self)
@@ -129,7 +129,7 @@ class Owner:
 
 
 def owner_of(path: str | os.PathLike[str]) -> str | None:
-    """Who may write the store at a path now, in words; None: nobody.
+    """Describe the process that may write the store at a path now. Return None if there is none.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as path:
@@ -150,7 +150,8 @@ def owner_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def owner_pid(path: str | os.PathLike[str]) -> int | None:
-    """The process of this machine that may write the store at a path now; None where nobody does, or nobody says who.
+    """Return the id of the process on this machine that may write the store at a path now. None if it is absent or
+    unknown.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as path, Owner(path):
@@ -180,7 +181,7 @@ def _locked(fd: int, kind: int) -> bool:
 
 
 def _holder(fd: int) -> str:
-    """The holder in words: the process that has the lock, and more of it if the file is of that process."""
+    """Describe the process that has the lock. The content of the file is used only if that process wrote it."""
     about, pid = _said(fd), _locker(fd)
     if about is not None and pid in (None, about["pid"]):
         return f"process {about['pid']} on {about['host']} since {about['since']} ({about['program']})"
@@ -193,7 +194,7 @@ def _holder(fd: int) -> str:
 
 
 def _said(fd: int) -> dict[str, Any] | None:
-    """What the file says of a holder; it may be of a former one, or not be written yet."""
+    """Return the content of the lock file. It may belong to a former holder, or be incomplete."""
     try:
         about = json.loads(os.pread(fd, 1 << 12, 0))
         return {"pid": int(about["pid"]), **{name: str(about[name]) for name in ("host", "since", "program")}}
@@ -202,7 +203,7 @@ def _said(fd: int) -> dict[str, Any] | None:
 
 
 def _locker(fd: int) -> int | None:
-    """The process that has the lock of this file, as the kernel lists it; None if it does not tell."""
+    """Return the process that holds the lock of this file, as /proc/locks lists it. None if it is not listed."""
     about = os.fstat(fd)
     device = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
     with suppress(OSError):

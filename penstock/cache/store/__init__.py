@@ -1,1 +1,1 @@
-"""The store as upper rooms use it: its protocol, and the store in memory."""
+"""Define the store protocol that the rooms above use, and the store in memory."""

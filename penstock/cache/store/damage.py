@@ -1,7 +1,6 @@
-"""Damage in the words of a user: instead of a database and the bytes of a key, the view and group that they are of.
+"""Describe damage in users' terms: by view and group instead of database and key bytes.
 
-Rows say where they were read by the name of their database, which is all that is known there. Whoever knows what the
-databases are for names damage on its way out, once.
+A row only knows the name of its database. A caller that knows the purpose of the databases translates the error, once.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from penstock.cache.messages import shown_key
 
 __all__ = ["Place", "key_shown", "named", "naming", "number_shown"]
 
-_HEAD = 24  # bytes that are shown of a key that is not stored whole
+_HEAD = 24  # bytes that are shown of an abbreviated key
 COPY = "restore the store from a copy, or load its documents into a new path"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a database is for, how its keys are shown, and what to do about damage in it."""
+    """The purpose of a database in words, the way to show its keys, and the step to take after damage."""
 
     words: str
     key: Callable[[bytes], str]
@@ -30,7 +29,7 @@ class Place:
 
 
 def named(damage: StoreDamaged, places: Mapping[str, Place]) -> StoreDamaged:
-    """The same damage, its place by name.
+    """Return the same damage with its database and key in users' terms.
 
     >>> from penstock.cache import encode_key
     >>> place = Place("view 'names'", key_shown("group"), "restate it")
@@ -48,7 +47,7 @@ def named(damage: StoreDamaged, places: Mapping[str, Place]) -> StoreDamaged:
 
 
 class _Naming:
-    """What `naming` gives: a class of its own, since it is entered at each read."""
+    """The context manager of `naming`. It is a plain class because every read enters it."""
 
     __slots__ = ("_places",)
 
@@ -66,12 +65,12 @@ class _Naming:
 
 
 def naming(places: Callable[[], Mapping[str, Place]]) -> AbstractContextManager[None]:
-    """Name the damage that is found within."""
+    """Return a context manager that describes damage, found inside its block, in users' terms."""
     return _Naming(places)
 
 
 def key_shown(what: str) -> Callable[[bytes], str]:
-    """How a stored key of a document or group is shown."""
+    """Return a function that shows a stored key of a document or group."""
 
     def show(key: bytes) -> str:
         try:
@@ -83,5 +82,5 @@ def key_shown(what: str) -> Callable[[bytes], str]:
 
 
 def number_shown(what: str) -> Callable[[bytes], str]:
-    """How a key that is a number is shown."""
+    """Return a function that shows a key that is a number."""
     return lambda key: f"{what} {int.from_bytes(key, 'big')}"

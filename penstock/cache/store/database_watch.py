@@ -1,11 +1,11 @@
-"""Watches: values that are derived from the rows of a database, and the keys that commits changed since.
+"""Watch databases: keep a value derived from their rows, and the keys that later commits changed.
 
-A snapshot has the number of its commit. So a reader can take a derived value of an earlier commit, and correct it by
-the keys that changed. Invariants:
+A snapshot knows the number of its commit. So a reader can take the value derived at an earlier commit, and correct it
+for the changed keys only. Invariants:
 
-- the keys since a value are complete: where the keys of a commit are not known, the value is dropped;
-- they are not known of commits of other processes, nor of a transaction that began before its database was watched;
-- keys and watches are bounded; a database that nobody watches costs a commit nothing.
+- the keys changed since a value are complete: if the keys of a commit are unknown, the value is dropped;
+- the keys are unknown for commits of other processes, and for a transaction that began before the watch;
+- the number of keys and of watches is bounded. A database without a watch costs a commit nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from penstock.cache.store.protocol import Reader
 __all__ = ["Changed", "Moment", "Watched", "Watches"]
 
 Changed = Mapping[str, Collection[bytes] | None]
-"""By database the keys that a commit changed; None where all of them may have changed."""
+"""Map each database to the keys that a commit changed, or to None if all of them may have changed."""
 
-_MOST_KEYS = 1 << 17  # that are held of one database
-_MOST = 64  # databases watched at once
+_MOST_KEYS = 1 << 17  # keys that are kept per database
+_MOST = 64  # databases that are watched at the same time
 
 
 class _Watch:
-    """One database: the value as of the commit `at`, and the keys of the commits after it, up to `until`."""
+    """The watch of one database: the value as of commit `at`, and the keys of the later commits up to `until`."""
 
     __slots__ = ("at", "keys", "log", "until", "value")
 
@@ -38,7 +38,7 @@ class _Watch:
         self.keys = 0
 
     def note(self, number: int, keys: Collection[bytes]) -> bool:
-        """The keys of the next commit; False where they are too many."""
+        """Add the keys of the next commit. Return False if there are too many keys."""
         self.until = number
         if keys:
             self.log.append((number, keys))
@@ -49,7 +49,7 @@ class _Watch:
         return True
 
     def _shorten(self) -> None:
-        """Hold each key once, with the first commit that changed it."""
+        """Keep each key once, with the first commit that changed it."""
         first: dict[bytes, int] = {}
         for number, keys in self.log:
             for key in keys:
@@ -75,15 +75,18 @@ class Watches:
     """
 
     def __init__(self) -> None:
-        self._lock = RLock()  # a rollup that is collected ends in any thread, also in one that is in here
+        self._lock = RLock()  # the garbage collector may end a reader inside these methods
         self._watches: dict[str, _Watch] = {}
 
     def names(self) -> Collection[str]:
-        """The databases that are watched."""
+        """Return the watched databases."""
         return tuple(self._watches)
 
     def committed(self, number: int, changed: Changed) -> None:
-        """A commit changed these keys; `changed` names each database that was watched when its transaction began."""
+        """Record the keys that a commit changed.
+
+        `changed` has each database that was watched when the transaction began.
+        """
         with self._lock:
             for name, watch in list(self._watches.items()):
                 keys = changed.get(name)
@@ -93,15 +96,15 @@ class Watches:
                     self._watches.pop(name, None)
 
     def committed_rows(self, number: int, cleared: Collection[str], rows: Mapping[str, Mapping[bytes, object]]) -> None:
-        """A commit put or deleted these rows, in databases of which some were cleared first."""
+        """Record a commit that put or deleted these rows, after it had emptied the databases `cleared`."""
         if self._watches:
             changed = {name: None if name in cleared else list(rows.get(name, ())) for name in self.names()}
             self.committed(number, changed)
 
     def derived(self, name: str, number: int) -> tuple[Any, Sequence[bytes]] | None:
-        """The value kept of a database, and the keys changed from it to this commit.
+        """Return the kept value of a database, and the keys that changed from it to this commit.
 
-        None where they are not known. The database is watched from here on.
+        Return None if they are unknown. A database without a usable watch is watched from now on.
         """
         with self._lock:
             watch = self._watches.get(name)
@@ -113,7 +116,7 @@ class Watches:
             return watch.value, [key for own, keys in watch.log if own <= number for key in keys]
 
     def keep(self, name: str, number: int, value: Any) -> None:
-        """Keep a value as of this commit, unless there is one of a later commit. A value of None ends the watch."""
+        """Keep a value as of this commit, unless a value of a later commit is kept. A value of None ends the watch."""
         with self._lock:
             watch = self._watches.get(name)
             if value is None:
@@ -132,13 +135,13 @@ class Watches:
         self._watches[name] = _Watch(number, value)
 
     def clear(self) -> None:
-        """Watch nothing."""
+        """End all watches."""
         with self._lock:
             self._watches.clear()
 
 
 class Moment(NamedTuple):
-    """One snapshot, the number of its commit, and the watches of its store."""
+    """A snapshot, the number of its commit, and the watches of its store."""
 
     reader: Reader
     commit: int
@@ -147,8 +150,8 @@ class Moment(NamedTuple):
 
 @runtime_checkable
 class Watched(Protocol):
-    """A reader whose rows lie in snapshots of stores with watches."""
+    """A reader over snapshots of stores that have watches."""
 
     def moments(self) -> Sequence[Moment]:
-        """These snapshots. Each row is in one of them."""
+        """Return these snapshots. Each row is in one of them."""
         ...

@@ -1,13 +1,13 @@
-"""For each database the number of its keys, and the sum of their hashes, kept with every transaction.
+"""Keep for each database the number of its keys and the sum of their hashes, updated by every transaction.
 
-A row's checksum shows that the row is sound, and nothing in it shows that a row is gone. The sum does: it is what the
-keys were that were put and not deleted. It does not depend on the order, so that a transaction adds and subtracts.
-They are one sealed row in `meta`, in which a transaction changes the digests that it changed:
+A row's checksum detects damage in the row, but not the loss of the row. The digest detects the loss: it covers the keys
+that were put and not deleted. The sum does not depend on the order, so a transaction only adds and subtracts.
+All digests are one sealed row in `meta`. A transaction updates its part of that row:
 
     MessagePack of [names of databases, for each of them: keys i64 | sum of hashes u64 | whole u8]
 
-A store that was written without it gets it with its next write. A database that had rows before that is `whole` once a
-check has counted them. Where the row is a map, as an earlier version wrote it, the next write makes a list of it.
+A store without this row gets it with its next write. A database that already had rows becomes `whole` after a check has
+counted them. An earlier version wrote the row as a map; the next write converts it to a list.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ _pack_into = _ENTRY.pack_into
 
 
 class Digest(NamedTuple):
-    """The keys of a database; `whole` where all that were ever put are in it."""
+    """The digest of the keys of a database. If `whole` is true, it covers all keys that were ever put."""
 
     keys: int = 0
     total: int = 0
     whole: bool = True
 
     def plus(self, other: Digest) -> Digest:
-        """The sum of two, where the other one may be a difference."""
+        """Return the sum of two digests. The other one may be a difference."""
         return Digest(self.keys + other.keys, (self.total + other.total) & _MASK, self.whole and other.whole)
 
     def minus(self, other: Digest) -> Digest:
-        """What is to be added to the other one to give this one."""
+        """Return the difference: the digest that, added to the other one, gives this one."""
         return Digest(self.keys - other.keys, (self.total - other.total) & _MASK, self.whole)
 
     def like(self, other: Digest) -> bool:
-        """Whether the keys are the same."""
+        """Return whether both digests have the same count and sum."""
         return self[:2] == other[:2]
 
 
 def digest_of(keys: Collection[bytes]) -> Digest:
-    """The digest of these keys, which differ.
+    """Return the digest of distinct keys.
 
     >>> digest_of([b"Joe", b"Sue"]) == digest_of([b"Sue"]).plus(digest_of([b"Joe"]))
     True
@@ -66,7 +66,10 @@ _decode = msgspec.msgpack.Decoder(tuple[list[str], bytes] | dict[str, Digest]).d
 
 
 class Digests:
-    """The digests of all databases by name, and the bytes of their row, which the name gives without `payload`."""
+    """The digests of all databases by name, and the bytes of their row in `meta`.
+
+    Without `payload` the bytes are computed.
+    """
 
     __slots__ = ("_at", "by_db", "row")
 
@@ -79,7 +82,7 @@ class Digests:
 
     @classmethod
     def of_row(cls, row: bytes) -> Digests:
-        """The digests that a row of `meta` holds. Damage is named here: no database has a name for users yet."""
+        """Decode a row of `meta`. Its damage is described here, because databases have no names for users yet."""
         try:
             payload = unseal(DIGESTS, row, META)
             found = _decode(payload)
@@ -91,7 +94,7 @@ class Digests:
             raise StoreDamaged(f"what the store says of itself, key {DIGESTS.decode()}", None, COPY) from None
 
     def payload(self, changed: Mapping[str, Digest]) -> bytearray | None:
-        """The bytes of the row with these changes, None where they have no room for one of them."""
+        """Return the bytes of the row with these changes, or None if the row has no entry for one of them."""
         payload, at = self.row.copy(), self._at
         for db, digest in changed.items():
             if db not in at:
@@ -100,15 +103,15 @@ class Digests:
         return payload
 
     def change(self, changed: Mapping[str, Digest], payload: bytearray) -> None:
-        """Make these changes, of which these are the bytes."""
+        """Apply these changes. `payload` is the row that contains them."""
         self.by_db.update(changed)
         self.row = payload
 
 
 class Tally:
-    """The changes of one transaction to the digests before it, which are None in a store without them.
+    """The changes of one transaction to the digests `before`. A store without digests has None.
 
-    `known` has the digests of databases at the beginning, or where the transaction began to count them.
+    `known` has the digest of each database at the start, or from the moment when the transaction began to count.
     """
 
     __slots__ = ("_before", "_gone", "_new", "_payload", "_set", "known")
@@ -122,30 +125,30 @@ class Tally:
         self._payload: bytearray | None = None
 
     def begin(self, db: str, digest: Digest) -> None:
-        """Begin with a database that had no digest so far."""
+        """Start to count a database that had no digest."""
         self.known = {**self.known, db: digest}
         self._set[db] = digest
 
     def add(self, db: str, keys: Collection[bytes]) -> None:
-        """These keys are new in a database."""
+        """Count keys that a database did not have before."""
         self._new.setdefault(db, []).extend(keys)
 
     def remove(self, db: str, keys: Collection[bytes]) -> None:
-        """These keys were there, and are no more."""
+        """Subtract keys that were deleted from a database."""
         self._gone.setdefault(db, []).extend(keys)
 
     def clear(self, db: str) -> None:
-        """A database has no rows now."""
+        """Reset the digest of a database to that of no rows."""
         self._set[db] = Digest()
         self._new.pop(db, None)
         self._gone.pop(db, None)
 
     def complete(self, db: str, by: Digest) -> None:
-        """Correct a database by what a check has counted; it is whole then."""
+        """Add a check's correction to the digest of a database, which is then whole."""
         self._set[db] = self._of(db).plus(by)._replace(whole=True)
 
     def digest(self, db: str) -> Digest:
-        """The digest of a database after the changes so far; it is not whole where none is known."""
+        """Return the digest of a database after the changes so far. It is not whole if the digest is unknown."""
         if db not in self.known:
             return Digest(whole=False)
         return self._of(db).plus(digest_of(self._new.get(db, ()))).minus(digest_of(self._gone.get(db, ())))
@@ -154,7 +157,10 @@ class Tally:
         return self._set.get(db) or self.known.get(db) or Digest()
 
     def row(self) -> bytes | None:
-        """The row of the digests after it, None where it stays; it counts among the keys of `meta`."""
+        """Return the row of digests to write, or None if it stays unchanged.
+
+        The row counts among the keys of `meta`.
+        """
         if not (self._set or self._new or self._gone) or META not in self.known:
             return None
         if self._before is None:
@@ -174,7 +180,7 @@ class Tally:
         return seal(DIGESTS, bytes(payload))
 
     def committed(self) -> Digests | None:
-        """The digests of the store, once its row is committed."""
+        """Return the digests of the store after the commit of their row."""
         if self._before is not None and self._payload is not None:
             self._before.change(self._set, self._payload)
         return self._before

@@ -9,7 +9,7 @@ _FEW = 32
 
 
 class Database:
-    """Rows by key; `made` is the commit that made this copy, `size` the bytes of its rows."""
+    """Rows by key. `made` is the commit that made this copy, `size` the bytes of its rows."""
 
     __slots__ = ("keys", "made", "rows", "size")
 
@@ -20,23 +20,23 @@ class Database:
         self.size = size
 
     def copy(self, made: int) -> Database:
-        """A copy, to be changed."""
+        """Return a copy that commit `made` may change."""
         return Database(made, self.rows.copy(), self.keys.copy(), self.size)
 
     def walk(self, start: bytes, stop: bytes | None, reverse: bool) -> Iterator[bytes]:
-        """The keys in a range."""
+        """Yield the keys in a range."""
         first = bisect_left(self.keys, start)
         last = len(self.keys) if stop is None else max(first, bisect_left(self.keys, stop))
         span = range(last - 1, first - 1, -1) if reverse else range(first, last)
         return map(self.keys.__getitem__, span)
 
     def floor(self, key: bytes) -> tuple[bytes, memoryview] | None:
-        """The last row at or before a key."""
+        """Return the last row at or before a key, or None."""
         at = bisect_right(self.keys, key) - 1
         return None if at < 0 else (self.keys[at], memoryview(self.rows[self.keys[at]]))
 
     def apply(self, staged: dict[bytes, bytes | None]) -> None:
-        """Put the staged rows and delete those staged as None."""
+        """Put the staged rows, and delete the keys that are staged as None."""
         rows = self.rows
         gone = [key for key, value in staged.items() if value is None and key in rows]
         new = [key for key, value in staged.items() if value is not None and key not in rows]
@@ -50,7 +50,7 @@ class Database:
         self._order(gone, new)
 
     def apply_again(self, staged: dict[bytes, bytes | None]) -> None:
-        """Apply them once more after an interruption at any point."""
+        """Apply the staged rows again after an interruption at any point."""
         self.rows.update((key, value) for key, value in staged.items() if value is not None)
         for key, value in staged.items():
             if value is None:

@@ -1,10 +1,10 @@
-"""The store in memory: the same meaning as on disk, for as long as the process lives.
+"""A store in memory with the behaviour of the store on disk, for the lifetime of the process.
 
 A database is a dict of rows and the sorted list of its keys. Invariants:
 
-- what a snapshot can see is never changed: a commit copies a database first that an open snapshot has, and only then;
-- a transaction stages its changes beside the rows, so undoing it is forgetting them;
-- a commit of a few rows costs a binary search and a move of bytes for each, whatever the database's size.
+- rows that a snapshot can see never change: a commit copies a database first if an open snapshot has it;
+- a transaction stages its changes beside the rows, so undoing it only discards them;
+- a commit of a few rows costs one binary search and one move of bytes per row, in a database of any size.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NONE = Database(0, {}, [], 0)
 
 
 class MemoryStore:
-    """Databases by name, and the snapshots that are open.
+    """Databases by name, and the open snapshots.
 
     >>> store = MemoryStore()
     >>> with store.write() as txn:
@@ -55,43 +55,44 @@ class MemoryStore:
         self.writing = 0
 
     def read(self) -> MemoryReader:
-        """A snapshot of what is committed."""
+        """Open a snapshot of the committed rows."""
         self.check()
         return MemoryReader(self)
 
     def write(self) -> MemoryWriter:
-        """A transaction; waits for the one another thread has."""
+        """Begin a transaction. Wait for the transaction of another thread."""
         self.check()
         return MemoryWriter(self)
 
     def info(self) -> Info:
-        """Sizes, for people."""
+        """Return sizes for status reports."""
         self.check()
         with self.turn:
             size = sum(database.size for database in self.databases.values())
             return {"path": None, "bytes": size, "used": size, "map_size": 0, "readers": len(self.open)}
 
     def trim(self) -> None:
-        """Nothing: all of it is rows."""
+        """Do nothing: the store has no memory but its rows."""
         self.check()
 
     def close(self) -> None:
-        """Forget everything."""
+        """Discard all rows."""
         self.closed = True
         self.databases = {}
 
     def check(self) -> None:
-        """That it can be used here."""
+        """Raise ForkedStore in a forked child, and Closed if the store is closed."""
         if self.pid != os.getpid():
             raise ForkedStore("memory", self.pid)
         if self.closed:
             raise Closed("the store in memory")
 
     def commit(self, cleared: set[str], staged: _Staged) -> None:
-        """Make the changes of a transaction what is read from now on.
+        """Publish the changes of a transaction to later reads.
 
-        Rows are changed where they stand, so an interruption on the way would leave half of them: then they are changed
-        once more, to the end, before it goes on its way.
+        Rows are changed in place, so an interruption could leave half of the changes. Then all of them are applied
+        again before
+        the interruption continues.
         """
         with self.turn:
             self.check()
@@ -120,7 +121,7 @@ class MemoryStore:
 
 
 class MemoryReader:
-    """A snapshot."""
+    """A snapshot of the store in memory."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -130,11 +131,11 @@ class MemoryReader:
             self._databases = store.databases
 
     def get_many(self, db: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of these keys, in their order; None where there is no such row."""
+        """Return the values of these keys in their order, None for an absent row."""
         return list(map(self._database(db).rows.get, keys))
 
     def scan(self, db: str, start: bytes = b"", stop: bytes | None = None, reverse: bool = False) -> Iterator[Row]:
-        """The rows from `start` on and before `stop`, last one first under `reverse`."""
+        """Yield the rows from `start` on and before `stop`. With `reverse` the last row comes first."""
         return self._walk(self._database(db), start, stop, reverse)
 
     def _walk(self, database: Database, start: bytes, stop: bytes | None, reverse: bool) -> Iterator[Row]:
@@ -145,15 +146,15 @@ class MemoryReader:
             yield key, rows[key]
 
     def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
-        """The last row at or before a key."""
+        """Return the last row at or before a key, or None."""
         return self._database(db).floor(key)
 
     def count(self, db: str) -> int:
-        """The number of rows, in constant time."""
+        """Return the number of rows in constant time."""
         return len(self._database(db).keys)
 
     def moments(self) -> Sequence[Moment]:
-        """This snapshot."""
+        """Return this snapshot with its commit number."""
         self._check()
         return (Moment(self, self._commit, self._store.watches),)
 
@@ -167,7 +168,7 @@ class MemoryReader:
             raise Closed("the snapshot")
 
     def close(self) -> None:
-        """Let go of its rows. Closing twice is nothing, and so is closing in a forked child."""
+        """Release the rows. A second call does nothing, nor does a call in a forked child."""
         if self._open and self._store.pid == os.getpid():
             self._open = False
             self._databases = {}
@@ -185,7 +186,7 @@ class MemoryReader:
 
 
 class MemoryWriter:
-    """A transaction."""
+    """A transaction on the store in memory."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -205,19 +206,22 @@ class MemoryWriter:
         self._sorted: dict[str, list[bytes]] = {}
 
     def get_many(self, db: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of these keys, in their order; None where there is no such row."""
+        """Return the values of these keys in their order, None for an absent row. Staged rows are included."""
         rows, staged = self._under(db).rows, self._staged.get(db)
         if not staged:
             return list(map(rows.get, keys))
         return [staged[key] if key in staged else rows.get(key) for key in keys]
 
     def scan(self, db: str, start: bytes = b"", stop: bytes | None = None, reverse: bool = False) -> Iterator[Row]:
-        """The rows from `start` on and before `stop`, last one first under `reverse`; it meets what is put ahead."""
+        """Yield the rows from `start` on and before `stop`, last first with `reverse`.
+
+        Rows put ahead of it are included.
+        """
         self._check()
         return self._walk(db, start, stop, reverse)
 
     def _walk(self, db: str, start: bytes, stop: bytes | None, reverse: bool) -> Iterator[Row]:
-        """Goes on from its last row when something was written since."""
+        """Yield rows. After a write, continue from the last row."""
         while True:
             seen = self._changes
             row: Row | None = None
@@ -246,14 +250,14 @@ class MemoryWriter:
                 yield key, value
 
     def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
-        """The last row at or before a key, staged ones included."""
+        """Return the last row at or before a key, or None. Staged rows are included."""
         if not self._staged.get(db):
             return self._under(db).floor(key)
         row = next(self.scan(db, b"", key + b"\0", reverse=True), None)
         return None if row is None else (row[0], memoryview(row[1]))
 
     def count(self, db: str) -> int:
-        """The number of rows, staged ones included."""
+        """Return the number of rows. Staged rows are included."""
         rows = self._under(db).rows
         change = 0
         for key, value in self._staged.get(db, {}).items():
@@ -261,7 +265,7 @@ class MemoryWriter:
         return len(rows) + change
 
     def put_many(self, db: str, items: Sequence[Row], append: bool = False, new: object = None) -> None:
-        """Put rows over those with the same keys."""
+        """Put rows. A row replaces the row of the same key."""
         self._check()
         if not items:
             return
@@ -285,7 +289,7 @@ class MemoryWriter:
         return all(map(lt, keys, keys[1:])) and (last is None or last < keys[0])
 
     def delete_many(self, db: str, keys: Sequence[bytes]) -> None:
-        """Delete these rows; keys that have none are passed over."""
+        """Delete the rows of these keys. Keys without a row are ignored."""
         self._check()
         if keys:
             self._change(db, dict.fromkeys(keys))
@@ -298,7 +302,7 @@ class MemoryWriter:
         self._change(db, {})
 
     def lost_rows(self, db: str) -> bool:
-        """Memory loses no rows."""
+        """Return False: the store in memory loses no rows."""
         return False
 
     def _change(self, db: str, rows: dict[bytes, bytes | None] | dict[bytes, bytes]) -> None:
@@ -307,7 +311,7 @@ class MemoryWriter:
         self._staged.setdefault(db, {}).update(rows)
 
     def _under(self, db: str) -> Database:
-        """The committed rows that the staged ones lie over."""
+        """Return the committed rows below the staged ones."""
         self._check()
         return _NONE if db in self._cleared else self._store.databases.get(db, _NONE)
 
@@ -319,7 +323,7 @@ class MemoryWriter:
             raise PenstockError("a transaction is used by the thread that began it; begin another one here")
 
     def close(self) -> None:
-        """Undo it, if it has not been committed. Closing twice is nothing."""
+        """Undo the transaction if it was not committed. A second call does nothing."""
         if self._open:
             self._open = False
             self._store.writing = 0

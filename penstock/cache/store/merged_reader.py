@@ -1,10 +1,10 @@
-"""One reader over several stores, each of which has some of the rows: what a store that has all of them would show.
+"""Read several stores as one. Each of them has some of the rows.
 
 Invariants:
 
-- rows come in the order of their keys, whichever store has them; where several have a row of one key, each is given by
-  a scan, in the order of the stores, and the first by a look-up;
-- each store is read in a snapshot of its own, so that all of them are as of one moment only if nobody wrote meanwhile.
+- rows of all stores come in the order of their keys. If several stores have a row of one key, a look-up returns the
+  first of them, and a scan yields each, in the order of the stores;
+- each store is read in its own snapshot. All snapshots show one moment only if no writer commits meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["SpannedReader"]
 
 
 class SpannedReader:
-    """Several snapshots as one.
+    """Several snapshots, read as one.
 
     >>> from penstock.cache import MemoryStore
     >>> stores = MemoryStore(), MemoryStore()
@@ -37,7 +37,10 @@ class SpannedReader:
         self._readers = tuple(readers)
 
     def get_many(self, db: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of these keys, in their order: of each store is asked what those before it don't have."""
+        """Return the values of these keys in their order.
+
+        Each store is asked only for keys that no earlier store had.
+        """
         out: list[bytes | None] = [None] * len(keys)
         left = list(range(len(keys)))
         for reader in self._readers:
@@ -52,26 +55,26 @@ class SpannedReader:
     def scan(
         self, db: str, start: bytes = b"", stop: bytes | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """The rows from `start` on and before `stop`, last one first under `reverse`."""
+        """Yield the rows from `start` on and before `stop`. With `reverse` the last row comes first."""
         scans = [reader.scan(db, start, stop, reverse) for reader in self._readers if reader.count(db)]
         return scans[0] if len(scans) == 1 else heapq.merge(*scans, key=itemgetter(0), reverse=reverse)
 
     def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
-        """The last row at or before a key."""
+        """Return the last row at or before a key, or None."""
         found = [own for own in (reader.floor(db, key) for reader in self._readers) if own is not None]
         return max(found, key=itemgetter(0), default=None)
 
     def count(self, db: str) -> int:
-        """The number of rows."""
+        """Return the number of rows in all stores."""
         return sum(reader.count(db) for reader in self._readers)
 
     def moments(self) -> Sequence[Moment]:
-        """The snapshots of all stores; none where one of them has no watches."""
+        """Return the snapshots of all stores, or none if one store has no watches."""
         parts = [reader.moments() if isinstance(reader, Watched) else () for reader in self._readers]
         return [moment for part in parts for moment in part] if all(parts) else ()
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all snapshots."""
         for reader in self._readers:
             reader.close()
 

@@ -1,13 +1,13 @@
-"""The store: named databases of sorted rows, read in snapshots and written in transactions.
+"""The protocol of a store: named databases of sorted rows, read in snapshots and written in transactions.
 
-What LMDB and memory have in common, and all that the rooms above may use of either. Invariants:
+LMDB and the store in memory implement it. The rooms above use nothing else of either. Invariants:
 
-- a snapshot sees the commits before it and nothing after, however long it is held;
-- a transaction commits whole or leaves nothing; there is one at a time, and it sees its own writes;
-- a database that does not exist reads as empty and is made by the first row put into it;
-- a key has 1 to 511 bytes, a value any number; rows are in the order of their keys as bytes.
+- a snapshot sees all commits before it and none after it, however long it stays open;
+- a transaction commits completely or not at all. There is one at a time, and it sees its own writes;
+- a database that does not exist reads as empty. The first row put into it creates it;
+- a key has 1 to 511 bytes, a value any number. Rows are in the order of their keys as bytes.
 
-A snapshot serves one thread at a time, a transaction the thread that began it.
+A snapshot serves one thread at a time. A transaction serves only the thread that began it.
 """
 
 from __future__ import annotations
@@ -18,57 +18,60 @@ from typing import Protocol, Self, TypedDict
 __all__ = ["MAX_KEY", "META", "Info", "Reader", "Store", "Writer"]
 
 META = "meta"
-"""The database of what a store says of itself."""
+"""The database of the store's own metadata."""
 
 MAX_KEY = 511
 """Bytes in the longest key."""
 
 
 class Info(TypedDict):
-    """What a store says of itself."""
+    """Sizes and paths of a store."""
 
     path: str | None
-    """Where it is; None in memory."""
+    """The path of the store; None in memory."""
     bytes: int
-    """What its rows and their pages take, free pages included."""
+    """The bytes of rows and their pages, with free pages."""
     used: int
-    """What its rows take, without free pages."""
+    """The bytes of rows, without free pages."""
     map_size: int
-    """How far it may grow before its map must; 0 where there is no map."""
+    """The size up to which the file can grow before its map must grow; 0 without a map."""
     readers: int
-    """Snapshots open, in all processes; for LMDB the most there were at once since its first process opened it."""
+    """Open snapshots in all processes. For LMDB: the most at one time since the first process opened the store."""
 
 
 class Reader(Protocol):
-    """One snapshot, until it is closed. As a context manager it closes itself.
+    """One snapshot. As a context manager it closes itself.
 
     with store.read() as snap:
         row, absent = snap.get_many("rows", [b"Joe", b"nobody"])
     """
 
     def get_many(self, db: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of these keys, in their order; None where there is no such row."""
+        """Return the values of these keys in their order, None for an absent row."""
         ...
 
     def scan(
         self, db: str, start: bytes = b"", stop: bytes | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """The rows from `start` on and before `stop`, last one first under `reverse`.
+        """Yield the rows from `start` on and before `stop`. With `reverse` the last row comes first.
 
-        A scan of a transaction goes on from the row it gave last: it meets what was put ahead of it meanwhile.
+        A scan in a transaction continues from its last row, so it also yields rows that were put ahead of it meanwhile.
         """
         ...
 
     def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
-        """The last row at or before a key, its value not copied: to be read before anything is written or closed."""
+        """Return the last row at or before a key, or None.
+
+        The value is not copied: read it before the next write or close.
+        """
         ...
 
     def count(self, db: str) -> int:
-        """The number of rows, without going through what is committed."""
+        """Return the number of rows, without a scan of the committed ones."""
         ...
 
     def close(self) -> None:
-        """Let go of it: of a snapshot's rows, or of a transaction undone. Closing twice is nothing."""
+        """Release a snapshot, or undo an open transaction. A second call does nothing."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -76,7 +79,7 @@ class Reader(Protocol):
 
 
 class Writer(Reader, Protocol):
-    """One transaction. It is a context manager: it commits at the end of its block, and an exception undoes it.
+    """One transaction. As a context manager it commits at the end of its block, and an exception undoes it.
 
     with store.write() as txn:
         txn.put_many("rows", [(b"Joe", b"1"), (b"Sue", b"2")])
@@ -85,15 +88,15 @@ class Writer(Reader, Protocol):
     def put_many(
         self, db: str, items: Sequence[tuple[bytes, bytes]], append: bool = False, new: Sequence[bytes] | None = None
     ) -> None:
-        """Put rows over those with the same keys; fastest in key order.
+        """Put rows, which replace the rows of the same keys. Key order is the fastest.
 
-        `append`: the keys ascend and come after all that are there, which makes full pages; if not, the call fails.
-        `new`: the keys that have no row yet, where the caller knows them; a store that finds others fails.
+        `append`: the keys ascend and come after all stored keys, which makes full pages. Otherwise the call fails.
+        `new`: the keys that have no row yet, if the caller knows them. A store that finds a row for one of them fails.
         """
         ...
 
     def delete_many(self, db: str, keys: Sequence[bytes]) -> None:
-        """Delete these rows; keys that have none are passed over."""
+        """Delete the rows of these keys. Keys without a row are ignored."""
         ...
 
     def clear(self, db: str) -> None:
@@ -101,29 +104,32 @@ class Writer(Reader, Protocol):
         ...
 
     def lost_rows(self, db: str) -> bool:
-        """Compare all keys of a database with its digest: True where they differ, False without a digest of all."""
+        """Compare all keys of a database with its digest.
+
+        Return True if they differ, and False if no whole digest exists.
+        """
         ...
 
 
 class Store(Protocol):
-    """Where rows are kept."""
+    """A place for rows: LMDB or memory."""
 
     def read(self) -> Reader:
-        """A snapshot of what is committed."""
+        """Open a snapshot of the committed rows."""
         ...
 
     def write(self) -> Writer:
-        """A transaction; waits for the one another thread has."""
+        """Begin a transaction. Wait for the transaction of another thread."""
         ...
 
     def info(self) -> Info:
-        """Sizes and places, for people."""
+        """Return sizes and paths for status reports."""
         ...
 
     def trim(self) -> None:
-        """Give back memory that only makes later reads faster."""
+        """Release memory that only serves to speed up later reads."""
         ...
 
     def close(self) -> None:
-        """End it: snapshots and transactions still open are closed to use."""
+        """Close the store. Snapshots and transactions that are still open can't be used any more."""
         ...

@@ -1,10 +1,10 @@
-"""Opening a store's file and replacing it exclude each other, across processes.
+"""A lock between processes: no process opens a store's file while another replaces it.
 
-LMDB keeps a lock file beside the data file, and each must be that of the other: who has one from before a replacement
-and one from after it reads, or writes, what isn't there. Invariants:
+LMDB keeps a lock file beside the data file, and both must belong together. A process with a data file from before a
+replacement and a lock file from after it would read and write wrong rows. Invariants:
 
-- an environment is opened inside the gate, together with any others, and a file is replaced inside it alone;
-- the gate is a lock of the kernel on the folder itself, so it leaves nothing behind and ends with its holder.
+- opening an environment takes the gate as a shared lock, and replacing a file takes it as an exclusive lock;
+- the gate is a lock of the kernel on the folder itself, so it leaves no file behind and ends with its process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence,
 
 @contextmanager
 def gate(path: str, alone: bool = False) -> Iterator[None]:
-    """The gate of the store in this folder."""
+    """Lock the store in this folder, exclusively with `alone`."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
@@ -32,10 +32,11 @@ def gate(path: str, alone: bool = False) -> Iterator[None]:
 
 
 def process_that_reads(path: str) -> int | None:
-    """A process other than this one that has the store in this folder open; None if none has.
+    """Return the id of another process that has the store in this folder open. None if no process has.
 
-    Only while this process has it not open itself: the kernel forgets LMDB's own lock as soon as the file is closed
-    anywhere in the process.
+    Call this only while this process does not have the store open. Closing the file in this process would release
+    LMDB's
+    own lock.
     """
     try:
         lock = os.open(os.path.join(path, "lock.mdb"), os.O_RDWR | os.O_CLOEXEC)
