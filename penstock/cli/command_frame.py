@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from penstock.cli.exit_errors import Fault
-    from penstock.engine import Engine, Scrubbing, Snapshot, Writing
+    from penstock.engine import Engine, Scrubbing, Snapshot, Writer
     from penstock.views import App, Table, View
 
 P = ParamSpec("P")
@@ -256,7 +256,7 @@ def open_reader(ctx: Context, app: App | None = None) -> Engine:
     return open_engine(app or load_app(ctx), ctx.store, readonly=True)
 
 
-def open_writer(ctx: Context, app: App | None = None, migrate: bool = False) -> Writing:
+def open_writer(ctx: Context, app: App | None = None, migrate: bool = False) -> Writer:
     """Open the store to write it, or hand the work over to the process that holds it, and then to the next holder.
 
     Only with `migrate` does it build views that the app defines otherwise than the store; else it refuses.
@@ -267,7 +267,7 @@ def open_writer(ctx: Context, app: App | None = None, migrate: bool = False) -> 
     return Failover(lambda: reach_writer(ctx, own, migrate))
 
 
-def reach_writer(ctx: Context, app: App, migrate: bool = False, scrub: Scrubbing | None = None) -> Writing:
+def reach_writer(ctx: Context, app: App, migrate: bool = False, scrub: Scrubbing | None = None) -> Writer:
     """Open the store to write and scrub it, or hand the work over to its holder, whose end is an error."""
     from penstock.engine import writer
 

@@ -20,7 +20,7 @@ from penstock.engine.partitioned_reading import SpannedEngine
 from penstock.engine.partitioned_store import Parted
 from penstock.engine.writers.failover import Failover
 from penstock.engine.writers.open_writer import memory_of_holder, writer
-from penstock.engine.writers.standby_writer import LOST, Loads, Standby
+from penstock.engine.writers.standby_writer import LOST, Loads, StandbyWriter
 from penstock.generations.agreed_opening import open_on, open_partition
 from penstock.generations.build_progress import Swept, Switch
 from penstock.generations.refill import Refilled
@@ -30,13 +30,13 @@ from penstock.partitions.copies.store_copies import Copied, copy_of, copy_size, 
 from penstock.partitions.copies.union_copies import copy_any, restore_any
 from penstock.partitions.exchange.exchange import Parting, guard_of
 from penstock.partitions.generation_numbers import Concert, concerted
-from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.partitions.member import Marks, Member, Tables
 from penstock.partitions.member import Standing as MemberStanding
 from penstock.partitions.partition_identity import ForeignPartition
 from penstock.partitions.transport.saved_batches import BatchWaits, SavedBatches
 from penstock.partitions.union.union_snapshot import SpannedSnapshot, Switching, settled
-from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writing, parted
+from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writer, parted
 
 __all__ = [
     "LOST",
@@ -59,19 +59,19 @@ __all__ = [
     "MemberStanding",
     "Parted",
     "Parting",
+    "PartitionHandle",
     "Progress",
     "Refilled",
     "Repartitioned",
     "Resume",
     "SavedBatches",
     "Scrubbing",
-    "Seat",
     "Settings",
     "Shipped",
     "Snapshot",
     "SpannedEngine",
     "SpannedSnapshot",
-    "Standby",
+    "StandbyWriter",
     "State",
     "Stored",
     "Swept",
@@ -82,7 +82,7 @@ __all__ = [
     "Told",
     "Transaction",
     "Weight",
-    "Writing",
+    "Writer",
     "batches_of",
     "complete_switches",
     "concerted",

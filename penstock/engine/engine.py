@@ -366,9 +366,9 @@ class Engine(Loading):
         self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, atomic: bool = True
     ) -> Counts:
         """One transaction of these batches, whether or not it is to be `atomic` over partitions; their counts."""
-        return self._write_each(tables, sources, strict)[0]
+        return self.write_each(tables, sources, strict)[0]
 
-    def _write_each(
+    def write_each(
         self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, dry: Writes | None = None
     ) -> tuple[Counts, dict[int, Counts]]:
         """One transaction of these batches; the counts of all, and of each by its identity."""
@@ -392,7 +392,7 @@ class Engine(Loading):
         tables: dict[str, list[Batch]] = {}
         for name, part in work:
             tables.setdefault(name, []).append(part)
-        return self._write_each(tables, None, False)[1]
+        return self.write_each(tables, None, False)[1]
 
 
 def _each(parts: Iterator[Changes]) -> Iterator[Change]:

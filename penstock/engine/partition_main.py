@@ -20,29 +20,29 @@ from penstock.generations.agreed_opening import open_partition
 from penstock.mapreduce import Ranges
 from penstock.partitions.exchange.exchange import Parting
 from penstock.partitions.member import Member
-from penstock.partitions.start_message import Order, read_order
+from penstock.partitions.start_message import StartMessage, read_message
 from penstock.partitions.transport.delivery_thread import Courier
 from penstock.recovery import Early
 from penstock.remote.server import BEAT, take_socket
 from penstock.remote.wire_messages import error_data
 
 
-def _serve(order: Order, until: IO[bytes], say: IO[bytes]) -> None:
+def _serve(message: StartMessage, until: IO[bytes], say: IO[bytes]) -> None:
     """Be this partition until the input ends."""
-    parting = Parting(order.here, Ranges(order.starts, order.seed))
+    parting = Parting(message.here, Ranges(message.starts, message.seed))
     with _signs(say):
-        engine = _opened(order, parting)
+        engine = _opened(message, parting)
     member = Member(engine)
-    couriers = [Courier(member, other, order.folders[other], order.patience) for other in member.others]
+    couriers = [Courier(member, other, message.folders[other], message.patience) for other in member.others]
 
     def wake() -> None:
         for courier in couriers:
             courier.wake()
 
     parting.wake = wake
-    member.tells(_Telling({courier.other: courier for courier in couriers}, order.deadline))
+    member.tells(_Telling({courier.other: courier for courier in couriers}, message.deadline))
     try:
-        engine.begin_scrubbing(order.settings.scrub)
+        engine.begin_scrubbing(message.settings.scrub)
         _say(say, {"ready": os.getpid()})
         while until.read(1):
             pass
@@ -71,13 +71,13 @@ class _Telling:
         return there
 
 
-def _opened(order: Order, parting: Parting) -> Engine:
-    path = order.folders[order.here]
-    owner = Owner(path, order.settings.mode)
+def _opened(message: StartMessage, parting: Parting) -> Engine:
+    path = message.folders[message.here]
+    owner = Owner(path, message.settings.mode)
     try:
         sock = take_socket(path)
-        store = open_lmdb(path, mode=order.settings.mode)
-        return open_partition(order.app.app(), store, parting, path, owner, order.settings, sock, order.concert)
+        store = open_lmdb(path, mode=message.settings.mode)
+        return open_partition(message.app.app(), store, parting, path, owner, message.settings, sock, message.concert)
     except BaseException:
         owner.close()
         raise
@@ -114,7 +114,7 @@ def main() -> int:
     say = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what functions of views print is no answer
     try:
-        _serve(read_order(sys.stdin.buffer), sys.stdin.buffer, say)
+        _serve(read_message(sys.stdin.buffer), sys.stdin.buffer, say)
     except EOFError:
         return 1  # who begins it was killed before it said what this is
     except PenstockError as error:

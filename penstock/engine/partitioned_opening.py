@@ -20,6 +20,7 @@ from penstock.cache import DefinitionError, MemoryStore, Owner, Store, open_lmdb
 from penstock.core.generation_switch import complete_switches, is_ready
 from penstock.core.settings import Settings
 from penstock.core.store_layout import Layout, WrongPartitions, is_store, layout_of, read_layout, write_layout
+from penstock.engine import partition_main
 from penstock.engine.partitioned_reading import cores_of
 from penstock.engine.partitioned_store import Parted
 from penstock.generations.agreed_opening import Migrate, open_partition
@@ -29,8 +30,8 @@ from penstock.partitions.exchange.exchange import Parting
 from penstock.partitions.generation_numbers import Concert, concerted
 from penstock.partitions.member import Member
 from penstock.partitions.partition_identity import catalogs_of
-from penstock.partitions.partition_process import Away, evict
-from penstock.partitions.start_message import Order
+from penstock.partitions.partition_process import PartitionProcess, evict
+from penstock.partitions.start_message import StartMessage
 from penstock.partitions.transport.delivery import carried, join
 from penstock.remote.server import drop_socket, take_socket
 from penstock.views import App, Changed
@@ -160,7 +161,7 @@ def _away(
     """A process for each partition."""
     concert, changed = _concerted(app, layout, path, migrate, settings)
     sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
-    order = Order(
+    message = StartMessage(
         sent,
         folders,
         0,
@@ -171,7 +172,7 @@ def _away(
         patience,
         concert,
     )
-    seats = [Away(replace(order, here=here)) for here in range(len(folders))]
+    seats = [PartitionProcess(replace(message, here=here), partition_main.__name__) for here in range(len(folders))]
     try:
         for seat in seats:
             seat.begin()
@@ -213,7 +214,7 @@ def _complete_switches(folders: Sequence[str], feed: bool) -> None:
 class _Watch(threading.Thread):
     """Looks after partitions, until all of them are closed."""
 
-    def __init__(self, seats: Sequence[Away]) -> None:
+    def __init__(self, seats: Sequence[PartitionProcess]) -> None:
         super().__init__(name="penstock-watch", daemon=True)
         self._seats = seats
         self.start()

@@ -25,7 +25,7 @@ from penstock.core.store_layout import is_store, read_layout
 from penstock.engine.calls.refill_calls import REST, must_define
 from penstock.generations.refill import Progressed, Refilled, not_meant
 from penstock.partitions.copies.repartition_job import repartition
-from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.partitions.source_positions import Stands
 from penstock.partitions.union.view_building import PartedBuilding
 
@@ -187,7 +187,7 @@ class PartitionedRefill(PartedBuilding):
         return self._at_each(lambda seat: seat.repair("refill", do, *what))
 
     @abstractmethod
-    def _at_each(self, one: Callable[[Seat], _T]) -> list[_T]:
+    def _at_each(self, one: Callable[[PartitionHandle], _T]) -> list[_T]:
         """Do something at each partition; the answers in their order."""
 
     @abstractmethod

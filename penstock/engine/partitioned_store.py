@@ -31,7 +31,7 @@ from penstock.engine.partitioned_refill import PartitionedRefill
 from penstock.generations.build_progress import Swept, Switch
 from penstock.partitions.copies.store_copies import Copied
 from penstock.partitions.copies.union_copies import copy_any
-from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.partitions.member import Tables
 from penstock.partitions.routing import Routed, Router, after
 from penstock.partitions.source_positions import Stands
@@ -60,7 +60,7 @@ class Parted(PartitionedRefill):
         app: App,
         layout: Layout,
         cores: list[Core],
-        seats: Sequence[Seat],
+        seats: Sequence[PartitionHandle],
         carry: Callable[[], None] | None,
         path: str | None,
         owner: Owner | None,
@@ -391,5 +391,5 @@ class Parted(PartitionedRefill):
     def _swept(self, limit: int | None, switch: Switch | None = None) -> list[Swept]:
         return self._at_each(lambda seat: seat.swept(limit, switch))
 
-    def _at_each(self, one: Callable[[Seat], T]) -> list[T]:
+    def _at_each(self, one: Callable[[PartitionHandle], T]) -> list[T]:
         return list(map(one, self._seats) if self._pool is None else self._pool.map(one, self._seats))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import PenstockError, decode_key
+from penstock.cache import decode_key
 from penstock.core.catalog import Resume
 from penstock.partitions.member import Member
 from penstock.remote.wire_messages import (
@@ -171,8 +171,6 @@ def _alive(engine: Engine, asked: dict[str, Any], tell: Tell) -> bool:
 
 
 def _member(engine: Engine) -> Member:
-    if engine._core.parting is None:
-        raise PenstockError("this store is no partition of another one; open the store that is meant")
     return Member(engine)
 
 

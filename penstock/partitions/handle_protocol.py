@@ -1,4 +1,4 @@
-"""What a store of several partitions asks of each of them, wherever its work is done."""
+"""The handle of a partition: the calls that a partitioned store makes to each partition."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.generations.build_progress import Swept, Switch
 from penstock.partitions.member import Marks, Standing, Tables
 from penstock.views import Counts
 
-__all__ = ["Seat"]
+__all__ = ["PartitionHandle"]
 
 
-class Seat(Protocol):
-    """A partition, here or in another process."""
+class PartitionHandle(Protocol):
+    """One partition, in this process, in a process of its own, or in the simulator."""
 
     def take(
         self,
@@ -61,5 +61,5 @@ class Seat(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the partition."""
         ...

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from penstock.cache import BatchRejected, PenstockError
 from penstock.core.catalog import Resume, read_note
+from penstock.core.commit import Core
+from penstock.core.fair_lock import Turns
 from penstock.core.input.batches import Batch
+from penstock.core.reading.snapshot import Snapshot
+from penstock.core.upkeep.compaction import Compacted
 from penstock.generations.build_progress import Swept, Switch, swept_by
 from penstock.mapreduce import Writes
 from penstock.partitions.exchange.batch_part import records_part
@@ -21,9 +25,6 @@ from penstock.recovery import Early, Production, Sent, owed_after, pending
 from penstock.recovery.repair.repair_steps import Steps, changes_of, take_step
 from penstock.remote.wire_messages import repaired_data
 from penstock.views import Counts
-
-if TYPE_CHECKING:
-    from penstock.engine.engine import Engine
 
 _T = TypeVar("_T")
 Tables = dict[str, list[Batch]]
@@ -107,15 +108,49 @@ class Marks:
         return cls(batches, taken, refused)
 
 
+class PartitionEngine(Protocol):
+    """The open engine of one partition."""
+
+    @property
+    def core(self) -> Core:
+        """The writer of the partition's store."""
+        ...
+
+    @property
+    def lock(self) -> Turns:
+        """The lock before the writer."""
+        ...
+
+    def write_each(
+        self, tables: Tables, sources: dict[str, Resume] | None, strict: bool, dry: Writes | None = None
+    ) -> tuple[Counts, dict[int, Counts]]:
+        """Commit these batches in one transaction; the counts of all, and of each by its identity."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """All views and tables of the partition at one position."""
+        ...
+
+    def compact(self) -> Compacted:
+        """Give back the space of old versions."""
+        ...
+
+    def close(self) -> None:
+        """Finish the work under way, and let go of the store."""
+        ...
+
+
 class Member:
     """One partition, by its open engine."""
 
-    def __init__(self, engine: Engine) -> None:
-        parting = engine._core.parting
-        assert parting is not None, "it was opened as a partition"
+    def __init__(self, engine: PartitionEngine) -> None:
+        parting = engine.core.parting
+        if parting is None:
+            raise PenstockError("this store is no partition of another one; open the store that is meant")
         self.engine = engine
         self.here = parting.here
-        self.core = engine._core
+        self.core = engine.core
+        self._lock = engine.lock
         self._parting: Parting = parting
 
     @property
@@ -144,12 +179,12 @@ class Member:
             records = {other: records_part(own, kinds) for other, own in (others or {}).items()}
             try:
                 by = parting.tell(early) if early else ()
-                with self.engine._lock:
+                with self._lock:
                     self._learn(kinds)
                     if number <= self.core.state.batch:
                         return [Counts(equal=part.size) for parts in tables.values() for part in parts]
                     with parting.taking(number, early, by, records):
-                        counts, each = self.engine._write_each(tables, dict(sources) or None, strict)
+                        counts, each = self.engine.write_each(tables, dict(sources) or None, strict)
             finally:
                 told = [other for other in early if other not in parting.unheard]
                 parting.heard.update(dict.fromkeys(told, number))
@@ -165,12 +200,12 @@ class Member:
         """What others are told of a batch before it is saved: of one that is small, and not in yet."""
         if not self.core.state.early or sum(part.size for parts in tables.values() for part in parts) > MOST_EARLY:
             return {}
-        with self.engine._lock:
+        with self._lock:
             self._learn(kinds)
             if number <= self.core.state.batch or not any(view.early for view in self.core.views.values()):
                 return {}
             asked = Writes(planning=True)
-            self.engine._write_each(tables, None, False, dry=asked)
+            self.engine.write_each(tables, None, False, dry=asked)
             early = self._parting.early(asked.leaving, self.core.state, number)
         for other in early:
             if other not in self._parting.unheard:
@@ -214,9 +249,9 @@ class Member:
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
         """How these records would fare."""
-        with self.engine._lock:
+        with self._lock:
             self._learn(kinds)
-            return self.engine._write_each(tables, None, True, dry=Writes())[0]
+            return self.engine.write_each(tables, None, True, dry=Writes())[0]
 
     def _learn(self, kinds: Mapping[str, str]) -> None:
         self.core.ready()
@@ -230,7 +265,7 @@ class Member:
     def _unless_refused(self, sender: int, take: Callable[[], _T]) -> _T:
         """Take what another one said; where that can't be, it is remembered why."""
         refused = self._parting.refused
-        with self.engine._lock:
+        with self._lock:
             try:
                 out = take()
             except PenstockError as error:
@@ -257,14 +292,14 @@ class Member:
 
     def clear(self) -> None:
         """Delete what has arrived."""
-        with self.engine._lock:
+        with self._lock:
             clear(self.core)
 
     def standing(self) -> Standing:
         """How far it is; what has arrived is deleted first."""
         self._parting.asked = set(self.others)
         self._parting.wake()
-        with self.engine._lock:
+        with self._lock:
             clear(self.core)
             state = self.core.state
             taken = {other: number for other, (_, number) in state.taken.items()}
@@ -297,11 +332,11 @@ class Member:
         if do == "note":
             self._parting.noted = []
             return None
-        return take_step(Steps(self.core, self.engine._lock, [] if noted is None else noted), do, *what)
+        return take_step(Steps(self.core, self._lock, [] if noted is None else noted), do, *what)
 
     def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
         """One step of building views, of about so many documents, or of the switch; with neither a look."""
-        with self.engine._lock:
+        with self._lock:
             return swept_by(self.core, limit, switch)
 
     def close(self) -> None:

@@ -22,11 +22,10 @@ from typing import Any
 
 from penstock.cache import Closed, Owner, PenstockError, StoreInUse, owner_pid, unpack
 from penstock.core.catalog import Resume
-from penstock.engine import partition_main as partition
 from penstock.generations.build_progress import Swept, Switch
 from penstock.partitions.member import Marks, Standing, Tables
-from penstock.partitions.start_message import Order, write_order
-from penstock.remote.remote_writer import There
+from penstock.partitions.start_message import StartMessage, write_message
+from penstock.remote.remote_writer import RemoteWriter
 from penstock.remote.socket_wire import Gone
 from penstock.remote.wire_messages import batch_data, counts_of_data, error_of
 from penstock.remote.writer_protocol import HolderLost, HolderSilent
@@ -41,16 +40,17 @@ _HEAD = 4  # bytes before what it says: how many these are
 _log = logging.getLogger("penstock.engine")
 
 
-class Away:
-    """One partition, by its process."""
+class PartitionProcess:
+    """The handle of a partition that has a process of its own."""
 
-    def __init__(self, order: Order) -> None:
-        self.here = order.here
-        self.folder = order.folders[order.here]
-        self._order = order
+    def __init__(self, message: StartMessage, program: str) -> None:
+        self.here = message.here
+        self.folder = message.folders[message.here]
+        self._message = message
+        self._program = program  # the module whose `main` runs the partition
         self._turn = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._there: There | None = None
+        self._there: RemoteWriter | None = None
         self.closed = False
         self.begun = 0  # how many processes it has had
         _begun.add(self)
@@ -70,7 +70,7 @@ class Away:
     def begin(self) -> None:
         """Begin its process; `ready` waits for it."""
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"import sys; from {partition.__name__} import main; sys.exit(main())"],
+            [sys.executable, "-c", f"import sys; from {self._program} import main; sys.exit(main())"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C is for the process that opened the store, which then ends this one
@@ -78,7 +78,7 @@ class Away:
         self.begun += 1
         assert self._process.stdin is not None, "it was asked for"
         with suppress(BrokenPipeError):  # what it says tells why
-            write_order(self._process.stdin, self._order)
+            write_message(self._process.stdin, self._message)
 
     def ready(self) -> None:
         """Wait until its store is open; raises why it isn't.
@@ -92,7 +92,7 @@ class Away:
                 return
             except (StoreInUse, HolderSilent, HolderLost):
                 self._end(0)
-                evict(self.folder, self._order.settings.mode)
+                evict(self.folder, self._message.settings.mode)
                 self.begin()
         self._await()
 
@@ -102,10 +102,10 @@ class Away:
         assert process.stdout is not None, "it was asked for"
         said = _heard(process.stdout.fileno(), _STARTING)
         while said is not None and "beat" in said:
-            said = _heard(process.stdout.fileno(), self._order.patience)
+            said = _heard(process.stdout.fileno(), self._message.patience)
         if said is None:
             self._end(0)
-            raise HolderSilent(self.folder, f"process {process.pid}, {self.name}", self._order.patience)
+            raise HolderSilent(self.folder, f"process {process.pid}, {self.name}", self._message.patience)
         if "failed" in said:
             self._end(0)
             raise error_of(said["failed"], self.name)
@@ -123,8 +123,8 @@ class Away:
     def _lost(self) -> HolderLost:
         return HolderLost(self.folder, self.name, "it has ended")
 
-    def _reached(self, process: subprocess.Popen[bytes]) -> There:
-        return There.reach(self.folder, f"process {process.pid}, {self.name}", self._order.patience)
+    def _reached(self, process: subprocess.Popen[bytes]) -> RemoteWriter:
+        return RemoteWriter.reach(self.folder, f"process {process.pid}, {self.name}", self._message.patience)
 
     def look(self) -> None:
         """See whether it works; one that doesn't is followed by another. One that is asked something shows it there."""
@@ -312,7 +312,7 @@ def evict(folder: str, mode: int) -> None:
         time.sleep(_AGAIN)
 
 
-_begun: weakref.WeakSet[Away] = weakref.WeakSet()
+_begun: weakref.WeakSet[PartitionProcess] = weakref.WeakSet()
 
 
 def _after_fork() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.core.catalog import Resume
 from penstock.core.input.source_fence import check_fence
-from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.spout import Remembered, SourceMoved, SpoutBatch
 
 __all__ = ["Stands"]
@@ -22,7 +22,9 @@ class Stands:
     refill moves sources.
     """
 
-    def __init__(self, seats: Sequence[Seat], sources: list[dict[str, int]], finish: Callable[[], None]) -> None:
+    def __init__(
+        self, seats: Sequence[PartitionHandle], sources: list[dict[str, int]], finish: Callable[[], None]
+    ) -> None:
         self._seats = seats
         self._finish = finish
         self._sources = sources

@@ -1,4 +1,4 @@
-"""What the process of a partition is told: which one it is, of what store, by which app."""
+"""The message that starts the process of a partition: its number, its store and its app."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from penstock.core.settings import Settings
 from penstock.partitions.app_transfer import Shipped
 from penstock.partitions.generation_numbers import Concert
 
-__all__ = ["Order", "read_order", "write_order"]
+__all__ = ["StartMessage", "read_message", "write_message"]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a process is to be: which partition, of what store, by which app."""
+class StartMessage:
+    """The partition that a process serves, with its store and its app."""
 
     app: Shipped
     folders: tuple[str, ...]
@@ -28,19 +28,19 @@ class Order:
     concert: Concert  # which views all partitions build
 
 
-def write_order(file: IO[bytes], order: Order) -> None:
-    """Tell a process what it is."""
-    data = pickle.dumps(order)
+def write_message(file: IO[bytes], message: StartMessage) -> None:
+    """Send the start message to a process."""
+    data = pickle.dumps(message)
     file.write(len(data).to_bytes(8, "big") + data)
     file.flush()
 
 
-def read_order(file: IO[bytes]) -> Order:
-    """What this process is; EOFError where nobody says so any more."""
+def read_message(file: IO[bytes]) -> StartMessage:
+    """Read the start message of this process; EOFError if the sender ended before it sent one."""
     size = int.from_bytes(file.read(8), "big")
     data = file.read(size)
     if not size or len(data) < size:
         raise EOFError
-    order = pickle.loads(data)
-    assert isinstance(order, Order), "an order was sent"
-    return order
+    message = pickle.loads(data)
+    assert isinstance(message, StartMessage), "a start message was sent"
+    return message

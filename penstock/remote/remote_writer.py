@@ -35,13 +35,13 @@ from penstock.remote.writer_protocol import HolderLost, HolderSilent, as_equal, 
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import App, Counts, Migrated
 
-__all__ = ["There"]
+__all__ = ["RemoteWriter"]
 
 _READING = ("remembered", "memory", "settle")
 _TAKING = ("write", "ingest", "load")
 
 
-class There:
+class RemoteWriter:
     """The store is open in another process, which does the work."""
 
     def __init__(self, wire: Wire, path: str, holder: str, patience: float) -> None:
@@ -54,7 +54,7 @@ class There:
         self._turn = threading.Lock()
 
     @classmethod
-    def reach(cls, path: str, holder: str, patience: float) -> There:
+    def reach(cls, path: str, holder: str, patience: float) -> RemoteWriter:
         """A connection to who holds the store; Gone where nobody answers there."""
         try:
             wire = connect(path, patience)

@@ -12,7 +12,7 @@ from penstock.recovery import Checked, Repaired, Settled, Wanted
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import App, Counts, Migrated
 
-__all__ = ["HolderLost", "HolderSilent", "Writing", "as_equal", "parted"]
+__all__ = ["HolderLost", "HolderSilent", "Writer", "as_equal", "parted"]
 
 
 class HolderSilent(PenstockError):
@@ -59,7 +59,7 @@ last may be too; run this again, what is done already changes nothing
         )
 
 
-class Writing(Protocol):
+class Writer(Protocol):
     """What writes a store, here or there: the writing half of an engine, every call durable when it returns."""
 
     @property

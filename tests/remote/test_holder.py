@@ -21,7 +21,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import Owner
-from penstock.engine import Writing, writer
+from penstock.engine import Writer, writer
 from penstock.engine.writers import open_writer
 from penstock.remote import socket_wire
 from penstock.views import Counts
@@ -32,7 +32,7 @@ from tests.waiting import PATIENCE
 SHORT = 0.3
 
 
-def work(to: Writing) -> list[Counts]:
+def work(to: Writer) -> list[Counts]:
     """Everything that a writer can do."""
     out = [
         to.put("users", DOCS[0]),

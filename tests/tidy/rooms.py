@@ -51,8 +51,6 @@ UPWARD = {
     ("penstock.generations.agreed_opening", "penstock.partitions.generation_numbers"): _OPENS,
     ("penstock.generations.agreed_opening", "penstock.partitions.partition_identity"): _OPENS,
     ("penstock.generations.refill_steps", "penstock.partitions.exchange.exchange"): "a protocol takes its place",
-    ("penstock.partitions.member", "penstock.engine.engine"): _TYPE,
-    ("penstock.partitions.partition_process", "penstock.engine.partition_main"): "its name becomes an argument",
     ("penstock.partitions.union.view_building", "penstock.engine.partitioned_reading"): "a base class becomes a part",
     ("penstock.recovery.quarantine.retry_drop", "penstock.partitions.routing"): "the owner becomes an argument",
     ("penstock.recovery.repair.repair_site", "penstock.partitions.union.union_snapshot"): _TYPE,

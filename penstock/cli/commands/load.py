@@ -26,7 +26,7 @@ from penstock.cli.name_completion import table_names
 from penstock.cli.progress import Bar, progress
 from penstock.cli.rows_output import shown_cell
 from penstock.cli.signals import Stop
-from penstock.engine import Writing
+from penstock.engine import Writer
 from penstock.spout import STDIN, FileSpout, ParquetSpout, SpoutBatch, Standing, Uri, file_size, open_file
 from penstock.views import App, Counts, Table
 
@@ -50,7 +50,7 @@ class _Run:
     """One run of the command."""
 
     ctx: Context
-    writer: Writing
+    writer: Writer
     table: Table
     stop: Stop
     bar: Bar

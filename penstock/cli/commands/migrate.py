@@ -17,7 +17,7 @@ from penstock.cli.context import DONE, NO, Context
 from penstock.cli.json_values import dumps
 from penstock.cli.progress import parts
 from penstock.cli.rows_output import emit, shown_cell
-from penstock.engine import Writing
+from penstock.engine import Writer
 from penstock.views import ABSENT, App, Migrated, Preview
 
 __all__ = ["bring_up", "migrate"]
@@ -54,14 +54,14 @@ def migrate(ctx: Context, dry_run: bool, format: str | None) -> int:
     return DONE
 
 
-def bring_up(ctx: Context, writer: Writing, app: App) -> None:
+def bring_up(ctx: Context, writer: Writer, app: App) -> None:
     """Build what is left, and say so if there was anything."""
     done = _migrated(ctx, writer, app)
     if done.changes:
         ctx.note(str(done))
 
 
-def _migrated(ctx: Context, writer: Writing, app: App) -> Migrated:
+def _migrated(ctx: Context, writer: Writer, app: App) -> Migrated:
     with parts(ctx) as tell:
         return writer.migrate(app, lambda done, total: tell("building views", done, total))
 

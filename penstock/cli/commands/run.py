@@ -31,7 +31,7 @@ from penstock.cli.running.sink_thread import Delivery, asked_of, begun
 from penstock.cli.running.source_thread import SHOWN, Pump, source_of, topic_of
 from penstock.cli.running.stopped_members import end_stopped
 from penstock.cli.signals import Stop
-from penstock.engine import LOST, HolderSilent, Scrubbing, Standby, Writing, partitions_of
+from penstock.engine import LOST, HolderSilent, Scrubbing, StandbyWriter, Writer, partitions_of
 from penstock.sink import STDOUT
 from penstock.spout import SPOUTS, STDIN, Spout, joined
 from penstock.views import App, Table
@@ -162,12 +162,12 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
     return DONE
 
 
-def _standby(ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callable[[], Writing]) -> Standby | None:
+def _standby(ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callable[[], Writer]) -> StandbyWriter | None:
     """Who takes the work; a member of a group waits until somebody can be reached. None where it is to end before."""
     told = False
     while not stop.asked:
         try:
-            return Standby(opened)
+            return StandbyWriter(opened)
         except (*LOST, StoreInUse) as error:
             if all(claim.group is None for claim in claims.values()):
                 raise
@@ -178,7 +178,7 @@ def _standby(ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callabl
     return None
 
 
-def _opened(ctx: Context, app: App, claims: dict[str, Claim], scrub: Scrubbing | None) -> Writing:
+def _opened(ctx: Context, app: App, claims: dict[str, Claim], scrub: Scrubbing | None) -> Writer:
     """The store, or who holds it; a member of our groups that holds it and is stopped gives no answer, and is ended."""
     try:
         return reach_writer(ctx, app, True, scrub)

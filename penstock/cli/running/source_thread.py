@@ -20,7 +20,7 @@ from penstock.cache import hidden, shown_size
 from penstock.cli.commands.load import LIMIT, check_columns
 from penstock.cli.rows_output import shown_cell
 from penstock.cli.running.claims import Claim
-from penstock.engine import LOST, Loads, Standby
+from penstock.engine import LOST, Loads, StandbyWriter
 from penstock.spout import (
     Enveloped,
     FileSpout,
@@ -85,7 +85,7 @@ class Pump(threading.Thread):
 
     def _read(self) -> bool:
         """Read until the source ends or somebody stops it; False where a member's share is to be taken up anew."""
-        here = isinstance(self._writer, Standby) and self._writer.holder is None
+        here = isinstance(self._writer, StandbyWriter) and self._writer.holder is None
         try:
             self._spout.begin(self._writer.remembered)
             while not self._stopped() and not self._spout.ended:
@@ -109,7 +109,7 @@ class Pump(threading.Thread):
 
     def _recover(self) -> None:
         """Wait until somebody holds the store, this process if nobody else does."""
-        assert isinstance(self._writer, Standby), "a member's writer is"
+        assert isinstance(self._writer, StandbyWriter), "a member's writer is"
         assert isinstance(self._source, KafkaMember), "no other comes here"
         before, self._waits = self._writer.holder, True
         while not self._stopped() and (reason := self._writer.renew()) is not None:

@@ -34,6 +34,16 @@ class Migrating(ABC):
         self._sweeper: Sweeper | None = None
         self._seen = 0  # how often the lock had been taken at the last step
 
+    @property
+    def core(self) -> Core:
+        """The writer of the store, for the rooms of this package."""
+        return self._core
+
+    @property
+    def lock(self) -> Turns:
+        """The lock before the writer, for the rooms of this package."""
+        return self._lock
+
     @abstractmethod
     def _open(self) -> None: ...
 

@@ -18,8 +18,8 @@ from penstock.cache import Closed, Tell
 from penstock.core.upkeep.compaction import Compacted, Progress
 from penstock.generations.refill import Refilled
 from penstock.recovery import Checked, Repaired, Settled, Wanted
-from penstock.remote.remote_writer import There
-from penstock.remote.writer_protocol import HolderLost, Writing
+from penstock.remote.remote_writer import RemoteWriter
+from penstock.remote.writer_protocol import HolderLost, Writer
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import App, Counts, Migrated
 
@@ -32,7 +32,7 @@ _LOSSES = 5  # holders that one call may lose without an answer
 class Failover:
     """The store in this process or at its holder; `reopen` opens it, or connects to its holder."""
 
-    def __init__(self, reopen: Callable[[], Writing]) -> None:
+    def __init__(self, reopen: Callable[[], Writer]) -> None:
         self._reopen = reopen
         self._writer = reopen()
         self._closed = False
@@ -143,7 +143,7 @@ class Failover:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(self, call: Callable[[Writing], T]) -> T:
+    def _call(self, call: Callable[[Writer], T]) -> T:
         """Make a call, again at each next holder until one answers."""
         losses = 0
         while True:
@@ -155,7 +155,7 @@ class Failover:
     def _fail_over(self, error: HolderLost | Closed, losses: int) -> int:
         """Connect to the next holder, or open the store here; return 1 where the former one ended without a word."""
         lost = isinstance(error, HolderLost)
-        if self._closed or not isinstance(self._writer, There) or losses + lost >= _LOSSES:
+        if self._closed or not isinstance(self._writer, RemoteWriter) or losses + lost >= _LOSSES:
             raise error
         self._writer.close()
         self._writer = self._reopen()

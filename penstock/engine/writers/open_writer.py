@@ -26,9 +26,9 @@ from penstock.generations.agreed_opening import MEMORY
 from penstock.generations.agreement import described
 from penstock.generations.refill import Refilled
 from penstock.recovery import Checked, Repaired, Settled, Wanted
-from penstock.remote.remote_writer import There
+from penstock.remote.remote_writer import RemoteWriter
 from penstock.remote.socket_wire import Gone
-from penstock.remote.writer_protocol import Writing, as_equal, parted
+from penstock.remote.writer_protocol import Writer, as_equal, parted
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import App, Counts, Migrated
 
@@ -49,7 +49,7 @@ def writer(
     listen: bool = True,
     migrate: Literal["auto", "refuse"] = "auto",
     scrub: Scrubbing | None = None,
-) -> Writing:
+) -> Writer:
     """The writer of the store at a path: opened here, or handed over to the process that holds it.
 
     >>> import tempfile, penstock as ps
@@ -74,7 +74,7 @@ def writer(
         if used.holder != known:  # many processes may hold the store one after the other
             known, until = used.holder, time.monotonic() + patience
         try:
-            return There.reach(where, used.holder, patience)
+            return RemoteWriter.reach(where, used.holder, patience)
         except Gone:  # it begins, or it has just ended, or it listens to nobody
             if time.monotonic() >= until:
                 raise StoreInUse(where, f"{used.holder}, which takes no work from other processes") from None
@@ -87,7 +87,7 @@ def memory_of_holder(path: str | os.PathLike[str], patience: float = _MEMORY) ->
     {"memory": bytes, "tables": {name: bytes}, "views": {name: bytes}}
     """
     try:
-        with There.reach(os.fspath(path), "its holder", patience) as there:
+        with RemoteWriter.reach(os.fspath(path), "its holder", patience) as there:
             return there.memory()
     except (Gone, PenstockError):
         return None

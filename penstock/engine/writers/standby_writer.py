@@ -15,12 +15,12 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Protocol, Self
 
 from penstock.cache import Closed, StoreInUse
-from penstock.remote.remote_writer import There
-from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writing
+from penstock.remote.remote_writer import RemoteWriter
+from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writer
 from penstock.spout import Remembered, SpoutBatch
 from penstock.views import Counts
 
-__all__ = ["LOST", "Loads", "Standby"]
+__all__ = ["LOST", "Loads", "StandbyWriter"]
 
 LOST = (HolderLost, HolderSilent, Closed)
 """What a call raises that was cut off by the end of whoever held the store."""
@@ -40,10 +40,10 @@ class Loads(Protocol):
         ...
 
 
-class Standby:
+class StandbyWriter:
     """Whoever holds the store; `reopen` opens it, or reaches its holder."""
 
-    def __init__(self, reopen: Callable[[], Writing]) -> None:
+    def __init__(self, reopen: Callable[[], Writer]) -> None:
         self._reopen = reopen
         self._writer = reopen()
         self._turn = threading.Lock()
@@ -70,7 +70,7 @@ class Standby:
     def renew(self) -> str | None:
         """See to it that somebody holds the store, this process if need be; why nobody can be reached yet."""
         with self._turn:
-            if not isinstance(self._writer, There) or not self._writer.lost:
+            if not isinstance(self._writer, RemoteWriter) or not self._writer.lost:
                 return None
             try:
                 self._writer = self._reopen()

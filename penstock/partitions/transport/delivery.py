@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.cache import PenstockError
-from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.partitions.member import Member, Standing
 from penstock.recovery import Early
 
@@ -74,7 +74,7 @@ def _carried(sender: Member, other: int, members: Sequence[Member]) -> bool:
     return news is not None or owed is not None
 
 
-def at_rest(seats: Sequence[Seat], carry: Callable[[], None], patience: float) -> list[str]:
+def at_rest(seats: Sequence[PartitionHandle], carry: Callable[[], None], patience: float) -> list[str]:
     """Wait until nobody owes anybody anything, or nobody takes what is owed; by whom, and why.
 
     It is so where two rounds of asking give the same numbers, and nothing stored; or, for so many seconds, those of

@@ -16,7 +16,7 @@ from typing import Any
 from penstock.cache import PenstockError
 from penstock.partitions.member import Member
 from penstock.recovery import Early
-from penstock.remote.remote_writer import There
+from penstock.remote.remote_writer import RemoteWriter
 from penstock.remote.socket_wire import Gone
 from penstock.remote.wire_messages import early_data, production_data
 from penstock.remote.writer_protocol import HolderLost, HolderSilent
@@ -48,7 +48,7 @@ class Courier(threading.Thread):
         self._news = threading.Event()
         self._told: Carried | None = None
         self._ended = False
-        self._there: There | None = None
+        self._there: RemoteWriter | None = None
         self.start()
 
     def wake(self) -> None:
@@ -117,7 +117,7 @@ class Courier(threading.Thread):
 
     def _asked(self, do: str, **what: Any) -> Any:
         if self._there is None:
-            self._there = There.reach(self._folder, f"partition {self.other}", self._patience)
+            self._there = RemoteWriter.reach(self._folder, f"partition {self.other}", self._patience)
         return self._there.ask(do, **what)
 
     def _drop(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.cache import PenstockError
-from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.partitions.member import Standing, Tables
 from penstock.partitions.transport.delivery import REFUSED
 
@@ -45,7 +45,9 @@ the disk is full; once that is mended the batch goes on by itself
 class SavedBatches:
     """The atomic batches of a store that partitions still have to take; `carry` carries what one process carries."""
 
-    def __init__(self, seats: Sequence[Seat], standing: Sequence[Standing], carry: Callable[[], None]) -> None:
+    def __init__(
+        self, seats: Sequence[PartitionHandle], standing: Sequence[Standing], carry: Callable[[], None]
+    ) -> None:
         self._seats = seats
         self._carry = carry
         self._unsure: set[tuple[int, int]] = set()  # by sender and receiver, those of a batch that may have been saved

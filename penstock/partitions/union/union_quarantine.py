@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.mapreduce import ViewNode
-from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.recovery import Left, QuarantineKind, Settled, Wanted, group_id
 from penstock.recovery.quarantine.listing import held_groups, views_of
 from penstock.recovery.quarantine.retry_drop import NO_GROUP
@@ -25,7 +25,9 @@ __all__ = ["PartedReleasing"]
 class PartedReleasing:
     """Retries and drops of one store; `learn` is told once a partition may have learnt of what kind its ts are."""
 
-    def __init__(self, site: Site, seats: Sequence[Seat], learn: Callable[[], None], progress: Progress | None) -> None:
+    def __init__(
+        self, site: Site, seats: Sequence[PartitionHandle], learn: Callable[[], None], progress: Progress | None
+    ) -> None:
         self._site = site
         self._seats = seats
         self._learn = learn

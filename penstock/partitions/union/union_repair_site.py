@@ -23,7 +23,7 @@ from penstock.cache import MemoryStore, PenstockError, Store, encode_key, is_lon
 from penstock.core.catalog import Catalog
 from penstock.core.reading.snapshot import Snapshot
 from penstock.mapreduce import Ranges, ViewNode, is_sets, same_result
-from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.recovery import Mended, Mender, Repaired, Replaced, Shadows, consistent, delayed, owed_back, parts_of
 from penstock.recovery.repair.refusal import Again
 from penstock.recovery.repair.repair_site import IN_MEMORY, Compared, scanned
@@ -58,7 +58,13 @@ class PartedSite:
     """The partitions of a store; `folders` are theirs, where each has a process of its own or lies on the disk."""
 
     def __init__(
-        self, app: App, held: Held, seats: Sequence[Seat], ranges: Ranges, folders: Sequence[str] | None, away: bool
+        self,
+        app: App,
+        held: Held,
+        seats: Sequence[PartitionHandle],
+        ranges: Ranges,
+        folders: Sequence[str] | None,
+        away: bool,
     ) -> None:
         self.app = app
         self._held = held

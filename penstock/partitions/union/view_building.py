@@ -19,7 +19,7 @@ from penstock.core.reading.generation_differences import differing
 from penstock.engine.partitioned_reading import SpannedEngine
 from penstock.generations.build_progress import AT_ONCE, STEP, Swept, Switch
 from penstock.generations.build_thread import Sweeper
-from penstock.partitions.handle_protocol import Seat
+from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.views import Changed, Migrated, Progress
 
 __all__ = ["PartedBuilding"]
@@ -28,7 +28,7 @@ __all__ = ["PartedBuilding"]
 class PartedBuilding(SpannedEngine):
     """The part of a store of several partitions that builds views."""
 
-    _seats: list[Seat]
+    _seats: list[PartitionHandle]
     _carry: Callable[[], None]
     _changed: Sequence[Changed] = ()
     switching = False

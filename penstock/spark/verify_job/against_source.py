@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from penstock.cache import Tell, canonical
-from penstock.engine import Snapshot, Writing, open_engine
+from penstock.engine import Snapshot, Writer, open_engine
 from penstock.recovery import Refused, moment_of
 from penstock.spark.backfill_job.bulk_fill import backfill
 from penstock.views import ABSENT, App, Table, reach
@@ -42,7 +42,7 @@ class Against:
     stale: list[Stale] = field(default_factory=list)
     beyond: dict[str, int] = field(default_factory=dict)
 
-    def post(self, writing: Writing) -> None:
+    def post(self, writing: Writer) -> None:
         """Put what the source says."""
         tables = dict.fromkeys(one.table for one in self.stale)
         for table in tables:

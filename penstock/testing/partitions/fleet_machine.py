@@ -22,8 +22,8 @@ from penstock.engine import (
     MemberStanding,
     Parted,
     Parting,
+    PartitionHandle,
     SavedBatches,
-    Seat,
     Settings,
     complete_switches,
     concerted,
@@ -35,8 +35,8 @@ from penstock.mapreduce import Ranges, even_starts
 from penstock.recovery import Early
 from penstock.spout import Record
 from penstock.testing.expected.expected_views import Oracle
-from penstock.testing.partitions.fleet_handle import FleetSeat
 from penstock.testing.partitions.fleet_plan import FleetPlan
+from penstock.testing.partitions.simulated_handle import SimulatedHandle
 from penstock.testing.simulator.checks import HASH_SEED, Finding, Wrong
 from penstock.testing.simulator.disk import Disk
 from penstock.testing.simulator.faults import Crash, Fault, Points
@@ -79,7 +79,7 @@ class _Served(Parted):
     looks = 0
 
     def __init__(
-        self, fleet: FleetStanding, cores: list[Core], seats: Sequence[Seat], changed: Sequence[Changed]
+        self, fleet: FleetStanding, cores: list[Core], seats: Sequence[PartitionHandle], changed: Sequence[Changed]
     ) -> None:
         self._fleet = fleet
         super().__init__(fleet.app, fleet.layout, cores, seats, lambda: None, None, None, changed=changed)
@@ -139,7 +139,7 @@ class FleetStanding(ABC):
         self.members = [self.member(i) for i in range(len(self.disks))]
         self.pubs = [Pub(disk.open(), self.downstream, self.points) for disk in self.pub_disks]
         cores = [member.core for member in self.members]
-        seats = [FleetSeat(self, i) for i in range(len(self.disks))]
+        seats = [SimulatedHandle(self, i) for i in range(len(self.disks))]
         self.engine = _Served(self, cores, seats, changed)
 
     def agree(self) -> Sequence[Changed]:
@@ -164,7 +164,7 @@ class FleetStanding(ABC):
                 continue
             except StoreFull:
                 continue  # who looks after it tries again
-            epoch = engine._core.state.epoch
+            epoch = engine.core.state.epoch
             if epoch <= self.epochs[i]:
                 raise Wrong([Finding("epoch", f"partition {i}", f"{epoch} after {self.epochs[i]}")])
             self.epochs[i] = epoch

@@ -12,7 +12,7 @@ import pytest
 import penstock as ps
 from penstock.cli.running.claims import SESSION, Shared
 from penstock.cli.running.source_thread import Pump
-from penstock.engine import Standby
+from penstock.engine import StandbyWriter
 from penstock.engine.writers.open_writer import Here, writer
 from penstock.gateway import TableBatch
 from penstock.spout import Contract, Recall, SpoutBatch
@@ -63,7 +63,7 @@ def who_waits_lives_and_who_hangs_does_not(folder: Path) -> None:
     with writer(folder / "state", app) as store:
         assert isinstance(store, Here)
         assert (other.take(), own.take()) == (None, None)
-        pump = Pump(Standby(lambda: store), "users", table, spout, lambda: False, claim=own)
+        pump = Pump(StandbyWriter(lambda: store), "users", table, spout, lambda: False, claim=own)
         pump.start()
         try:
             assert spout.asked.wait(PATIENCE)

@@ -23,7 +23,7 @@ from penstock.generations.agreement import described
 from penstock.generations.refill_steps import refill_step
 from penstock.mapreduce import small_trees
 from penstock.partitions.copies.union_copies import copy_any
-from penstock.partitions.partition_process import Away
+from penstock.partitions.partition_process import PartitionProcess
 from tests.core.crash.crash_points import AFTER, Counted, unsynced
 from tests.generations.app_pair import followed, shown
 from tests.generations.refills import in_small_steps
@@ -191,9 +191,9 @@ STEPS = ("carry", "ready", "switch")
 
 def test_a_partition_that_is_killed_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The refill fails, and nothing of it is seen. Once all are ready, it goes on."""
-    plain, kill = Away.repair, ""
+    plain, kill = PartitionProcess.repair, ""
 
-    def repair(self: Away, do: str, *what: Any) -> Any:
+    def repair(self: PartitionProcess, do: str, *what: Any) -> Any:
         nonlocal kill
         if do == "refill" and self.here == 1 and what[0] == kill:
             kill = ""
@@ -201,7 +201,7 @@ def test_a_partition_that_is_killed_at_any_step(tmp_path: Path, monkeypatch: pyt
             os.kill(self.pid, signal.SIGKILL)
         return plain(self, do, *what)
 
-    monkeypatch.setattr(Away, "repair", repair)
+    monkeypatch.setattr(PartitionProcess, "repair", repair)
     with live_at(tmp_path / "live", 2, processes=True) as live:
         for step in STEPS:
             fresh, before = begun(live, tmp_path / step), (live.digest(), everything(live))

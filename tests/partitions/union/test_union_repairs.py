@@ -19,7 +19,7 @@ from penstock.cache import MemoryStore, StoreDamaged, encode_key
 from penstock.engine import Member, Parted, open_on
 from penstock.mapreduce import rows_db
 from penstock.partitions.exchange.exchange import Parting
-from penstock.partitions.partition_process import Away
+from penstock.partitions.partition_process import PartitionProcess
 from penstock.recovery import Mended, Repaired, parts_of
 from penstock.spout import opened
 from penstock.views import ABSENT
@@ -353,14 +353,14 @@ def spoil(path: Path) -> str:
 
 def die(path: str, at: int) -> None:
     """Repair, and be killed at this step."""
-    steps, real = iter(range(at)), Away.repair
+    steps, real = iter(range(at)), PartitionProcess.repair
 
     def repair(self: Any, do: str, *what: Any) -> Any:
         if do not in ("note", "noted") and next(steps, None) is None:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(self, do, *what)
 
-    Away.repair = repair  # type: ignore[method-assign]
+    PartitionProcess.repair = repair  # type: ignore[method-assign]
     with ps.open(app, path) as engine:
         engine.check(fix=True)
 

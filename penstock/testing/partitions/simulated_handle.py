@@ -1,4 +1,4 @@
-"""A partition as who serves a simulated store has it."""
+"""The handle of a simulated partition."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from penstock.testing.partitions.fleet_machine import FleetStanding
 
 
-class FleetSeat:
-    """A partition, as who serves it has it: begun again when it ends, and then given its work once more."""
+class SimulatedHandle:
+    """A partition of the simulator. A partition that ends is started again, and gets its work once more."""
 
     def __init__(self, fleet: FleetStanding, i: int) -> None:
         self._fleet = fleet
