@@ -1,4 +1,4 @@
-"""Crash tests of the engine and of users' apps: the simulator, the oracle, and what a test of a view needs."""
+"""Crash tests for the engine and for users' apps: a simulator, an oracle, and an engine for unit tests of views."""
 
 from penstock.testing.crash_test import CrashReport, crashtest
 from penstock.testing.equivalence import assert_crash_equivalent

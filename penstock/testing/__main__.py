@@ -1,4 +1,4 @@
-"""The engine's own crash test: `python -m penstock.testing` goes through seeds, with `--seed N` through that one."""
+"""Crash-test the engine itself: `python -m penstock.testing` runs many seeds, `--seed N` runs one of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.testing.simulator.run import run
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Go through seeds until one fails; 1 if one did."""
+    """Run seeds until one fails, or the command of an option. Return the exit code: 1 after a failure, else 0."""
     parser = argparse.ArgumentParser("python -m penstock.testing", description=__doc__)
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--kind", choices=tuple(KINDS), default="fused", help="of production")
@@ -58,7 +58,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _coverage(seeds: Iterable[int]) -> int:
-    """What these seeds go through; 1 if something that can come never came."""
+    """Count the events in the runs of these seeds. Return 1 if an expected event never occurred, else 0."""
     coverage, every = Coverage(), trials()
     for seed in seeds:
         trial, plan = trial_of(seed, every)
@@ -72,7 +72,7 @@ def _coverage(seeds: Iterable[int]) -> int:
 
 
 def _named() -> int:
-    """Every fault at every named place; 1 if one was not survived."""
+    """Strike each fault at each named place. Return 1 if a check failed after one of them, else 0."""
     wrong = 0
     for place, side, fault in product(PLACES, SIDES, FAULTS):
         try:

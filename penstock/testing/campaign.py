@@ -1,7 +1,8 @@
-"""A long crash test of the engine, in parts: `python -m penstock.testing.campaign --budget 30m`.
+"""Run a long crash test of the engine in parts: `python -m penstock.testing.campaign --budget 30m`.
 
-It goes on with the seed after the last one of all runs before, and adds up what it went through in a file that is kept
-with the code, by kind of production. A seed that fails is written down there too, explained, and not run again.
+Each run continues after the last seed of the earlier runs. It adds its counts to a file that is kept with the code.
+The file has separate counts for each kind of production. A failing seed is recorded there, and its failure is
+explained on the terminal. Later runs skip it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SAVED_EVERY = 500
 
 @dataclass(slots=True)
 class Kind:
-    """What was gone through of one kind."""
+    """The progress of the campaign for one kind of production."""
 
     next: int = 0
     totals: Totals = field(default_factory=Totals)
@@ -34,20 +35,20 @@ class Kind:
 
 @dataclass(slots=True)
 class Campaign:
-    """All of them."""
+    """The progress of the campaign for all kinds of production."""
 
     kinds: dict[str, Kind] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str) -> Campaign:
-        """What the file says; nothing yet if there is none."""
+        """Read the progress from a file. Return an empty campaign if the file does not exist."""
         if not os.path.exists(path):
             return cls()
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=cls)
 
     def write(self, path: str) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file atomically."""
         beside = f"{path}.{os.getpid()}"
         with open(beside, "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(asdict(self)), indent=1) + b"\n")
@@ -59,7 +60,7 @@ class Campaign:
 
 
 def run(path: str, kind: str, budget: float, most: int | None = None) -> int:
-    """Go on for so long, or for so many seeds; how many failed."""
+    """Run seeds for `budget` seconds, or at most `most` seeds. Return the number of failures."""
     campaign = Campaign.read(path)
     own = campaign.kinds.setdefault(kind, Kind())
     start, before, failures = monotonic(), own.totals.seconds, 0
@@ -84,7 +85,7 @@ def run(path: str, kind: str, budget: float, most: int | None = None) -> int:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """1 if a seed failed."""
+    """Run a part of the campaign. Return 1 if a seed failed, else 0."""
     parser = argparse.ArgumentParser("python -m penstock.testing.campaign", description=__doc__)
     parser.add_argument("--budget", type=seconds_of, default=60.0, help="how long: 60s, 30m")
     parser.add_argument("--seeds", type=int, help="at most so many")

@@ -1,7 +1,7 @@
-"""A crash test of a user's app: the laws of its maps and reducers first, then seed after seed through the simulator.
+"""Crash-test a user's app: check the laws of its maps and reducers, then run seeds in the simulator.
 
-A view that breaks a law, or that a seed finds wrong, has its verdict; it and the views on it are not looked at further,
-so that the others have theirs.
+A view gets a verdict as soon as it breaks a law or a seed finds it wrong. From then on the test ignores this view and
+the views that are chained to it. It continues with the other views.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DEFAULT = 20.0
 
 
 class State(Enum):
-    """What came of a view."""
+    """The result of the test for one view."""
 
     OK = "ok"
     WRONG = "WRONG"
@@ -40,7 +40,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one view, or of the store itself, and why."""
+    """The result for one view, or for the store itself, with the reason."""
 
     name: str
     state: State
@@ -54,7 +54,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class CrashReport:
-    """What a crash test found.
+    """The report of a crash test.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -68,11 +68,11 @@ class CrashReport:
     verdicts: list[Verdict] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
     replay: str = "penstock crashtest --seed {seed}"
-    trouble: str = ""  # why no second process tried the laws
+    trouble: str = ""  # the reason why no second process checked the laws
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """True if no fault was found."""
         return all(verdict.state is State.OK for verdict in self.verdicts)
 
     def __str__(self) -> str:
@@ -102,12 +102,12 @@ def crashtest(
     progress: Callable[[Totals], None] | None = None,
     clock: Clock = time.monotonic,
 ) -> CrashReport:
-    """Crash an app at every place there is, and check after each crash that its views are true.
+    """Crash an app at many places, and check after each crash that its views are correct.
 
-    Documents are like those of each table's `sample=` file (found from `folder`), or `docs`: by table a Hypothesis
-    strategy, a function of a `random.Random`, documents, or a file. It runs `seeds` seeds from `first` on or for
-    `budget` seconds, whichever ends first (20 s if neither is given), or the one `seed`. Seeds that failed are added
-    to the file `remembered`, and run first.
+    `docs` gives documents by table: a Hypothesis strategy, a function of a `random.Random`, documents, or a file.
+    Without it, documents resemble those of each table's `sample=` file (relative to `folder`). The test runs `seeds`
+    seeds from `first` on, or runs for `budget` seconds, whichever ends first. If neither is given, the budget is 20 s.
+    With `seed` it runs that seed alone. Failing seeds are added to the file `remembered`, and run first next time.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -128,7 +128,7 @@ def crashtest(
 
 
 class _Test:
-    """One crash test under way."""
+    """A crash test in progress."""
 
     def __init__(
         self, app: App, learnt: Sequence[Learnt], seeds: Seeds, progress: Callable[[Totals], None] | None
@@ -142,7 +142,7 @@ class _Test:
         self._second = Second(app)
 
     def run(self) -> CrashReport:
-        """Laws, then seeds."""
+        """Check the laws, then run seeds."""
         for breach in self._breaches():
             self._give(Verdict(breach.view, State.WRONG, str(breach), breach))
         if len(self._verdicts) < len(self._app.views()) or not self._app.views():
@@ -154,7 +154,7 @@ class _Test:
         return CrashReport(listed, self._seeds.totals, trouble=self._second.trouble)
 
     def _breaches(self) -> Iterator[Breach]:
-        """What laws are broken, of views whose source is sound."""
+        """Yield the broken laws. Skip views that have a verdict, for example because their parent view is wrong."""
         oracle, choose = Oracle(self._app), Random(0)
         stream = Stream(self._learnt)
         records = [stream.record(choose) for _ in range(_RECORDS)]
@@ -187,7 +187,7 @@ class _Test:
                 return
 
     def _found(self, failure: Failure) -> bool:
-        """Take a failure to its verdict; whether there is something left to look at."""
+        """Record the verdict of a failure. Return whether other views remain to be tested."""
         least = smallest(self._app, failure, self._verdicts)
         first, seed = least.wrong.first, failure.plan.seed
         if self._seeds.remembered is not None:
@@ -197,7 +197,7 @@ class _Test:
         return bool(first.view) and len(self._verdicts) < len(self._app.views())
 
     def _give(self, verdict: Verdict) -> None:
-        """A verdict of a view, and of the views on it."""
+        """Record the verdict of a view. The views that are chained to it are not tested."""
         self._verdicts[verdict.name] = verdict
         for view in self._app.views():
             if view.name not in self._verdicts and _is_on(view, verdict.name):

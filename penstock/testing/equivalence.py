@@ -1,4 +1,4 @@
-"""A history, crashed at every place there is: it must end as it does undisturbed, each time."""
+"""Crash a history at every place, and check that each run ends like a run without a crash."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _MOST = 2_000
 def assert_crash_equivalent(
     app: App, history: Iterable[Any], faults: Sequence[Fault] = (Fault.CRASH,), most: int = _MOST
 ) -> int:
-    """Crash a history at every place of every batch, go on from there, and check that all ends as if nothing had been.
+    """Crash a history at every place of every batch, resume it, and check that it ends as if no crash had happened.
 
-    An entry of the history is a batch: a list of records, or one. A record is a `ps.Record`, (table, document), or
-    (table, key, None) for a deletion. Gives the number of runs; of more than `most` places every so many are taken.
+    An entry of the history is a batch: a list of records, or one record. A record is a `ps.Record`, (table, document),
+    or (table, key, None) for a deletion. Return the number of runs. To stay near `most` runs, the test takes places at
+    equal intervals.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -59,7 +60,7 @@ def _run(app: App, plan: Plan) -> None:
 
 
 def _places(app: App, plan: Plan) -> list[tuple[int, int]]:
-    """All places that an undisturbed run passes, as (step, nth)."""
+    """Return all places that a run without faults passes, as (step, nth)."""
     world = World(app, plan.partitions, plan.limits)
     found: list[tuple[int, int]] = []
     for number, step in enumerate(plan.steps):

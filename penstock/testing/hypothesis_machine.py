@@ -1,4 +1,4 @@
-"""A Hypothesis state machine over a user's app: puts, deliveries, crashes at any place, and all checks after each."""
+"""A Hypothesis state machine that drives a user's app: puts, deliveries, crashes at any place, and checks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _PLACES = 40
 
 
 def crash_machine(app: App, docs: Any = None) -> type[RuleBasedStateMachine]:
-    """A `RuleBasedStateMachine` that crashes an app and checks its views; `crash_machine(app).TestCase` is a test.
+    """Return a `RuleBasedStateMachine` that crashes an app and checks its views. Run `crash_machine(app).TestCase`.
 
-    `docs` is a strategy of documents, or one by table; without it documents are like those of each table's sample.
+    `docs` is a strategy of documents, or a map with one strategy per table. Without it, documents resemble each table's
+    sample.
 
     >>> import penstock as ps
     >>> from hypothesis import strategies as st
@@ -57,7 +58,7 @@ def _machine(app: App, records: SearchStrategy[Record]) -> type[RuleBasedStateMa
     others = variants_of(app)
 
     class CrashMachine(RuleBasedStateMachine):
-        """One simulated machine, and what is done to it."""
+        """One simulated machine, with the operations on it as rules."""
 
         @initialize()
         def begin(self) -> None:
@@ -120,7 +121,7 @@ def _machine(app: App, records: SearchStrategy[Record]) -> type[RuleBasedStateMa
 
 
 def _records(app: App, docs: Any) -> SearchStrategy[Record]:
-    """Records of all tables: documents, and some deletions of their keys."""
+    """Return a strategy for records of all tables: documents, and some deletions of their keys."""
     from hypothesis import strategies as st
 
     own = makers(app, docs)

@@ -1,6 +1,7 @@
-"""The kinds of production that a seed is run under: all nodes in one transaction, or several partitions.
+"""The kinds of production that a seed can run under: all nodes in one transaction, or several partitions.
 
-Each says what a seed finds, explains it by the smallest run that still does, and how to replay it.
+Each kind runs a seed. For a failure it returns the finding, the command that replays it, and the story of the smallest
+run that still fails.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TRIALS = trials()
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a seed found: in which app, what, how to replay it, and its story."""
+    """The failure of a seed: the app, the finding, the replay command, and the story."""
 
     app: str
     what: str
@@ -56,4 +57,4 @@ KINDS: dict[str, Callable[[int, Totals], Found | None]] = {
     "fused": _fused,
     **{production.value: _parted(production) for production in Production},
 }
-"""By name what a seed finds."""
+"""By name, the function that runs a seed and returns its failure."""

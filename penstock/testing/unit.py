@@ -1,4 +1,4 @@
-"""A unit test of a view in three lines: an engine in memory, in which no time passes."""
+"""Test a view in three lines, on an engine in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.views import App, Counts, Source
 
 
 class TestEngine:
-    """An engine in memory for a test. Documents that can't be taken raise, and so does a view that holds some.
+    """An engine in memory for tests. It raises if a document is rejected, or if a view holds one.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -45,11 +45,11 @@ class TestEngine:
 
     @property
     def engine(self) -> Engine:
-        """The engine itself, for all that is not here."""
+        """The engine itself, for operations that this class lacks."""
         return self._engine
 
     def put(self, table: str, *docs: Mapping[str, Any]) -> Counts:
-        """Put documents, in one transaction; BatchRejected, and nothing is put, where one can't be taken."""
+        """Put documents in one transaction. If one is rejected, raise BatchRejected and put none of them."""
         counts = self._engine.put_many(table, list(docs), strict=True)
         assert isinstance(counts, Counts), "it commits at once"
         return counts
@@ -61,7 +61,7 @@ class TestEngine:
         return counts
 
     def view(self, name: str, held: bool = False) -> dict[Any, Any]:
-        """All rows of a view; AssertionError where it holds a document, unless `held` says that it may."""
+        """Return all rows of a view. Raise AssertionError if the view holds a document, unless `held` is true."""
         with self._engine.snapshot() as snap:
             rows = dict(snap.view(name).items())
             if not held:
@@ -70,6 +70,6 @@ class TestEngine:
         return rows
 
     def told(self, name: str, doc: Mapping[str, Any]) -> list[Any]:
-        """What one document means to a view, in one order: groups, or (group, value); nothing is put."""
+        """Return the emission of a document, sorted: groups, or (group, value) pairs. Put nothing."""
         view = self.app.view_of(name)
         return [group if value is None else (group, value) for group, value in emission(view, None, doc)]

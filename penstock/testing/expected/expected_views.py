@@ -1,7 +1,7 @@
-"""The oracle: what an app's tables and views must show after some records, recomputed from scratch.
+"""The oracle: it recomputes from scratch the tables and views that an app must show after some records.
 
-It shares no code with the engine but the app's definitions and the functions in them: tables are kept by the winning
-versions, and each view is recomputed over all there is.
+It shares no code with the engine except the app's definitions and the functions in them. Tables keep the winning
+versions. Each view is recomputed from all documents.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.views import App, Table, View
 
 
 class Oracle:
-    """Tables by the winning versions, and views by recomputing.
+    """The expected content of a store: tables by the winning versions, views by recomputation.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -35,16 +35,16 @@ class Oracle:
         self._keyless = 0
 
     def turn(self, app: App) -> None:
-        """The same documents, and the views of another app."""
+        """Keep the documents, and switch to the views of another app."""
         self.app = app
 
     @property
     def refused(self) -> int:
-        """So many records could not be taken."""
+        """The number of rejected records."""
         return self._keyless + sum(documents.refused for documents in self.tables.values())
 
     def take(self, records: Iterable[Record]) -> bool:
-        """Take the records of a commit, in their order; whether content is other than before. A repost changes none."""
+        """Take the records of one commit, in order. Return whether the content changed; a repost changes nothing."""
         before: dict[tuple[str, Rank], Any] = {}
         for record in records:
             documents = self.tables[record.table]
@@ -57,12 +57,12 @@ class Oracle:
         return any(self.tables[table].content(where) != old for (table, where), old in before.items())
 
     def view(self, name: str) -> Recomputed:
-        """A view, and first what it is on."""
+        """Recompute a view, after the views that it is chained to."""
         view = self.app.view_of(name)
         return self.over(view, [] if isinstance(view.source, Table) else self.view(view.source.name).sorted())
 
     def over(self, view: View, rows: Iterable[tuple[Any, Any]]) -> Recomputed:
-        """A view over the documents of its table, or over these rows of its view."""
+        """Recompute a view over the documents of its table, or over these rows of its parent view."""
         if not isinstance(view.source, Table):
             return recomputed(view, rows)
         documents = self.tables[view.source.name]

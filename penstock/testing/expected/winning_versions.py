@@ -1,7 +1,8 @@
-"""The documents that a table should hold: the winner of every key, by (ts, arrival), in plain Python.
+"""The documents that a table should hold, in plain Python: per key the version with the greatest (ts, arrival) wins.
 
-An entry is a map of fields, each with the version that wrote it, over the version of the last deletion. Under `replace`
-the whole document is one field. `again()` gives records that lead to the same documents by another, shorter history.
+An entry maps each field to its value and the version that wrote it. It also has the version of the last deletion. Under
+`replace` the whole document is one field. `again()` yields records that lead to the same documents by another, shorter
+history.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Moment = int | float | Fraction
 
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
-    """When: by ts, then by arrival."""
+    """The order of a record among those of its key: by ts, then by arrival."""
 
     moment: Moment
     arrival: int
@@ -39,7 +40,7 @@ class Written:
 
 @dataclass(slots=True)
 class Entry:
-    """One key."""
+    """The state of one key: its fields, and the version of its last deletion."""
 
     key: Any
     fields: dict[str, Written] = field(default_factory=dict)
@@ -48,7 +49,7 @@ class Entry:
 
     @property
     def doc(self) -> dict[str, Any] | None:
-        """The document, or None where there is none."""
+        """The document, or None if it does not exist."""
         if not self.fields:
             return None
         whole = self.fields.get(_WHOLE)
@@ -56,7 +57,7 @@ class Entry:
 
     @property
     def content(self) -> Any:
-        """What of this key is content: values with their moments, and that of the last deletion."""
+        """The content of this key: the values with their moments, and the moment of the last deletion."""
         floor = None if self.floor is None else self.floor.moment
         return {name: (identity(f.value), f.version.moment) for name, f in self.fields.items()}, floor
 
@@ -70,7 +71,7 @@ class Entry:
 
 
 class Documents:
-    """The documents of one table, record by record.
+    """The documents of one table, built record by record.
 
     >>> import penstock as ps
     >>> users = Documents(ps.App("shop").table("users", key="id", ts="ts"))
@@ -84,37 +85,37 @@ class Documents:
         self.table = table
         self.ts_kind: str | None = None
         self.entries: dict[Rank, Entry] = {}
-        self.refused = 0  # so many could not be taken
+        self.refused = 0  # number of rejected records
         self._arrivals = 0
 
     def take(self, record: Record) -> None:
-        """Take a record, if it can be taken."""
+        """Take a record, or count it as refused."""
         try:
             self._take(*self._parts(record))
         except Refused:
             self.refused += 1
 
     def content(self, where: Rank) -> Any:
-        """What of a key is content; None of what never was."""
+        """Return the content of a key, or None if the key never existed."""
         entry = self.entries.get(where)
         return None if entry is None else entry.content
 
     def key_of(self, record: Record) -> Any:
-        """A record's key; None where it has none."""
+        """Return a record's key, or None if the record is rejected."""
         try:
             return self._parts(record)[0]
         except Refused:
             return None
 
     def where(self, record: Record) -> Rank | None:
-        """The rank of a record's key; None where it has none."""
+        """Return the rank of a record's key, or None if the record is rejected."""
         try:
             return rank(self._parts(record)[0])
         except Refused:
             return None
 
     def refuses(self, record: Record) -> bool:
-        """Whether a record can't be taken."""
+        """Return whether the table rejects a record."""
         try:
             _, doc, ts = self._parts(record)
             if self.table.has_ts and not (doc is None and ts is None):
@@ -125,19 +126,19 @@ class Documents:
         return False
 
     def living(self) -> list[tuple[Any, dict[str, Any]]]:
-        """The documents in the order of their keys."""
+        """Return the documents in the order of their keys."""
         found = ((where, entry.key, entry.doc) for where, entry in self.entries.items())
         return [(key, doc) for _, key, doc in sorted(((w, k, d) for w, k, d in found if d is not None), key=_first)]
 
     def moments(self) -> dict[Rank, Moment]:
-        """By the rank of its key the ts of each document, if there is one in this table."""
+        """Return the newest ts of each key, by the rank of the key. Return nothing if the table has no ts."""
         if not self.table.has_ts:
             return {}
         newest = {where: entry.newest for where, entry in self.entries.items()}
         return {where: found[0].moment for where, found in newest.items() if found is not None}
 
     def again(self) -> Iterator[list[Record]]:
-        """Batches of records that lead to the same documents: deletions first, then each field once."""
+        """Yield batches of records that lead to the same documents: deletions first, then each field once."""
         waves: dict[Moment, list[Record]] = {}
         first: list[Record] = []
         for entry in self.entries.values():
@@ -164,7 +165,7 @@ class Documents:
         newest = None if standing is None else standing.newest
         if doc is None and ts is None and self.table.has_ts:
             if newest is None:
-                return  # a deletion without ts of what never was
+                return  # a deletion without ts, of a key that never existed
             moment, ts = newest[0].moment, newest[1]
         else:
             moment = self._moment(ts)
@@ -194,7 +195,7 @@ class Documents:
             entry.floor, entry.floor_ts = version, ts
 
     def _parts(self, record: Record) -> tuple[Any, dict[str, Any] | None, Any]:
-        """The key, the document and the ts of a record."""
+        """Return the key, the document and the ts of a record."""
         if record.doc is None:
             return key_of(value_of(record.key)), None, value_of(record.ts)
         doc = value_of(parsed(record.doc))
@@ -213,7 +214,7 @@ class Documents:
         return moment
 
     def _keyed(self, fields: dict[str, Any], entry: Entry, moment: Moment, ts: Any) -> dict[str, Any]:
-        """A patch must carry the key and the ts, which are fields like any other."""
+        """Add the key and the ts to the fields of a patch, since every patch must carry them."""
         doc = dict(fields)
         paths = [*self.table.key.paths, *([] if self.table.ts is None else [self.table.ts])]
         for root in {path[0] for path in paths}:
@@ -230,7 +231,7 @@ class Documents:
 
 
 def parsed(doc: Mapping[str, Any] | bytes | str) -> Mapping[str, Any]:
-    """The document of a record; Refused where it is no JSON object."""
+    """Return the document of a record. Raise Refused if it is not a JSON object."""
     if not isinstance(doc, bytes | str):
         return doc
     try:
@@ -247,13 +248,13 @@ def _no_constant(name: str) -> Any:
 
 
 def key_in(table: Table, doc: Mapping[str, Any]) -> Any:
-    """The key that a document carries."""
+    """Return the key in a document."""
     parts = tuple(at(doc, path) for path in table.key.paths)
     return parts[0] if table.key.single else parts
 
 
 def _with(doc: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    """The document with this at a path."""
+    """Return the document with this value at a path."""
     root, *rest = path
     inner = doc.get(root)
     return {

@@ -1,8 +1,8 @@
-"""The apps that the engine itself is tried with, each small enough for a run of milliseconds, and their records.
+"""The apps of the engine's own crash tests, and generators of their records. Each run takes milliseconds.
 
-Together they have both merges, with and without ts, views by fields, by functions and of views, groups of every kind,
-values that no 64-bit lane holds, a user's own group, and documents that a view can't take, for ever or for a while.
-What each may change to has views that are other ones, that are there for the first time, and that are gone.
+Together they cover both merges, tables with and without ts, and views by fields, by functions and on other views. They
+cover groups of every type, numbers beyond 64 bits, and invertible reducers of a user. Some documents are held, forever
+or for a while. Each app can change to variants with changed, added and removed views.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ Write = Callable[[Random, int], dict[str, Any]]
 
 @dataclass(slots=True)
 class Stream:
-    """Records of one table or of several: keys that meet, moments around the present, some deletions."""
+    """Records of one or several tables: keys that repeat, moments around the present, and some deletions."""
 
     tables: dict[str, Write]
     keys: tuple[Any, ...] = tuple(range(1, 41))
     ts: str | None = "ts"
     broker: bool = False
     now: int = 0
-    span: int = 0  # of how many keys
+    span: int = 0  # number of keys in use, 0 until it is drawn
     wide: bool = False
 
     def widen(self) -> None:
-        """All keys alike from now on."""
+        """Use all keys with equal probability from now on."""
         self.wide = True
 
     def record(self, choose: Random) -> Record:
-        """The next one."""
+        """Return the next record."""
         self.now += 1
         table = choose.choice(tuple(self.tables))
         self.span = self.span or choose.choice((4, 6, 6, len(self.keys)))
@@ -81,13 +81,13 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An app, and where records for it come from."""
+    """An app, and the function that makes a stream of records for it."""
 
     name: str
     app: App
     stream: Callable[[], Stream]
-    others: tuple[App, ...] = ()  # what the app may change to
-    outage: Switch | None = None  # of what functions ask
+    others: tuple[App, ...] = ()  # apps that this one may change to
+    outage: Switch | None = None  # the service that map functions ask
 
 
 def _counts() -> Trial:
@@ -145,10 +145,10 @@ def _patches() -> Trial:
     del loose
 
     class Two(Stream):
-        """Records of a table with a ts and of one without."""
+        """Records of two tables, one with a ts and one without."""
 
         def record(self, choose: Random) -> Record:
-            """The next one."""
+            """Return the next record."""
             self.ts = "ts" if choose.random() < 0.6 else None
             self.tables = {"patched": doc} if self.ts else {"loose": part}
             return Stream.record(self, choose)
@@ -184,7 +184,7 @@ def _functions() -> Trial:
 
 
 class _Bounded:
-    """A user's monoid that fails where its sum is too large, whatever came together first."""
+    """A user's monoid that fails if a sum is above 4. The order of merges makes no difference."""
 
     zero = 0
 
@@ -198,7 +198,7 @@ class _Bounded:
 
 
 def _asking() -> Trial:
-    """Functions that ask what may not answer, and a reducer that fails: what is held is taken once it is retried."""
+    """Return an app with a map that asks a failing service, and a failing reducer. A retry takes held documents."""
     app, switch = App("asking"), Switch()
     users = app.table("users", key="id", ts="ts")
 
@@ -218,7 +218,7 @@ def _asking() -> Trial:
 
 
 class _Cubes:
-    """A user's group: the count, the sum and the sum of cubes of ints, exact at any size."""
+    """A user's invertible reducer of text lengths: the count, the sum and the sum of cubes, exact at any size."""
 
     zero = (0, 0, 0)
 
@@ -247,10 +247,10 @@ def _groups() -> Trial:
         return {"name": choose.choice(_NAMES), "v": choose.choice((1, -2, 0.25, 40, None, "much"))}
 
     class Two(Stream):
-        """Records whose ts is in them, and records whose ts is beside them."""
+        """Records of two tables: one has its ts in the document, the other beside it."""
 
         def record(self, choose: Random) -> Record:
-            """The next one."""
+            """Return the next record."""
             self.broker = choose.random() < 0.4
             self.ts = None if self.broker else "ts"
             self.tables = {"heard" if self.broker else "users": doc}
@@ -265,7 +265,7 @@ def _groups() -> Trial:
 
 
 class _Longest:
-    """A user's monoid: the longest text, of equal ones the last in their order."""
+    """A user's monoid: the longest text; of equally long texts, the greatest."""
 
     zero = ""
 
@@ -277,7 +277,7 @@ class _Longest:
 
 
 def _total(values: list[Any], rereduce: bool) -> int:
-    """A function as CouchDB has them: how many letters."""
+    """Return the number of letters. A reduce function in the style of CouchDB."""
     return builtins.sum(values if rereduce else map(len, values))
 
 
@@ -336,7 +336,7 @@ def _map(doc: Any) -> dict[str, Any]:
 
 
 def tokens() -> Trial:
-    """Records with a number of their own, and views on views whose rows list these: `fleetreader` follows them."""
+    """Return an app whose records have unique tokens. Its chained views list them, and `fleet_reader` follows them."""
     app = App("tokens")
     docs = app.table("docs", key="id", ts="ts")
     names = docs.view("names", key="name", reduce=collect(100, "token"))
@@ -356,12 +356,12 @@ def tokens() -> Trial:
 
 
 def trials() -> tuple[Trial, ...]:
-    """All of them; a seed takes the one at its remainder."""
+    """Return all trials. A seed takes the one at its remainder."""
     light = _counts(), _sums(), _patches(), _functions(), _groups(), _asking()
     return *light, _trees(), _monoids(), _spreads(), _kept()
 
 
 def trial_of(seed: int, every: Sequence[Trial]) -> tuple[Trial, Plan]:
-    """What a seed means: one of the apps, and a run of it."""
+    """Return the app and the run of a seed."""
     trial = every[seed % len(every)]
     return trial, plan_of(seed, trial.stream(), trial.others, trial.outage)

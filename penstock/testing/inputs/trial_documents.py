@@ -1,9 +1,9 @@
-"""Records for a user's app: documents like those of a table's sample file, or those of a strategy the user names.
+"""Records for a user's app: documents like those of a table's sample file, or those of the user's Hypothesis strategy.
 
-Of a sample the types, ranges and shares of each field are learnt, and how often which key comes. A document that is
-made is one of the sample with some fields taken from others of it or from their ranges, under a key that others have
-too, at a moment near the present: versions that are late, equal and new, and now and then a deletion. What a strategy
-draws is only given keys that meet; its fields are its own.
+From a sample it learns the values of each field, and how often each key occurs. A generated document is a copy of a
+sample document. Some fields get values of other documents, or numbers within their range. Its key is one that other
+documents share. Its moment is near the present, so versions are late, equal or new. Some records are deletions.
+Documents of a strategy only get such a key. Their other fields stay as drawn.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Doc = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What documents of one table are like; `changes` unless their fields are to be left as they are."""
+    """The documents of one table, with their keys and field values. Without `changes`, fields are left as they are."""
 
     table: Table
     docs: tuple[Doc, ...]
-    keys: tuple[Any, ...]  # the commonest first
+    keys: tuple[Any, ...]  # the most frequent first
     weights: tuple[int, ...]
     pools: Mapping[Path, tuple[Any, ...]]
     changes: bool
@@ -44,7 +44,7 @@ class Learnt:
 
     @classmethod
     def of(cls, table: Table, docs: Iterable[Mapping[str, Any]], changes: bool = True) -> Learnt:
-        """What these documents are like."""
+        """Learn from these documents."""
         good: list[Doc] = []
         keys: Counter[Any] = Counter()
         whole: dict[Any, Any] = {}
@@ -77,7 +77,7 @@ class Learnt:
         )
 
     def document(self, choose: Random, key: Any, now: int) -> Doc:
-        """One more document, under this key."""
+        """Return a generated document under this key."""
         doc = deepcopy(choose.choice(self.docs))
         if self.changes:
             for path, pool in self.pools.items():
@@ -101,11 +101,11 @@ class Stream:
     wide: bool = False
 
     def widen(self) -> None:
-        """All keys of the sample from now on."""
+        """Use all keys of the sample from now on."""
         self.wide = True
 
     def record(self, choose: Random) -> Record:
-        """The next one."""
+        """Return the next record."""
         self.now += 1
         self.span = self.span or choose.choice(_SPANS)
         own = choose.choice(self.learnt)
@@ -121,18 +121,18 @@ class Stream:
 
 @dataclass(slots=True)
 class Makers:
-    """Where documents of an app's tables come from."""
+    """The sources of documents for an app's tables."""
 
     app: App
     given: Mapping[str, Any] = field(default_factory=dict)
     folder: str = ""
 
     def learnt(self) -> tuple[Learnt, ...]:
-        """What is known of each table's documents."""
+        """Learn from the documents of each table."""
         return tuple(self.of(table) for table in self.app.tables())
 
     def of(self, table: Table) -> Learnt:
-        """What is known of one table's."""
+        """Learn from the documents of one table."""
         given = self.given.get(table.name)
         if given is None and table.sample is not None:
             return Learnt.of(table, read_sample(os.path.join(self.folder, table.sample), table.name))
@@ -150,7 +150,7 @@ class Makers:
 
 
 def makers(app: App, docs: Any = None, folder: str = "") -> Makers:
-    """Where documents come from: `docs` by table, or for an app of one table itself."""
+    """Return the sources of documents: `docs` by table, or for an app with one table the source itself."""
     if docs is None:
         return Makers(app, folder=folder)
     if not isinstance(docs, Mapping):
@@ -164,7 +164,7 @@ def makers(app: App, docs: Any = None, folder: str = "") -> Makers:
 
 
 def read_sample(path: str, table: str) -> list[Doc]:
-    """The first documents of a file."""
+    """Read the first documents of a file."""
     spout = open_file(path, table)
     try:
         spout.begin(lambda _: None)
@@ -183,7 +183,7 @@ def read_sample(path: str, table: str) -> list[Doc]:
 
 
 def drawn(strategy: Any, count: int = _POOL, seed: int = 0) -> list[Any]:
-    """What a Hypothesis strategy draws, the same each time."""
+    """Draw documents from a Hypothesis strategy, the same ones each time."""
     try:
         import hypothesis
     except ImportError:
@@ -226,7 +226,7 @@ def _gather(doc: Mapping[str, Any], head: Path, fixed: set[Path], pools: dict[Pa
 
 
 def _near(choose: Random, pool: tuple[Any, ...]) -> Any:
-    """A value of the pool, or of numbers one within their range."""
+    """Return a value of the pool, or for a number perhaps another number within the pool's range."""
     value = choose.choice(pool)
     if isinstance(value, bool) or not isinstance(value, int | float) or choose.random() < 0.5:
         return deepcopy(value)
@@ -247,7 +247,7 @@ def _put(doc: Doc, path: Path, value: Any) -> None:
 
 
 def _least(stamps: list[Any]) -> Any:
-    """The least ts, of the kind of the first."""
+    """Return the least ts of the type of the first one."""
     found: list[tuple[Any, Any]] = []
     for ts in stamps:
         try:
@@ -260,7 +260,7 @@ def _least(stamps: list[Any]) -> Any:
 
 
 def _moved(start: Any, now: int) -> Any:
-    """A ts so many steps after the first one."""
+    """Return the ts that is `now` steps after the first one."""
     if not isinstance(start, str):
         return start + now
     base = datetime.fromtimestamp(float(moment_of(start)[1]), UTC)
@@ -268,7 +268,7 @@ def _moved(start: Any, now: int) -> Any:
 
 
 def _from_definitions(app: App, table: Table) -> list[Doc]:
-    """Documents with the fields that views by fields read; a function's fields can't be known."""
+    """Generate documents with the fields that views by fields read. Raise if a function reads unknown fields."""
     views = [view for view in app.views() if view.source is table]
     groups: set[Path] = set()
     numbers: set[Path] = set()

@@ -1,4 +1,4 @@
-"""The laws of a user's group or monoid, tried on accumulators of values that documents have."""
+"""Check the laws of a user's invertible reducer or monoid, on accumulators of values from documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VALUES, _SUMS = 12, 6
 
 
 def values_read(view: View, reducer: Reducing, docs: Iterable[Pair]) -> list[tuple[Any, Pair]]:
-    """The values that a reducer reads of documents, each with the smallest document that has it."""
+    """Return the values that a reducer reads from documents, each with the smallest document that has it."""
     found: dict[Any, tuple[Any, Pair]] = {}
     for pair in docs:
         try:
@@ -33,14 +33,14 @@ def values_read(view: View, reducer: Reducing, docs: Iterable[Pair]) -> list[tup
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """An accumulator, and the documents whose values are in it."""
+    """An accumulator, and the documents whose values it contains."""
 
     total: Any
     docs: tuple[Pair, ...]
 
 
 class Algebra:
-    """The laws of one reducer, on accumulators of real values."""
+    """The laws of one reducer, checked on accumulators of real values."""
 
     def __init__(self, view: View, functions: Any, values: Sequence[tuple[Any, Pair]]) -> None:
         self._view = view.name
@@ -49,7 +49,7 @@ class Algebra:
         self._spoilt: str = ""
 
     def breaches(self) -> Iterator[Breach]:
-        """What is broken, the plainest first."""
+        """Yield the broken laws, the simplest first."""
         ones = [s for s in (self._lifted(value, pair) for value, pair in self._values) if s is not None]
         yield from self._while_lifting()
         yield from self._spoils(ones)
@@ -139,7 +139,10 @@ class Algebra:
         return None if got is None else _Sum(got[0], (*a.docs, *b.docs))
 
     def _call(self, name: str, *args: Any) -> tuple[Any] | None:
-        """What a function gives, as a document value; None where it raises, which holds a group and breaks no law."""
+        """Call a function of the reducer. Return its result in a tuple, or None if it raises.
+
+        An error breaks no law: it only holds a group.
+        """
         own = [value_of(deepcopy(arg)) for arg in args]
         try:
             out = value_of(deepcopy(getattr(self._user, name)(*own)))

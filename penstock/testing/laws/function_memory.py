@@ -1,8 +1,8 @@
-"""What a function keeps from one call to the next: variables around it, its defaults and attributes, its object.
+"""Find, compare and restore the state that a function keeps between calls.
 
-They are found by the names that its code mentions, and those of the functions that it calls in its own module. What is
-found can be compared with how it was, and put back. Modules, classes of others and plain values that never change are
-passed over: a memo or a counter that has no part in what the function yields is no fault, and who asks decides that.
+Such state is in closure variables, globals, defaults, attributes, and the object of a method. It is found by the names
+that the function's code mentions, also in functions of its own module that it calls. Modules, classes, and functions
+of other modules are ignored. A memo or a counter is no fault if it does not affect the result: the caller decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIXED = (type(None), bool, int, float, str, bytes)
 
 @dataclass(slots=True)
 class _Slot:
-    """A place that holds something: how to read it and to put something there. Of `many`, a map of names to things."""
+    """A place that holds a value, with functions to read and to set it. With `many`, the value maps names to values."""
 
     name: str
     get: Callable[[], Any]
@@ -31,7 +31,7 @@ class _Slot:
     many: bool = False
 
     def prints(self) -> dict[str, bytes]:
-        """By name, something that differs where what is held differs."""
+        """Return a fingerprint of each value by name. Different values have different fingerprints."""
         held = self.get()
         return {name: _print(value) for name, value in held.items()} if self.many else {self.name: _print(held)}
 
@@ -45,7 +45,7 @@ class _Kept:
 
 
 class Memory:
-    """All that a function keeps, from where it is entered as a context to where that ends."""
+    """The state of a function between calls. As a context manager it restores the state at the end."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._kept: list[_Kept] = []
@@ -61,7 +61,7 @@ class Memory:
             except Exception:
                 saved = value  # it can't be put back, only watched
             self._kept.append(_Kept(slot, value, saved, slot.prints()))
-        self.restore()  # the function works on copies, and what is there at last is as it was
+        self.restore()  # the function works on copies, so the originals stay unchanged
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,7 +69,7 @@ class Memory:
             kept.slot.put(kept.original)
 
     def changed(self) -> list[str]:
-        """The names of what is other than it was."""
+        """Return the names of the values that changed."""
         names: set[str] = set()
         for kept in self._kept:
             now, before = kept.slot.prints(), kept.prints
@@ -77,7 +77,7 @@ class Memory:
         return sorted(names)
 
     def restore(self) -> None:
-        """Put back what was there at first."""
+        """Restore the initial values."""
         for kept in self._kept:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -85,7 +85,7 @@ class Memory:
 
 
 def _print(value: Any) -> bytes:
-    """Something that differs where the value does."""
+    """Return bytes that differ if the value differs."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -95,7 +95,7 @@ def _print(value: Any) -> bytes:
 
 
 def _slots(thing: Any, module: str, seen: set[int], depth: int) -> Iterator[_Slot]:
-    """The places that a function, method or callable object can keep something in."""
+    """Yield the places in which a function, method or callable object can keep a value."""
     if id(thing) in seen or depth > _DEEPEST:
         return
     seen.add(id(thing))
@@ -125,16 +125,16 @@ def _slots(thing: Any, module: str, seen: set[int], depth: int) -> Iterator[_Slo
 
 
 def _is_cache(thing: Any) -> bool:
-    """Whether it is a function of functools.cache or lru_cache."""
+    """Return True for a function with functools.cache or lru_cache."""
     return hasattr(thing, "cache_clear") and hasattr(thing, "cache_info") and hasattr(thing, "__wrapped__")
 
 
 def _around(function: FunctionType) -> Iterator[tuple[_Slot, Any]]:
-    """Its defaults, what it closes over, and the globals that its code names; each with what it holds."""
+    """Yield a function's defaults, its closure variables, and the globals that its code names, each with its value."""
     if function.__defaults__:
         yield _Slot("defaults", lambda: function.__defaults__, partial(setattr, function, "__defaults__")), ()
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # a cell that is empty yet
+        with suppress(ValueError):  # the cell is still empty
             yield (
                 _Slot(name, partial(getattr, cell, "cell_contents"), partial(setattr, cell, "cell_contents")),
                 (cell.cell_contents),
@@ -149,7 +149,7 @@ def _in(space: dict[str, Any], name: str) -> _Slot:
 
 
 def _names(code: CodeType) -> set[str]:
-    """The names that code mentions, and the code within it."""
+    """Return the names that code mentions, including the code nested in it."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -158,7 +158,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _attributes(thing: Any) -> Iterator[_Slot]:
-    """What an object keeps in its own dictionary, whatever it is called."""
+    """Yield the attributes that an object keeps in its own dictionary."""
     own = getattr(thing, "__dict__", None)
     if isinstance(own, dict):
         yield _Slot(type(thing).__name__, partial(_plain_parts, own), partial(_put_parts, own), many=True)

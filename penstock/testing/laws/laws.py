@@ -1,11 +1,12 @@
-"""The laws of a map and of a reducer of a user's own, without which no view can be kept true step by step.
+"""The laws of a user's map and reducer. A view can be updated step by step only if they hold.
 
-    of a map        it yields the same for the same document, whatever came before it; in which order means nothing
-    of both         another process gives the same
-    of a reducer    merge is associative and commutative, zero is neutral to it, unmerge takes back what merge added;
-                    of a function that reducing its own results is reducing all values; none changes what it is given
+    map              the same document always yields the same emission; the order of its pairs is irrelevant
+    map, reducer     another process gives the same result
+    reducer          merge is associative and commutative, zero is neutral, and unmerge reverts merge
+    reduce function  its result over its own results is its result over all values
+    both             no function changes its arguments
 
-What breaks a law is named in one sentence, with the smallest documents that show it.
+A broken law is described in one sentence, with the smallest documents that show it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Any
 from penstock.recovery import identity, value_of
 
 Pair = tuple[Any, Any]
-"""A document, after its key."""
+"""A key and its document."""
 
 
 class Law(Enum):
-    """A law, by the name of its breach."""
+    """A law, named by its breach."""
 
     RANDOM = "a map that is not deterministic"
     HIDDEN = "a map with hidden state"
@@ -37,7 +38,7 @@ class Law(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A law that is broken: of which view, why in a sentence, and the smallest documents, by key, that show it."""
+    """A broken law: the view, the reason in a sentence, and the smallest documents, by key, that show it."""
 
     view: str
     law: Law
@@ -50,12 +51,12 @@ class Breach:
 
 
 def distinct(docs: Iterable[Pair]) -> list[Pair]:
-    """The documents, each once."""
+    """Return the documents, each once."""
     return list({identity(doc): (key, doc) for key, doc in docs}.values())
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same document value; what is none is the same as nothing."""
+    """Return whether two values are equal as document values. A value that is invalid in a document equals nothing."""
     try:
         return bool(identity(value_of(one)) == identity(value_of(other)))
     except Exception:

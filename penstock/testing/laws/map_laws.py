@@ -1,7 +1,7 @@
-"""The laws of a map: every document is told alone and three times, in two orders; each time it must yield the same.
+"""Check the laws of a map: each document is mapped alone and three times in two orders, with the same emission.
 
-Where it is not, what it keeps between calls (`function_memory`) tells chance from hidden state: with that put back it
-yields the same again, or it doesn't.
+If the emissions differ, the state between calls (`function_memory`) tells chance from hidden state. If the emission
+also differs after that state was restored, the map is random. Otherwise it has hidden state.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from penstock.testing.laws.function_memory import Memory
 from penstock.testing.laws.laws import Breach, Law, Pair
 from penstock.views import FieldMap, View
 
-_OFTEN = 16  # one document is told so often before chance is ruled out
+_OFTEN = 16  # calls with one document before chance is ruled out
 
 
 def map_breach(view: View, docs: Sequence[Pair]) -> Breach | None:
-    """What a view's function breaks on these documents; nothing where they are told alike in any order."""
+    """Return the law that a view's function breaks on these documents. Return None if the order makes no difference."""
     assert not isinstance(view.map, FieldMap), "a map by fields has no function"
     with Memory(view.map.function) as memory:
         first = [_told(view, pair) for pair in docs]
@@ -41,13 +41,13 @@ def map_breach(view: View, docs: Sequence[Pair]) -> Breach | None:
 
 
 def _alone(view: View, pair: Pair, memory: Memory) -> Any:
-    """Tell a document in a memory that knows no other."""
+    """Return a document's emission in the initial state of the function."""
     memory.restore()
     return _told(view, pair)
 
 
 def _by_chance(view: View, pair: Pair, memory: Memory) -> Breach | None:
-    """Whether a document is told otherwise though all that the function keeps is as it was."""
+    """Return a breach if the emission of a document differs although the function's state was restored."""
     memory.restore()
     first = _told(view, pair)
     for _ in range(_OFTEN):
@@ -60,7 +60,7 @@ def _by_chance(view: View, pair: Pair, memory: Memory) -> Breach | None:
 
 
 def _by_state(view: View, pair: Pair, others: Sequence[Pair], names: Sequence[str], memory: Memory) -> Breach | None:
-    """Whether a document is told otherwise after others."""
+    """Return a breach if the emission of a document differs after other documents."""
     memory.restore()
     first = _told(view, pair)
     memory.restore()
@@ -76,7 +76,7 @@ def _by_state(view: View, pair: Pair, others: Sequence[Pair], names: Sequence[st
 
 
 def _told(view: View, pair: Pair) -> Any:
-    """What a view is told of a document; what is raised is the same for the same document too."""
+    """Return the emission of a document, or the name of the error that the map raises."""
     try:
         return [(Same(group), Same(value)) for group, value in emission(view, *pair)]
     except Exception as error:
@@ -90,7 +90,7 @@ def _shown(told: Any) -> str:
 
 
 class Same:
-    """A value that equals where it is the same document value."""
+    """A wrapper that compares values as document values."""
 
     __slots__ = ("_own", "value")
 

@@ -1,7 +1,7 @@
-"""The laws that a second process shows: a view gives there the same as here, and the same for a document alone.
+"""Check in a second process that a view gives the same result there, also for each document alone.
 
-The app goes to a process with another hash seed (PYTHONHASHSEED). There each document has a fork of its own, so that
-no other document is in its memory, wherever a function keeps it. Invariants:
+The app goes to a process with another hash seed (PYTHONHASHSEED). There each document has a fork of its own. So no
+other document is in its memory, wherever a function keeps it. Invariants:
 
 - a result that differs between the two processes depends on the process: on hashes, the order of a set, an id, a clock;
 - a result that differs only after other documents is hidden state;
@@ -192,14 +192,14 @@ def _told(view: View, pair: Pair) -> Told:
 
 
 def _rows(view: View, docs: Sequence[Pair]) -> list[tuple[Any, Any]]:
-    """The rows of a view with a function of the user's as its reducer; of others the map decides."""
+    """Return the rows of a view with a reducer of the user. Return none for other views: only their maps can differ."""
     if all(user_of(reducer) is None for reducer in view.reducers):
         return []
     return [(row.group, row.refused.partition(":")[0] or row.result) for row in recomputed(view, docs).rows.values()]
 
 
 def _bag(told: Told) -> Any:
-    """Equal where a map yields the same, in any order."""
+    """Return a value that is equal for equal emissions, in any order."""
     return told if isinstance(told, str) else Counter((Same(group), Same(value)) for group, value in told)
 
 
@@ -233,7 +233,7 @@ def _differing(here: Told, there: Told) -> str:
 
 
 def _in_group(view: View, docs: Sequence[Pair], group: Any) -> tuple[Pair, ...]:
-    """The smallest document of a group."""
+    """Return the smallest document of a group."""
     for pair in docs:
         told = _told(view, pair)
         if not isinstance(told, str) and any(identity(own) == identity(group) for own, _ in told):

@@ -1,5 +1,6 @@
-"""The laws of a function as CouchDB has them: reducing its own results gives what reducing all values gives, whichever
-values came together and in whichever order.
+"""Check the laws of a CouchDB reduce function: the result over its own results is the result over all values.
+
+This must hold however the values are grouped and ordered.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _Value = tuple[Any, Pair]
 
 
 def rereduce_breach(view: View, function: ReduceFunction, docs: Sequence[Pair]) -> Breach | None:
-    """The first law that a function breaks on the values of these documents."""
+    """Return the first law that a function breaks on the values of these documents, or None."""
     values = values_read(view, function, docs)[:_FEW]
     return next(_breaches(view.name, function, values), None)
 
@@ -39,7 +40,7 @@ def _breaches(view: str, function: ReduceFunction, values: Sequence[_Value]) -> 
 
 
 def _grouped(view: str, function: ReduceFunction, parts: list[list[_Value]]) -> Iterator[Breach]:
-    """Of parts, and then of what they gave; against all at once."""
+    """Compare the result over partial results with the result over all values at once."""
     every = [value for part in parts for value in part]
     whole = _call(function, every)
     results = [_call(function, part) for part in parts]
@@ -69,7 +70,10 @@ def _pure(view: str, function: ReduceFunction, values: list[_Value]) -> Iterator
 
 
 def _call(function: ReduceFunction, values: list[_Value]) -> tuple[Any] | None:
-    """What it gives over values; None where it raises, which holds a group and breaks no law."""
+    """Call the function on values. Return its result in a tuple, or None if it raises.
+
+    An error breaks no law: it only holds a group.
+    """
     try:
         return (value_of(deepcopy(_run(function, values, [value_of(value) for value, _ in values]))),)
     except Exception:

@@ -1,4 +1,4 @@
-"""All laws of one view, tried on documents of its source."""
+"""Check all laws of one view on documents of its source."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _DOCS = 60
 
 
 def documents_of(docs: Iterable[Pair]) -> list[Pair]:
-    """Some documents to try laws on, the smallest ones; several versions of a key where there are."""
+    """Return the smallest documents to check laws on. A key may have several versions."""
     return sorted(distinct(docs), key=lambda pair: len(repr(pair)))[:_DOCS]
 
 
 def breach_of(view: View, docs: Iterable[Pair]) -> Breach | None:
-    """The first law that a view breaks on these documents of its source, by key; None where it breaks none."""
+    """Return the first law that a view breaks on these documents of its source, or None."""
     some = documents_of(docs)
     if not isinstance(view.map, FieldMap):
         found = map_breach(view, some)

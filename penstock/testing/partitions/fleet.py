@@ -1,8 +1,7 @@
-"""A simulated store of several partitions: the real members, and who serves them, over simulated disks and a wire that
-loses, repeats, delays and reorders; and what must hold of it.
+"""A simulated partitioned store with its checks: real members and a real engine on simulated disks and wires.
 
-The wire knows whole messages: what one partition owes another, in an epoch of its own, and the answer to that. One of
-a process that is gone may still arrive.
+The wire loses, repeats, delays and reorders whole messages: productions and early sets, in their sender's epoch, and
+the answers to them. A message may arrive after its sender's process has ended.
 """
 
 from __future__ import annotations
@@ -28,29 +27,29 @@ from penstock.views import App
 
 _POLLS = 4
 _WAITS = 200
-_ROUNDS = 60  # of carrying all that is owed; views stand on each other in fewer
+_ROUNDS = 60  # rounds of delivery; chains of views are shorter
 
 
 class Fleet(FleetStanding):
-    """All of it, and what can be done to it."""
+    """A partitioned store, and everything that can be done to it."""
 
     def __init__(self, app: App, plan: FleetPlan) -> None:
         self.logs = plan.sources
         self.wire: list[Packet] = []
-        self.refused = 0  # of what zombies said
-        self.heard: dict[tuple[int, int], int] = {}  # by sender and receiver the epoch that was heard of
+        self.refused = 0  # number of refused messages of zombies
+        self.heard: dict[tuple[int, int], int] = {}  # by (sender, receiver), the last epoch of the sender
         self.early = EarlyWire(self, plan.seed)
-        self._waits = 0  # of batches for partitions that take them, in this step
+        self._waits = 0  # times that batches waited for partitions in this step
         self.operator = Operator(self)
         self.reader = SavedReader(self, plan.partitions)
         super().__init__(app, plan)
 
     def told_early(self, here: int) -> Callable[[Mapping[int, Early]], Collection[int]]:
-        """How one of them tells others early: on the wire."""
+        """Return the function by which a partition sends its early sets over the wire."""
         return self.early.of(here)
 
     def traffic(self) -> None:
-        """Send all that partitions owe once more, and let the wire carry some of it."""
+        """Send again everything that partitions owe each other, and let the wire deliver some of it."""
         self.still_there()
         self._waits += 1
         if self._waits > _WAITS:
@@ -61,7 +60,7 @@ class Fleet(FleetStanding):
     # -- what is done
 
     def do(self, step: FleetStep) -> None:
-        """One step, whatever strikes meanwhile."""
+        """Perform one step while a fault may strike."""
         deeds: dict[str, Callable[[FleetStep], None]] = {
             "deliver": self._deliver,
             "write": self._write,
@@ -103,7 +102,7 @@ class Fleet(FleetStanding):
         self.deliver(at, step.b % 6, step.c % 4)
 
     def deliver(self, at: int, n: int, back: int = 0) -> None:
-        """A source hands over its next n records, from `back` before them on."""
+        """Deliver the next n records of a source, after `back` earlier ones."""
         log, name = self.logs[at], source_name(at)
         done = self.engine.remembered(name)
         offset = 0 if done is None else done.offset
@@ -124,14 +123,14 @@ class Fleet(FleetStanding):
                 if not refused:
                     raise
             except StoreFull:
-                pass  # what its partitions took of it is in
+                pass  # the records that its partitions took are stored
             else:
                 if refused:
                     raise Wrong([Finding("strict", "store", f"took a batch with a record that it must reject: {part}")])
             self._flying = None
 
     def send(self, sender: int, to: int) -> None:
-        """What one owes another is put on the wire."""
+        """Put the production and the early set that one partition owes another on the wire."""
         if sender == to:
             return
         news = self.members[sender].news(to)
@@ -162,7 +161,7 @@ class Fleet(FleetStanding):
         self.arrive(packet)
 
     def arrive(self, packet: Packet) -> None:
-        """It is there."""
+        """Deliver a message to its receiver."""
         member = self.members[packet.to]
         said = packet.owed or packet.early
         if packet.heard is not None:
@@ -181,12 +180,12 @@ class Fleet(FleetStanding):
             self.refused += 1
             return
         except StoreFull:
-            return  # who sent it hears of an error, and sends it again
+            return  # the sender gets an error, and sends it again
         except Crash as crash:
             try:
                 self.follow(packet.to, crash.fault)
             finally:
-                self._hears(way)  # it may be in all the same
+                self._hears(way)  # it may be stored all the same
             return
         if old:
             text = f"took what partition {packet.sender} said in epoch {said.epoch}, after {self.heard[way]}"
@@ -196,13 +195,13 @@ class Fleet(FleetStanding):
         self.wire.append(answer)
 
     def _hears(self, way: tuple[int, int]) -> None:
-        """Which epoch of a sender was heard of."""
+        """Record which epoch of a sender its receiver knows."""
         sender, to = way
         self.heard[way] = guard_of(self.members[to].core.state, sender)[0]
 
     @staticmethod
     def _taken(member: Member, packet: Packet) -> Packet:
-        """What is said is taken; the answer."""
+        """Have the member take a message. Return the answer."""
         if packet.early is not None:
             member.hear(packet.early)
             return Packet(packet.to, packet.sender, heard=packet.early)
@@ -223,9 +222,9 @@ class Fleet(FleetStanding):
     # -- what must hold
 
     def settle(self) -> None:
-        """Carry all that is owed, and look: nothing pending, and views as the oracle has them.
+        """Deliver everything that is owed. Check that nothing is pending, and that views match the oracle.
 
-        Where partitions are switching just now, readers see them once they have.
+        If partitions are switching, their builds are finished first.
         """
         self.carried()
         try:
@@ -240,7 +239,7 @@ class Fleet(FleetStanding):
             raise Wrong([Finding("atomic", f"partition {saved.to}", text)])
 
     def carried(self) -> None:
-        """All that partitions owe each other has arrived."""
+        """Deliver everything that partitions owe each other."""
         self.still_there()
         for _ in range(_ROUNDS):
             before = [member.core.state.sent for member in self.members]
@@ -253,7 +252,7 @@ class Fleet(FleetStanding):
         raise Wrong([Finding("progress", "store", "what partitions owe each other never arrives")])
 
     def heal(self) -> None:
-        """No fault from now on: all is delivered, carried and published, and then all must hold."""
+        """End all faults; deliver and publish everything; then run all checks."""
         self._survives(self._heal)
 
     def _heal(self) -> None:

@@ -1,4 +1,4 @@
-"""What must hold of a store of several partitions once all is delivered, carried and published."""
+"""The checks of a partitioned store after everything was delivered and published."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.testing.simulator.publisher import Downstream, Pub
 
 @dataclass(frozen=True, slots=True)
 class AtRest:
-    """A store that nobody gives anything any more."""
+    """A partitioned store that gets no more input."""
 
     engine: Engine
     members: Sequence[Member]
@@ -26,7 +26,7 @@ class AtRest:
     mender: Mender
 
     def findings(self) -> Iterator[Finding]:
-        """What does not hold."""
+        """Yield the failed checks."""
         yield from self._pending()
         calm = yield from as_published(self.engine, self.oracle, self.downstream)
         if calm:

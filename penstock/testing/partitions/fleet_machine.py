@@ -1,8 +1,8 @@
-"""Where a simulated store of several partitions stands: their disks, who has them open, and what of it is in.
+"""The state of a simulated partitioned store: its disks, its processes, and the records that are stored.
 
-A partition that is killed begins anew in its next epoch, and what it was given then is given to it again, as its
-supervisor does; or all end at once, and sources go on from where the least partition stands. Invariant: the oracle has
-the records of every commit of a partition, in the order of these, and no other.
+A killed partition starts again in its next epoch, and gets its current batch again, as from its supervisor. Or all
+processes end together. Then sources resume at the partition with the lowest offset. Invariant: the oracle has exactly
+the records of each partition's commits, in the order of these commits.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 
 
 class Ended(Exception):
-    """Who serves the partitions is killed: whatever it was at does not go on."""
+    """The process that serves the partitions was killed. Its current call ends."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Flying:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """Records of an atomic batch that one partition saved, and another one takes with a production of this number."""
+    """Records of an atomic batch saved by one partition. Another one takes them with the production of this number."""
 
     sender: int
     to: int
@@ -74,7 +74,7 @@ class Saved:
 
 
 class _Served(Parted):
-    """What serves the partitions: the wire of a fleet carries, and nobody switches while a snapshot waits."""
+    """The engine over the partitions. Its messages travel on the simulated wire."""
 
     looks = 0
 
@@ -86,15 +86,15 @@ class _Served(Parted):
         self._saved = SavedBatches(seats, [seat.standing() for seat in seats], fleet.traffic)
 
     def carry(self) -> list[str]:
-        """All that is owed arrives."""
+        """Deliver everything that is owed."""
         self._fleet.carried()
         return []
 
 
 class FleetStanding(ABC):
-    """What is there, who has it open, and what is known of it."""
+    """The state of a simulated partitioned store, and the state to expect."""
 
-    concert: Concert | None  # which views all partitions build, where the app is another one
+    concert: Concert | None  # the views that all partitions build if the app changed
 
     def __init__(self, app: App, plan: FleetPlan) -> None:
         self.app = app
@@ -112,24 +112,24 @@ class FleetStanding(ABC):
         self._choose = Random(plan.seed)
         self._ends = self._over = False
         self._flying: Flying | None = None
-        self._given: set[tuple[str, int | None]] = set()  # records of sources that are in
-        self.tokens: set[int] = set()  # of all records that are in, where they have some
-        self.saved: list[Saved] = []  # of atomic batches that are in
-        self._sources: list[dict[str, int]] = [{} for _ in self.disks]  # what each partition's owner was told is in
+        self._given: set[tuple[str, int | None]] = set()  # stored records of sources
+        self.tokens: set[int] = set()  # the tokens of all stored records, if they have some
+        self.saved: list[Saved] = []  # records of saved atomic batches that are still to be taken
+        self._sources: list[dict[str, int]] = [{} for _ in self.disks]  # by partition, the offsets that it acknowledged
         self.members: list[Member] = []
         self._begin()
 
     @abstractmethod
     def carried(self) -> None:
-        """All that partitions owe each other has arrived."""
+        """Deliver everything that partitions owe each other."""
 
     @abstractmethod
     def traffic(self) -> None:
-        """The wire carries for a while."""
+        """Let the wire deliver some messages."""
 
     @abstractmethod
     def told_early(self, here: int) -> Callable[[Mapping[int, Early]], Collection[int]]:
-        """How one of them tells others early."""
+        """Return the function by which a partition sends its early sets."""
 
     # -- processes
 
@@ -143,17 +143,17 @@ class FleetStanding(ABC):
         self.engine = _Served(self, cores, seats, changed)
 
     def agree(self) -> Sequence[Changed]:
-        """Find out which views all partitions build for the app, and why."""
+        """Find the views that all partitions build for the app. Return the changed views."""
         complete_switches([disk.rows for disk in self.disks], feed=True)
         self.concert, changed = concerted(self.app, [_catalog(disk.rows) for disk in self.disks])
         return changed
 
     def turn(self, app: int) -> None:
-        """The app is this one of those that there are from now on."""
+        """Switch to the app of this number."""
         self.app = self.apps[app % len(self.apps)]
 
     def member(self, i: int) -> Member:
-        """Open a partition, whatever strikes meanwhile."""
+        """Open a partition. If a fault strikes meanwhile, try again."""
         while True:
             try:
                 settings = Settings(_MEMORY, self._limits)
@@ -163,7 +163,7 @@ class FleetStanding(ABC):
                 self._killed(i, crash.fault)
                 continue
             except StoreFull:
-                continue  # who looks after it tries again
+                continue  # the supervisor tries again
             epoch = engine.core.state.epoch
             if epoch <= self.epochs[i]:
                 raise Wrong([Finding("epoch", f"partition {i}", f"{epoch} after {self.epochs[i]}")])
@@ -181,7 +181,7 @@ class FleetStanding(ABC):
                 disk.end_process()
 
     def follow(self, i: int, fault: Fault = Fault.CRASH) -> None:
-        """A partition's process is gone, and another one takes its place; or all end."""
+        """Kill a partition's process and start its replacement. If `_ends` is set, the serving process ends too."""
         self._killed(i, fault)
         self.members[i] = self.member(i)
         self.pubs[i] = Pub(self.pub_disks[i].open(), self.downstream, self.points)
@@ -192,29 +192,29 @@ class FleetStanding(ABC):
             raise Ended
 
     def still_there(self) -> None:
-        """What a process was at ends with it, whatever it would tidy up."""
+        """Raise `Ended` if the serving process was killed, so that its call ends without cleaning up."""
         if self._over:
             raise Ended
 
     def done(self, i: int, work: Callable[[Member], _T]) -> _T:
-        """Have a partition do it, once more by the next owner where one ends at it."""
+        """Have a partition do some work. If it crashes, its replacement does the work again."""
         while True:
             self.still_there()
             member = self.members[i]
             try:
                 return work(member)
             except Crash as crash:
-                if member is self.members[i]:  # while it waited, it may have been followed
+                if member is self.members[i]:  # it may have been replaced while it waited
                     self.follow(i, crash.fault)
 
     def end(self) -> None:
-        """Who serves the partitions is killed, and they end with it."""
+        """Kill the serving process, and the partitions with it."""
         for i in range(len(self.disks)):
             self._killed(i, Fault.CRASH)
         self._flying = None
 
     def restart(self) -> None:
-        """All end, and begin anew."""
+        """End all processes, and start them again."""
         self.end()
         self.oracle.turn(self.app)
         self._begin()
@@ -222,13 +222,13 @@ class FleetStanding(ABC):
     # -- what is in
 
     def owner(self, record: Record) -> int:
-        """The partition that a record goes to."""
+        """Return the partition that owns a record."""
         table = self.oracle.tables[record.table]
         key = table.key_of(record)
         return 0 if key is None else self.ranges.of(encode_key(key))
 
     def give(self, i: int, number: int) -> None:
-        """A batch with this number is given to a partition."""
+        """Record that a partition is given a batch of this number, and check that it took earlier saved batches."""
         if self._flying is not None:
             self._flying.number = number
         if any(saved.to == i for saved in self.saved):
@@ -236,7 +236,7 @@ class FleetStanding(ABC):
             raise Wrong([Finding("order", f"partition {i}", text)])
 
     def landed(self, i: int) -> None:
-        """A partition has its part of what is on its way."""
+        """Record that a partition stored its records of the batch in flight."""
         flying = self._flying
         if flying is None or i in flying.landed:
             return
@@ -252,13 +252,13 @@ class FleetStanding(ABC):
         self._in(records)
 
     def _in(self, records: Sequence[Record]) -> None:
-        """A partition has committed these records."""
+        """Record that a partition committed these records."""
         self.oracle.take(records)
         docs = [record.doc for record in records if isinstance(record.doc, dict)]
         self.tokens |= {doc["token"] for doc in docs if "token" in doc}
 
     def _save(self, i: int, flying: Flying) -> None:
-        """A partition has its part of an atomic batch: the others are to take theirs."""
+        """Record that a partition saved an atomic batch, and that other partitions are to take their records."""
         numbers = self.members[i].core.state.batches
         flying.atomic = False
         for other in {self.owner(record) for record in flying.records} - {i}:
@@ -267,7 +267,7 @@ class FleetStanding(ABC):
             flying.landed.add(other)
 
     def took(self, i: int) -> None:
-        """A partition may have taken its records of atomic batches."""
+        """Record which saved records a partition has taken."""
         taken = self.members[i].core.state.taken
         for saved in [own for own in self.saved if own.to == i]:
             if taken.get(saved.sender, (0, 0))[1] >= saved.number:
@@ -275,7 +275,7 @@ class FleetStanding(ABC):
                 self._in(saved.records)
 
     def _landed_if(self, i: int) -> None:
-        """It was in when the process was killed, or not."""
+        """Find out whether the batch in flight was stored when the process ended."""
         self.took(i)
         flying = self._flying
         state = self.members[i].core.state
@@ -287,7 +287,7 @@ class FleetStanding(ABC):
                 raise Wrong([Finding("lost", f"source {source!r}", text)])
 
     def standing(self, i: int) -> MemberStanding:
-        """How far a partition is."""
+        """Return the progress of a partition."""
         return self.done(i, Member.standing)
 
 

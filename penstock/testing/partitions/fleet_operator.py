@@ -1,7 +1,7 @@
-"""Who runs a simulated store of several partitions: has other apps opened, views built, and repaired what is right.
+"""The operator of a simulated partitioned store: opens other apps, builds views, and repairs.
 
-Invariants: once views are switched all partitions have, and readers see all that documents say; a repair of what is
-right finds nothing to mend, whatever is on its way meanwhile.
+Invariants: all partitions switch views together, and readers then see the views of all documents. A repair of a correct
+store changes nothing, even with messages in flight.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from penstock.testing.partitions.fleet import Fleet
     from penstock.testing.partitions.fleet_plan import FleetStep
 
-_LIMITS = (1, 1, 2, 5, 50)  # documents of a step of building
+_LIMITS = (1, 1, 2, 5, 50)  # documents in one step of a build
 _BEFORE = (0, 0, 1, -1)
-"""By so many partitions the store is opened with still another app before all open it with the one; -1: all but one."""
+"""Number of partitions that open the store with a third app before all open it with the second; -1: all but one."""
 _MENDING = (*Mending, Mending.RETRY)
 
 
 class Operator:
-    """The operator of one fleet."""
+    """The operator of one partitioned store."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self.mender = Mender()
 
     def build(self, step: FleetStep) -> None:
-        """A step of building at each partition, and the switch once all is told."""
+        """Run a step of the build at each partition, and switch when all are complete."""
         fleet = self._fleet
         before = [member.core.sweep is not None for member in fleet.members]
         fleet.engine._build(_LIMITS[step.a % len(_LIMITS)])
@@ -42,7 +42,10 @@ class Operator:
                 demand(differences(snap, fleet.oracle))
 
     def change(self, step: FleetStep) -> None:
-        """All end, and the store is opened with another app; before that perhaps with one more, by some of them."""
+        """End all processes, and open the store with another app.
+
+        Before that, some partitions may open it with a third.
+        """
         fleet, n = self._fleet, len(self._fleet.disks)
         some = _BEFORE[step.c % len(_BEFORE)] % n
         if some:
@@ -55,11 +58,11 @@ class Operator:
         fleet.restart()
 
     def build_all(self) -> None:
-        """What is left is built."""
+        """Finish all builds."""
         self._fleet.engine._all_built(None)
 
     def mend(self, step: FleetStep) -> None:
-        """Something of a store that is right is made right: nothing may change but what is held."""
+        """Repair part of a correct store. Only held documents and groups may change."""
         self.build_all()
         fleet, [record] = self._fleet, step.records
         held = holds_any(fleet.engine)

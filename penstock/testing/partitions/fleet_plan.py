@@ -1,20 +1,20 @@
-"""A run of a store of several partitions as plain data: what sources hold, and what happens step by step.
+"""A run of a partitioned store as plain data: the records of the sources, and the steps.
 
-    deliver   a source hands over its next records, from some way back
+    deliver   a source delivers its next records, perhaps after some repeated ones
     write     a client puts records
-    send      what a partition owes another one is put on the wire
-    arrive    something on the wire arrives, and may be on it still: an answer, or what is owed, late or twice
-    drop      something on the wire is lost
+    send      the messages that one partition owes another go on the wire
+    arrive    a message on the wire arrives; a copy may stay there, and arrive late
+    drop      a message on the wire is lost
     crash     a partition's process is killed
-    restart   the process that serves them is killed, and theirs end with it
-    forget    a partition's memory ran out
-    poll      the node that publishes what a partition shows looks
-    settle    nobody owes anybody anything, and all must hold
+    restart   the process that serves the partitions is killed, and theirs end with it
+    forget    a partition's caches are dropped
+    poll      a partition's publisher reads its views
+    settle    all messages arrive, and all checks must hold
     mend      an operator restates, reposts, retries or drops
-    change    all are opened with another app, whose views are built meanwhile
-    build     a step of that at each of them
+    change    all partitions are opened with another app, whose views are built meanwhile
+    build     a step of that build at each partition
 
-What a number means depends on what there is: the third message, of four, say. So any step can be left out.
+A number in a step chooses among the things that exist, by its remainder. So any step can be left out.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ CHANGING = ("change", "build")
 GIVING = ("deliver", "write")
 _OFTEN = (6, 3, 12, 14, 2, 1.5, 0.7, 1, 2, 1, 0.8)
 _OFTEN_CHANGING = (2.5, 14)
-_CHANGES = 0.3  # of the runs
+_CHANGES = 0.3  # share of the runs
 LOSSES = (Fault.CRASH, Fault.CRASH, Fault.POWER)
 FAILURES = (*LOSSES, Fault.FAIL)
-"""Those that are of use where others are told of what then is not in."""
+"""The faults for views with early sets: a full disk may refuse a batch whose early sets were sent."""
 _NTH = (1, 1, 2, 2, 3, 4, 5, 7, 9, 12, 16)
 _AFTER_COMMIT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class FleetStep:
-    """One thing that happens, with numbers that say to what, and perhaps a fault that strikes meanwhile.
+    """One step: its kind, numbers that choose its object, and perhaps a fault that strikes during it.
 
-    `ends` says that the process that serves the partitions is killed with the one that is struck.
+    If `ends` is set, the process that serves the partitions is killed together with the struck one.
     """
 
     kind: str
@@ -76,10 +76,10 @@ class FleetPlan:
     steps: tuple[FleetStep, ...]
     limits: Limits
     small_trees: bool
-    others: tuple[App, ...] = ()  # what the app can change to
+    others: tuple[App, ...] = ()  # apps that this one can change to
 
     def smaller(self) -> Iterator[FleetPlan]:
-        """Plans a little smaller, the largest cuts first."""
+        """Yield slightly smaller plans, the largest cuts first."""
         for steps in cuts(self.steps):
             yield replace(self, steps=steps)
         for at, log in enumerate(self.sources):
@@ -94,7 +94,7 @@ class FleetPlan:
 def fleet_plan(
     seed: int, source: Source, losses: Sequence[Fault] = LOSSES, others: tuple[App, ...] = (), changes: float = _CHANGES
 ) -> FleetPlan:
-    """The run that a seed means, over the records of a source, with faults out of these; in some the app changes."""
+    """Return the plan of a seed, with records of a source and faults out of `losses`. In some plans the app changes."""
     choose = Random(seed)
     sizes = [choose.choice((2, 3, 4, 6, 10, 16)) for _ in range(choose.choice((1, 1, 2)))]
     logs = tuple(tuple(replace(source.record(choose), offset=i) for i in range(size)) for size in sizes)

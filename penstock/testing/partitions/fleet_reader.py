@@ -1,10 +1,10 @@
-"""A reader of saved changes at every partition of a simulated store, where records have tokens.
+"""A reader of saved changes at every partition of a simulated store whose records have tokens.
 
-Each record has a number of its own as `token`, and rows are lists of tokens. The reader looks at any moment, also while
-an early set waits for its batch. It follows the feed of each partition. Invariants:
+Each record has a unique number as `token`, and rows are lists of tokens. The reader follows the feed of each partition.
+It reads at any moment, even while an early set waits for its batch. Invariants:
 
 - a token is in a result only after a partition has saved its record;
-- a token that a result lost is superseded: its record is no document now.
+- a result loses a token only after another version of its document has replaced the record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TOKENS = "tokens"
 
 
 class SavedReader:
-    """Readers of the saved changes of each partition, with the results that they were given."""
+    """Readers of the saved changes of each partition, with the results that they have read."""
 
     def __init__(self, fleet: Fleet, partitions: int) -> None:
         self._fleet = fleet
@@ -32,7 +32,7 @@ class SavedReader:
         self._known: list[dict[tuple[str, Any], Any]] = [{} for _ in range(partitions)]
 
     def look(self) -> None:
-        """Read the saved changes that came since."""
+        """Read the saved changes since the last call."""
         if self._fleet.app.name == TOKENS:
             for i in range(len(self._since)):
                 demand(self._findings(i))

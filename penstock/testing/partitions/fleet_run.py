@@ -1,4 +1,4 @@
-"""One run of a store of several partitions: every step in its order, then the healing phase, and all checks.
+"""One run of a partitioned store: every step in order, then the healing phase, and all checks.
 
 A run is a function of the plan and the app. `python -m penstock.testing --kind weak --seed N` replays a seed.
 """
@@ -19,11 +19,11 @@ from penstock.testing.simulator.checks import Wrong
 from penstock.testing.simulator.run import HEALING, Tally
 from penstock.views import App, Production
 
-_EVERY, _TOKENS = 8, 4  # of so many seeds with early sets this one has records with tokens
+_EVERY, _TOKENS = 8, 4  # with early sets, each 8th seed has records with tokens, at remainder 4
 
 
 class FleetFailure(Exception):
-    """A run in which something did not hold: at which step, from 0 on, or in the healing phase."""
+    """A run in which a check failed: at which step, counted from 0, or in the healing phase."""
 
     def __init__(self, plan: FleetPlan, step: int, wrong: Wrong) -> None:
         super().__init__(str(wrong))
@@ -33,7 +33,7 @@ class FleetFailure(Exception):
 
 
 def run_fleet(app: App, plan: FleetPlan) -> Tally:
-    """Run it; `FleetFailure` where a check finds something."""
+    """Run the plan. Raise `FleetFailure` if a check fails."""
     number = HEALING
     try:
         with small_trees() if plan.small_trees else nullcontext():
@@ -49,7 +49,7 @@ def run_fleet(app: App, plan: FleetPlan) -> Tally:
 
 
 def attempt_fleet(app: App, plan: FleetPlan, totals: Totals) -> FleetFailure | None:
-    """Run a plan; its failure, if it fails."""
+    """Run a plan. Return its failure, or None."""
     try:
         with collected_after():
             totals.add(run_fleet(app, plan))
@@ -62,7 +62,7 @@ def attempt_fleet(app: App, plan: FleetPlan, totals: Totals) -> FleetFailure | N
 def fleet_of(
     seed: int, every: tuple[Trial, ...], production: Production = Production.STRONG
 ) -> tuple[Trial, FleetPlan]:
-    """What a seed means: one of the apps, its views on tables told so, and a run of it in several partitions."""
+    """Return the app and the plan of a seed, for several partitions. Views on tables use this delivery mode."""
     trial = every[seed % len(every)]
     if production.early and seed % _EVERY == _TOKENS:
         trial = tokens()
@@ -74,12 +74,12 @@ def fleet_of(
 
 
 def smallest_fleet(app: App, failure: FleetFailure) -> FleetFailure:
-    """A failure of the same check by the smallest plan that is found."""
+    """Return a failure of the same check by the smallest plan that was found."""
     return descended(failure, lambda plan: attempt_fleet(app, plan, Totals()), FleetPlan.smaller)
 
 
 def explained_fleet(failure: FleetFailure) -> str:
-    """The story of a failure: what sources hold, what happened, and what does not hold."""
+    """Return the story of a failure: the records of the sources, the steps, and the failed checks."""
     plan = failure.plan
     lines = [f"{plan.partitions} partitions"]
     lines += [f"source {i}: {', '.join(map(str, log)) or 'nothing'}" for i, log in enumerate(plan.sources)]

@@ -1,7 +1,7 @@
-"""The wire between simulated partitions while one of them tells others early, and waits for them.
+"""The wire between simulated partitions while one of them sends early sets and waits for the answers.
 
-What is on the wire arrives meanwhile in any order, late, twice or never; others crash, or who waits does; a deadline is
-over at any time. How all that goes is drawn from the plan's seed. Once enough was lost the wire only delays.
+Meanwhile, messages arrive in any order, late, twice or never. The receivers may crash, and so may the sender. A
+deadline may pass at any time. The plan's seed draws all of this. After some rounds the wire only delays.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ _ROUNDS = 60
 
 @dataclass(slots=True)
 class Packet:
-    """A message on the wire, from one partition to another: what is owed, or what is told early; or an answer to that:
-    up to which number it has arrived, or what was heard."""
+    """A message from one partition to another: a production, an early set, or the answer to one of them.
+
+    The answer to a production is the number up to which productions have arrived. The answer to an early set is the
+    set that was heard.
+    """
 
     sender: int
     to: int
@@ -37,26 +40,26 @@ class Packet:
 
 
 class EarlyWire:
-    """What partitions tell early, on the wire of a fleet."""
+    """The early sets of partitions, on a simulated wire."""
 
     def __init__(self, fleet: Fleet, seed: int) -> None:
         self._fleet = fleet
         self._choose = Random(seed)
-        self._there: set[tuple[int, int]] = set()  # who waits, and who has what it was told
+        self._there: set[tuple[int, int]] = set()  # (sender, receiver) of early sets that were answered
         self._waiting: dict[int, Mapping[int, Early]] = {}
         self.faulty = False
 
     def of(self, member: int) -> Callable[[Mapping[int, Early]], Collection[int]]:
-        """How one of them tells others."""
+        """Return the function by which a partition sends its early sets."""
         return lambda early: self._tell(member, early)
 
     def answered(self, packet: Packet) -> None:
-        """An answer arrived."""
+        """Take the answer to an early set."""
         heard = packet.heard
         assert heard is not None, "it is an answer to what was told"
         fleet, here, other = self._fleet, packet.to, packet.sender
         if heard.epoch != fleet.epochs[here]:
-            return  # who asked is gone
+            return  # the process that sent it has ended
         asked = self._waiting.get(here, {}).get(other)
         if asked is not None and asked.order == heard.order:
             self._there.add((here, other))
@@ -64,7 +67,7 @@ class EarlyWire:
             fleet.members[here].knows(other, heard)
 
     def carry(self) -> None:
-        """Deliver some of the wire in any order; while it is faulty some is lost, and some comes twice."""
+        """Deliver some messages in any order. While faults are on, some are lost, and some come twice."""
         lossy = self.faulty and self._choose.random() < _LOSSY_CARRIES
         for _ in range(self._choose.randrange(1, 6) if lossy else len(self._fleet.wire)):
             if self._fleet.wire:
@@ -82,7 +85,7 @@ class EarlyWire:
             del self._waiting[here]
 
     def _round(self, here: int, early: Mapping[int, Early], lossy: bool) -> bool:
-        """Send what is not there, and let the wire work; whether it is over."""
+        """Send the unanswered early sets, and let the wire deliver. Return whether the wait is over."""
         fleet, choose = self._fleet, self._choose
         member = fleet.members[here]
         for other, one in early.items():

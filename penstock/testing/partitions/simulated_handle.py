@@ -1,4 +1,4 @@
-"""The handle of a simulated partition."""
+"""The handle of a partition in a simulated store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedHandle:
-    """A partition of the simulator. A partition that ends is started again, and gets its work once more."""
+    """The handle of a partition. If the partition ends, it is started again, and the call is repeated."""
 
     def __init__(self, fleet: FleetStanding, i: int) -> None:
         self._fleet = fleet
@@ -28,7 +28,7 @@ class SimulatedHandle:
         strict: bool = False,
         others: Mapping[int, Tables] | None = None,
     ) -> list[Counts]:
-        """One transaction of records that it owns, and the offsets after them."""
+        """Take records that the partition owns, and the offsets after them, in one transaction."""
         fleet, i = self._fleet, self._i
         fleet.give(i, number)
         counts = fleet.done(i, lambda member: member.take(tables, sources, number, kinds, strict, others))
@@ -36,32 +36,32 @@ class SimulatedHandle:
         return counts
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
-        """How these records would fare."""
+        """Return the counts that a put of these records would return. Put nothing."""
         return self._fleet.done(self._i, lambda member: member.tried(tables, kinds))
 
     def standing(self) -> MemberStanding:
-        """How far it is."""
+        """Return the progress of the partition."""
         return self._fleet.standing(self._i)
 
     def marks(self) -> Marks:
-        """The numbers of productions as they are now."""
+        """Return the current numbers of productions."""
         return self._fleet.done(self._i, Member.marks)
 
     def note(self, source: str) -> bytes:
-        """What the spout of a source noted."""
+        """Return the spout state of a source partition."""
         return self._fleet.done(self._i, lambda member: member.note(source))
 
     def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
-        """One step of building views."""
+        """Run one step of building views."""
         return self._fleet.done(self._i, lambda member: member.swept(limit, switch))
 
     def compact(self) -> dict[str, object]:
-        """Give back what old versions take."""
+        """Free the space of old versions."""
         return self._fleet.done(self._i, Member.compact)
 
     def repair(self, do: str, *what: object) -> object:
-        """A step of a repair."""
+        """Run one step of a repair."""
         return self._fleet.done(self._i, lambda member: member.repair(do, *what))
 
     def close(self) -> None:
-        """The disk stays."""
+        """Do nothing: the disk stays."""

@@ -1,7 +1,8 @@
-"""What seeds went through, counted: which actions, faults and places, how sources delivered, which parts of apps.
+"""Count the events of runs: actions, faults, places, kinds of deliveries, and features of apps.
 
-A kind of event that no seed draws is tried by none, whatever the number of seeds; so what can come is listed whether it
-came or not. `python -m penstock.testing --coverage --seeds 500` prints it, and ends with 1 where something never came.
+An event that no seed draws is never tested, however many seeds run. So the events that are expected are listed even if
+they never occurred. `python -m penstock.testing --coverage --seeds 500` prints the list. It exits with 1 if an expected
+event never occurred.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ Line = tuple[str, str, int]
 
 
 class Coverage(Follower):
-    """Counts run after run."""
+    """A follower that counts the events of many runs."""
 
     def __init__(self) -> None:
         self.seeds = 0
@@ -71,7 +72,7 @@ class Coverage(Follower):
         self._faults = 0
 
     def begin(self, app: App) -> None:
-        """A run of this app begins."""
+        """Begin a run of this app."""
         self.seeds += 1
         self._world, self._source, self._building = None, None, False
         self._places, self._held = [], set()
@@ -79,7 +80,7 @@ class Coverage(Follower):
             self._counts["parts of apps, in seeds", part] += 1
 
     def end(self) -> None:
-        """It has ended."""
+        """End the run, and count its events."""
         world = self._world
         if world is None:
             return
@@ -168,7 +169,7 @@ class Coverage(Follower):
         pass
 
     def lines(self) -> Iterator[Line]:
-        """By kind, each thing that can come and how often it came."""
+        """Yield the expected events and those that occurred, each with its kind and count."""
         expected: dict[str, Iterable[str]] = {
             "actions": _ACTIONS,
             "faults struck": [fault.value for fault in Fault],
@@ -189,7 +190,7 @@ class Coverage(Follower):
 
     @property
     def missing(self) -> list[str]:
-        """What can come and never came."""
+        """The expected events that never occurred."""
         return [f"{kind}: {name}" for kind, name, n in self.lines() if not n]
 
     def __str__(self) -> str:
@@ -206,7 +207,7 @@ class Coverage(Follower):
 
 
 def _place(place: str) -> str:
-    """What kind of place it is: whose database a call is for does not matter."""
+    """Return the kind of a place. The database of a call does not matter."""
     name = place.removeprefix("opening: ")
     own = name.removeprefix("pub ")
     return next((kind for kind in _PLACES if own.startswith(kind)), own)

@@ -1,5 +1,7 @@
-"""A failure in words: what is wrong where, which documents should count there, and what happened, step by step:
-which key had which value, what of it was told to which view, which fault struck at which place, what a reader saw.
+"""Explain a failure in words: the wrong row, the documents that should count there, and the steps of the run.
+
+The story lists each changed document and its emission for the view, each fault and its place, and the rows that a
+reader saw.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _SHOWN, _LONGEST = 8, 100
 
 
 def explained(app: App, failure: Failure, exempt: Collection[str] = ()) -> str:
-    """The whole story; the plan is run once more to tell it."""
+    """Return the whole story of a failure. The plan is run once more to tell it."""
     finding = failure.wrong.first
     story = Story(app, finding)
     try:
@@ -53,7 +55,7 @@ def explained(app: App, failure: Failure, exempt: Collection[str] = ()) -> str:
 
 
 class Story(Follower):
-    """Listens to a run, with an eye on what was found."""
+    """A follower that records the events that concern one finding."""
 
     def __init__(self, app: App, finding: Finding) -> None:
         self.lines: list[str] = []
@@ -70,7 +72,7 @@ class Story(Follower):
         self.lines.append(f"{number + 1:4} {said(step.action)}")
 
     def _look_at(self, app: App) -> None:
-        """The view as this app has it."""
+        """Find the view of the finding in this app."""
         if app is not self._app:
             self._app = app
             self._view = next((view for view in app.views() if view.name == self._finding.view), None)
@@ -91,7 +93,7 @@ class Story(Follower):
             self._add(f"a reader sees {finding.view}[{brief(finding.group)}] = {_plain(sees)}")
 
     def committing(self, world: Standing, flying: Flying) -> None:
-        """Each key, before and after, and what that means to the view."""
+        """Save the documents of the records' keys as they were before the commit."""
         self._look_at(world.app)
         before: dict[tuple[str, Any], tuple[Any, Any]] = {}
         for record in flying.records:
@@ -124,7 +126,7 @@ class Story(Follower):
 
 
 def _root(view: View | None) -> View | None:
-    """The view on a table that a view comes from."""
+    """Return the view on a table from which a view is chained."""
     while view is not None and isinstance(view.source, View):
         view = view.source
     return view
@@ -142,7 +144,7 @@ def _emitted(view: View, key: Any, doc: Any) -> list[Any]:
 
 
 def brief(value: Any) -> str:
-    """A value in so much of a line that others have room."""
+    """Return a value as text, cut to a maximum length."""
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
@@ -152,7 +154,7 @@ def _plain(value: Any) -> str:
 
 
 def said(action: Action) -> str:
-    """An action in words."""
+    """Return an action in words."""
     match action:
         case Deliver(partition, n, back, twice):
             more = f", from {back} back" if back else ""

@@ -1,6 +1,6 @@
-"""Going through seeds: which ones, how long, what became of them, and which failed before.
+"""Run through seeds for a number of seeds or a time, and remember those that failed.
 
-Seeds that ever failed stay in a file and come first. The clock is read between two seeds, and never within one.
+Seeds that ever failed stay in a file, and come first. The clock is read between two seeds, never during one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(slots=True)
 class Totals:
-    """What was gone through."""
+    """The counts of all runs."""
 
     seeds: int = 0
     steps: int = 0
@@ -36,7 +36,7 @@ class Totals:
     seconds: float = 0.0
 
     def add(self, tally: Tally) -> None:
-        """One more seed."""
+        """Add the counts of one run."""
         self.seeds += 1
         self.steps += tally.steps
         self.places += tally.places
@@ -50,7 +50,10 @@ class Totals:
 
 @dataclass(slots=True)
 class Seeds:
-    """Which seeds to go through: those remembered, then from `first` on, until there are enough or time is over."""
+    """The seeds to run: remembered ones, then those from `first` on.
+
+    They end after `most` seeds or the time `budget`.
+    """
 
     first: int = 0
     most: int | None = None
@@ -74,12 +77,12 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The file of seeds that failed: a number at the beginning of a line, and what it is a failure of."""
+    """The file of seeds that failed. Each line has a seed and its failure."""
 
     path: str
 
     def seeds(self) -> tuple[int, ...]:
-        """Those in it; none where there is no file."""
+        """Return the seeds in the file, or none if the file does not exist."""
         if not os.path.exists(self.path):
             return ()
         with open(self.path, encoding="utf-8") as file:
@@ -87,7 +90,7 @@ class Remembered:
         return tuple(dict.fromkeys(int(match[0]) for match in found if match))
 
     def add(self, seed: int, what: str) -> None:
-        """One more, once."""
+        """Add a seed, unless it is in the file."""
         if seed in self.seeds():
             return
         head = "" if os.path.exists(self.path) else _HEAD
@@ -96,7 +99,7 @@ class Remembered:
 
 
 def attempt(app: App, plan: Plan, totals: Totals, exempt: Collection[str] = ()) -> Failure | None:
-    """Run a plan; its failure, if it fails."""
+    """Run a plan. Return its failure, or None."""
     try:
         with collected_after():
             totals.add(run(app, plan, exempt))
@@ -108,9 +111,9 @@ def attempt(app: App, plan: Plan, totals: Totals, exempt: Collection[str] = ()) 
 
 @contextmanager
 def collected_after() -> Iterator[None]:
-    """Within this no cycles are looked for, and at its end only among what was made in it.
+    """Disable the garbage collector in this context. At its end, collect only the objects that were created in it.
 
-    A run makes many objects that live as long as it, and few cycles: to look for them meanwhile is to look in vain.
+    A run creates many objects that live as long as the run, and few cycles. Collections during the run find little.
     """
     before = gc.isenabled()
     gc.disable()
@@ -123,7 +126,7 @@ def collected_after() -> Iterator[None]:
 
 
 def smallest(app: App, failure: Failure, exempt: Collection[str] = (), most: int | None = None) -> Failure:
-    """The failure by the smallest plan that is found."""
+    """Return the failure by the smallest plan that was found."""
 
     def fails(plan: Plan) -> Failure | None:
         return attempt(app, plan, Totals(), exempt)
@@ -132,7 +135,7 @@ def smallest(app: App, failure: Failure, exempt: Collection[str] = (), most: int
 
 
 def seconds_of(text: str) -> float:
-    """How long "60s", "30m", "2h" or a number of seconds is.
+    """Return the seconds of "60s", "30m", "2h" or a number.
 
     >>> seconds_of("30m"), seconds_of("1.5")
     (1800.0, 1.5)

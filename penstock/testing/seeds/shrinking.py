@@ -1,5 +1,6 @@
-"""The smallest run that still fails: steps, faults, records and fields are left out as long as the same check finds
-something. What is left over explains itself.
+"""Find the smallest run that still fails.
+
+Steps, faults, records and fields are left out as long as the same check fails. The remaining run explains itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MOST = 600
 
 
 class Failing(Protocol):
-    """A run that failed: by which plan, and what did not hold."""
+    """A run that failed: its plan, and its findings."""
 
     plan: Any
     wrong: Wrong
@@ -30,14 +31,14 @@ _F = TypeVar("_F", bound=Failing)
 
 
 def shrunk(failure: Failure, fails: Fails, most: int = MOST) -> Failure:
-    """A failure of the same check by a smaller plan, after at most so many runs."""
+    """Return a failure of the same check by a smaller plan, after at most `most` runs."""
     return descended(failure, fails, _smaller, most)
 
 
 def descended(
     failure: _F, fails: Callable[[Any], _F | None], smaller: Callable[[Any], Iterable[Any]], most: int = MOST
 ) -> _F:
-    """A failure of the same check by the smallest plan that is come to, after at most so many runs."""
+    """Return a failure of the same check by the smallest plan that was reached in at most `most` runs."""
     best, left, going = failure, most, True
     check = failure.wrong.first.check
     while going:
@@ -64,7 +65,7 @@ def _settings(plan: Plan) -> tuple[Limits, bool]:
 
 
 def _candidates(plan: Plan) -> Iterator[Plan]:
-    """Plans a little smaller, the largest cuts first."""
+    """Yield slightly smaller plans, the largest cuts first."""
     for steps in cuts(plan.steps):
         yield replace(plan, steps=steps)
     for at, log in enumerate(plan.partitions):
@@ -85,7 +86,7 @@ def _candidates(plan: Plan) -> Iterator[Plan]:
 
 
 def cuts(items: Sequence[_T]) -> Iterator[tuple[_T, ...]]:
-    """The items without a half, without a quarter, and so on down to without one, from the end on."""
+    """Yield the items without a half, without a quarter, and so on down to without one, each from the end on."""
     size = len(items) // 2 or 1
     while items and size:
         for start in range(len(items) - size, -1, -size):
@@ -122,7 +123,7 @@ def _simpler(step: Step) -> Iterable[Step]:
 
 
 def _plainer(record: Record) -> Iterator[Record]:
-    """The record without one of its fields."""
+    """Yield the record without one of its fields, for each field."""
     if isinstance(record.doc, Mapping):
         for name in record.doc:
             yield replace(record, doc={n: v for n, v in record.doc.items() if n != name})

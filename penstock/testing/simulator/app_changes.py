@@ -1,7 +1,7 @@
-"""Definitions that change under a store: which apps it may change to, and what readers see meanwhile.
+"""Apps that change under a store: the variants of an app, and the rows that readers see meanwhile.
 
-While views are built for another app, those that it replaces or drops show what they showed when that began, views that
-it adds are not there, and all others go on. `Frozen` holds readers to that.
+During a build, the views that it will replace or drop keep their former rows. Views that it adds are absent. All other
+views are updated as usual. `Frozen` checks that readers see exactly this.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from penstock.views import App, Production, Source, Table
 
 
 class Frozen:
-    """What the views show that stay behind while others are built in their place."""
+    """The rows of views that stay unchanged while others are built in their place."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, tuple[int, Any]] = {}  # with the position
+        self._rows: dict[str, tuple[int, Any]] = {}  # by view, with the position
 
     def leave(self, snap: Snapshot) -> None:
-        """Another app is about to be opened: these are the rows that its readers may go on to see."""
+        """Save the rows of current views before another app is opened: readers may continue to see them."""
         for name in snap.schema.views:
             if snap.schema.as_of(name) is None:
                 self._rows[name] = snap.position, _rows(snap, name)
 
     def differences(self, snap: Snapshot, app: App, exempt: Collection[str] = ()) -> Iterator[Finding]:
-        """What readers see otherwise than they should of views that are being built, or that give way."""
+        """Yield a finding for each view that is missing, left over, or changed although it waits to be replaced."""
         wanted = {view.name for view in app.views()}
         building = snap.schema.catalog.since is not None
         for name in sorted(wanted - snap.schema.views.keys()):
@@ -53,7 +53,7 @@ def _rows(snap: Snapshot, name: str) -> list[Any]:
 
 
 def variants_of(app: App) -> tuple[App, ...]:
-    """Apps that a store of this one may come from or change to: one with half of its views anew, one without some."""
+    """Return apps that a store of this app may change to: one rebuilds half of the views, one drops the last view."""
     views = [view.name for view in app.views()]
     if not views:
         return ()
@@ -63,7 +63,7 @@ def variants_of(app: App) -> tuple[App, ...]:
 
 
 def told_by(app: App, production: Production) -> App:
-    """The app, whose views on tables are told so."""
+    """Return a copy of the app whose views on tables use this delivery mode."""
     out = App(app.name)
     made: dict[str, Source] = {}
     for name in app.names():
@@ -80,7 +80,11 @@ def told_by(app: App, production: Production) -> App:
 
 
 def changed(app: App, again: Collection[str] = (), without: Collection[str] = ()) -> App:
-    """The app with some views kept in another way, which builds them anew, and without others and those on them."""
+    """Return a copy of the app.
+
+    For the views in `again` it toggles `sources`, so that they are rebuilt. It omits the views in `without`, and the
+    views that are chained to them.
+    """
     out = App(app.name)
     made: dict[str, Source] = {}
     for name in app.names():

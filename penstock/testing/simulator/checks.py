@@ -1,22 +1,22 @@
-"""What must hold, each check with a name, and what is found where it does not.
+"""The checks of a simulated store. Each has a name, and yields a finding if its condition does not hold.
 
-check        what must hold
-documents    every table holds the winning versions of what was committed
-views        every view is what a recompute from its source gives
-held         a document is held by exactly those views whose map refuses it
-lost         nothing that was acknowledged is missing
-strict       a strict batch with a record that can't be taken is not taken
-position     the store stands where the commits that returned put it; epochs only grow
-snapshot     an open snapshot shows later what it showed first
-content      the digest is that of a fresh store with the same winning versions
-published    what was published last of each group is what its view shows
+check        condition
+documents    every table holds the winning versions of the committed records
+views        every view equals a recomputation from its source
+held         a view holds exactly the documents that its map refuses
+lost         no acknowledged record is missing
+strict       a strict batch with a rejected record is refused as a whole
+position     the position follows from the commits that returned; epochs only grow
+snapshot     an open snapshot does not change
+content      the digest equals that of a fresh store with the same winning versions
+published    the last published value of each group is the one that its view shows
 pending      nothing is pending at rest
-progress     in the healing phase everything is delivered and published
-generations  while views are built, those that they replace stay as they were, and no others are missing
-feed         the changes that a subscriber is told lead from what it has to what a reader sees
-mended       a repair of what is right finds nothing to mend
-quarantine   records that can't be taken are kept, each once
-raised       the engine raises nothing but what the fault explains
+progress     the healing phase delivers and publishes everything
+generations  during a build, the views to be replaced keep their rows, and no other view is missing
+feed         the changes of the feed lead a subscriber to the rows that a reader sees
+mended       a repair of a correct store changes nothing
+quarantine   the quarantine has each rejected record once
+raised       the engine raises only errors that a fault explains
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from penstock.views import Row, View
 
 ABSENT = "no row"
 HASH_SEED = 7
-"""Of the hashes of keys, the same in all simulated stores."""
+"""The seed of the hashes of keys, the same in all simulated stores."""
 
 _SEVERAL = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What does not hold: where, and what is shown instead of what."""
+    """A condition that does not hold: the place, and the actual and the expected value."""
 
     check: str
     where: str
@@ -57,7 +57,7 @@ class Finding:
 
 
 class Wrong(Exception):
-    """A check found something."""
+    """At least one check failed."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)
@@ -65,12 +65,12 @@ class Wrong(Exception):
 
     @property
     def first(self) -> Finding:
-        """What was found first."""
+        """The first finding."""
         return self.findings[0]
 
 
 def demand(findings: Iterable[Finding]) -> None:
-    """Raise `Wrong` if there are any."""
+    """Raise `Wrong` if there are findings."""
     found = list(findings)
     if found:
         raise Wrong(found)
@@ -79,9 +79,9 @@ def demand(findings: Iterable[Finding]) -> None:
 def differences(
     snap: Snapshot, oracle: Oracle, exempt: Collection[str] = (), lenient: bool = False
 ) -> Iterator[Finding]:
-    """What a snapshot shows otherwise than the oracle; `exempt` views and those that stay behind are not looked at.
+    """Yield the differences between a snapshot and the oracle. Skip `exempt` views and views that wait to be replaced.
 
-    Where it is `lenient` views may hold documents that they could take by now.
+    If `lenient`, views may hold documents that they could take by now.
     """
     for name, documents in oracle.tables.items():
         yield from _documents(name, documents.living(), snap)
@@ -124,7 +124,7 @@ def _view(view: View, got: list[Any], should: Recomputed, snap: Snapshot, lenien
         yield Finding("views", where, f"groups are out of order: {[row.key for row in got]!r}", name)
     for at in sorted(rows.keys() | should.rows.keys()):
         if lenient and at in should.rows and any(rank(key) in held for key, _ in should.rows[at].by):
-            continue  # what is held counts there by now
+            continue  # the oracle counts a held document there
         finding = _row(name, rows.get(at), should.rows.get(at))
         if finding is not None:
             yield finding
@@ -132,7 +132,7 @@ def _view(view: View, got: list[Any], should: Recomputed, snap: Snapshot, lenien
 
 def _row(name: str, got: Row | None, should: Shown | None) -> Finding | None:
     if got is not None and got.held:
-        return None  # counts what a held document was last told, or shows its last good result
+        return None  # counts a held document's last accepted emission, or shows the last good result
     if should is None:
         assert got is not None, "asked where there is one of the two"
         where = f"view {name!r}, group {got.key!r}"
@@ -149,14 +149,14 @@ def _row(name: str, got: Row | None, should: Shown | None) -> Finding | None:
 
 
 def shown_of(snap: Snapshot) -> dict[str, Any]:
-    """All that a snapshot shows, to be compared with itself later."""
+    """Return all rows that a snapshot shows, for a later comparison."""
     tables = {f"table {name!r}": snap.table(name) for name in snap.schema.tables}
     views = {f"view {name!r}": snap.view(name) for name in snap.schema.views}
     return {name: [identity(tuple(row)) for row in reader.items()] for name, reader in (tables | views).items()}
 
 
 def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Finding]:
-    """What a snapshot shows otherwise than before."""
+    """Yield the differences between two readings of one snapshot."""
     for name, rows in before.items():
         if rows != after[name]:
             gone = [row for row in rows if row not in after[name]]
@@ -167,7 +167,7 @@ def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Findi
 def published(
     got: Mapping[bytes, tuple[Any, Any]], view: str, rows: Mapping[bytes, tuple[Any, Any]]
 ) -> Iterator[Finding]:
-    """What downstream holds of a view otherwise than the view."""
+    """Yield the differences between a view's rows and the values that downstream holds."""
     for key in sorted(got.keys() | rows.keys()):
         group = (rows.get(key) or got[key])[0]
         said, shows = (repr(r[key][1]) if key in r else ABSENT for r in (got, rows))
@@ -178,19 +178,19 @@ def published(
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An engine, and its core."""
+    """An engine and its core."""
 
     engine: Engine
     core: Core
 
     def raw(self, view: str) -> dict[bytes, bytes]:
-        """The rows of a view as they are stored."""
+        """Return a view's rows as they are stored."""
         with self.core.store.read() as reader:
             return dict(reader.scan(rows_db(self.core.views[view].number)))
 
 
 def content(one: Opened, twin: Opened) -> Iterator[Finding]:
-    """Whether two engines hold the same content, by digest; if not, where the rows of views differ."""
+    """Compare the content of two engines by digest. If it differs, yield the differing rows of views."""
     if one.engine.digest() == twin.engine.digest():
         return
     what = "differs in its bytes from that of a fresh store with the same winning versions"
@@ -209,14 +209,17 @@ def at_rest(
     downstream: Downstream,
     exempt: Collection[str],
 ) -> Iterator[Finding]:
-    """What must hold when all is delivered and published: what downstream holds, and content, where nothing is held."""
+    """Check a store after everything was delivered and published.
+
+    Compare the published values with the views. If nothing is held, compare the content with a fresh store.
+    """
     calm = yield from as_published(opened.engine, oracle, downstream)
     if calm and not exempt:
         yield from content(opened, twin_of(oracle))
 
 
 def as_published(engine: Engine, oracle: Oracle, downstream: Downstream) -> Generator[Finding, None, bool]:
-    """What downstream holds otherwise than views show; the answer is whether nothing is held in any view."""
+    """Yield the differences between views and published values. Return whether no view holds anything."""
     calm, last = True, downstream.views()
     with engine.snapshot() as snap:
         for view in oracle.app.views():
@@ -230,7 +233,7 @@ def as_published(engine: Engine, oracle: Oracle, downstream: Downstream) -> Gene
 
 
 def twin_of(oracle: Oracle) -> Opened:
-    """A fresh store with the same winning versions, filled by columns alone."""
+    """Return a fresh store with the same winning versions. All its batches are processed in columns."""
     engine, core = open_on(oracle.app, MemoryStore(), Limits(few=0), HASH_SEED)
     for waves in zip_longest(*(documents.again() for documents in oracle.tables.values()), fillvalue=()):
         engine.ingest([replace(record, offset=None) for wave in waves for record in wave], "again", 0)
@@ -238,5 +241,5 @@ def twin_of(oracle: Oracle) -> Opened:
 
 
 def stored_group(group: Any) -> bytes:
-    """The key of a group's row."""
+    """Return the key of a group's row."""
     return stored_key(encode_key(group))

@@ -1,4 +1,4 @@
-"""How a client puts records: one by one, as lists, or in batches of its own; each call is one transaction."""
+"""Put records as a client: one by one, as lists, or in batches of its own. Each call is one transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.testing.simulator.plan import How
 
 
 def calls_of(how: How, records: Sequence[Record]) -> Iterator[tuple[Record, ...]]:
-    """What one call of a client takes."""
+    """Yield the records of each call of a client."""
     if how is How.EACH:
         yield from ((record,) for record in records)
     elif how is How.BATCH:
@@ -24,12 +24,12 @@ def calls_of(how: How, records: Sequence[Record]) -> Iterator[tuple[Record, ...]
 
 
 def is_list(records: Sequence[Record]) -> bool:
-    """Whether these can be put as a list of documents."""
+    """Return whether these records can be put as a list of documents."""
     return all(record.doc is not None and record.ts is None for record in records)
 
 
 def put_by(engine: Engine, how: How, records: Sequence[Record]) -> None:
-    """One call."""
+    """Put these records in one call."""
     first = records[0]
     if how is How.BATCH:
         with engine.batch() as batch:

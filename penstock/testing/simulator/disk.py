@@ -1,14 +1,15 @@
 """The simulated store: the protocol of `cache.store.protocol` over memory, with faults.
 
 The fault model
-- a transaction is whole or absent, never torn: until its commit returns, nothing of it is there after a crash;
-- a commit that returned is durable, as one of a store that syncs. On a disk that is asked not to sync (`synced=False`)
-  it is not: a power loss takes any of the commits since the last one that was synced, in any order;
-- a fault strikes at every call of a transaction and on both sides of its commit (`faults`). After the commit it is in,
-  although whoever committed never heard so;
-- a full disk fails a call before the commit, never the commit's word that it is done;
-- with its process a store dies: what is left of it refuses every call, so that nothing writes from the grave;
-- there is no I/O, no clock and no thread. Bits don't rot: rows have their checksums, and tests of their own.
+
+- A transaction is atomic: after a crash, all of it is there or nothing.
+- A commit that returned is durable, as in a store that syncs. With `synced=False` it is not: a power loss drops any of
+  the commits since the last sync, each independently of the others.
+- A fault strikes at each changing call of a transaction, and on both sides of its commit (`faults`). After the commit
+  the transaction is stored, although its caller was never told.
+- A full disk fails a call before the commit, never after it.
+- A store dies with its process. Every later call is refused, so nothing can be written after the process ended.
+- There is no I/O, no clock and no thread. Bits do not rot: the checksums of rows have tests of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _Change = Callable[[Writer], None]
 
 
 class Disk:
-    """What outlives processes: the rows that are committed.
+    """The committed rows, which outlive processes.
 
     >>> disk = Disk(Points())
     >>> store = disk.open()
@@ -45,12 +46,12 @@ class Disk:
         self.named: Mapping[_Named, str] = {}
         self.rows = MemoryStore()
         self._synced = synced
-        self._safe = MemoryStore()  # where it does not sync: what a power loss leaves at least
+        self._safe = MemoryStore()  # without syncs, the rows that survive every power loss
         self._unsafe: list[list[_Change]] = []
         self._opened: list[SimStore] = []
 
     def open(self) -> SimStore:
-        """A process opens it."""
+        """Open the disk for a process."""
         self._opened.append(SimStore(self))
         return self._opened[-1]
 
@@ -59,13 +60,13 @@ class Disk:
         self.named = dict(named)
 
     def end_process(self) -> None:
-        """The process is gone, and what it had open; what the system has of its files stays."""
+        """End the process and its open stores. Its files keep every commit, synced or not."""
         for store in self._opened:
             store.alive = False
         self._opened.clear()
 
     def lose_power(self, choose: Random) -> None:
-        """The machine is gone: what was not synced stays or goes, each commit for itself."""
+        """End the process and cut the power. Each unsynced commit is kept or lost, independently of the others."""
         self.end_process()
         if self._synced:
             return
@@ -76,19 +77,19 @@ class Disk:
         self.rows = _copy(self._safe)
 
     def sync(self) -> None:
-        """All that is committed is durable."""
+        """Make all commits durable."""
         for changes in self._unsafe:
             _apply(self._safe, changes)
         self._unsafe.clear()
 
     def committed(self, changes: list[_Change]) -> None:
-        """A transaction with these changes was committed."""
+        """Record the changes of a committed transaction."""
         if not self._synced:
             self._unsafe.append(changes)
 
     @property
     def logs_changes(self) -> bool:
-        """Whether transactions must say what they change."""
+        """True if transactions must log their changes."""
         return not self._synced
 
 
@@ -115,66 +116,66 @@ def _delete(db: str, keys: list[bytes], writer: Writer) -> None:
 
 
 class SimStore:
-    """One process's opening of a disk."""
+    """The disk as opened by one process."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.alive = True
 
     def read(self) -> Reader:
-        """A snapshot of what is committed."""
+        """Return a snapshot of the committed rows."""
         self.check()
         return self.disk.rows.read()
 
     def write(self) -> Writer:
-        """A transaction."""
+        """Begin a transaction."""
         self.check()
         self.disk.points.reach(f"{self.disk.prefix}begin", may_fail=True)
         return _Transaction(self)
 
     def info(self) -> Info:
-        """Sizes, for people."""
+        """Return the sizes of the store, for people."""
         self.check()
         return self.disk.rows.info()
 
     def trim(self) -> None:
-        """Nothing: all of it is rows."""
+        """Check the process. There is no free space to release, as everything is in memory."""
         self.check()
 
     def close(self) -> None:
-        """End this opening; the disk stays."""
+        """Close the store in this process. The disk stays."""
         self.alive = False
 
     def check(self) -> None:
-        """That its process lives."""
+        """Raise Closed if the process has ended."""
         if not self.alive:
             raise Closed("the store of a process that is gone")
 
 
 class _Transaction:
-    """A transaction that passes a place with each call."""
+    """A transaction that passes a counted place with each change, and around its commit."""
 
     def __init__(self, store: SimStore) -> None:
         self._store = store
         self._disk = store.disk
         self._inner: Writer = store.disk.rows.write()
         self._changes: list[_Change] = []
-        self._passed: list[str] = []  # named rows that are changed
+        self._passed: list[str] = []  # names of changed rows
 
     def get_many(self, db: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of these keys."""
+        """Return the values of these keys."""
         return self._inner.get_many(db, keys)
 
     def scan(self, db: str, start: bytes = b"", stop: bytes | None = None, reverse: bool = False) -> Iterator[_Row]:
-        """The rows of a range."""
+        """Return the rows of a range."""
         return self._inner.scan(db, start, stop, reverse)
 
     def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
-        """The last row at or before a key."""
+        """Return the last row at or before a key."""
         return self._inner.floor(db, key)
 
     def count(self, db: str) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return self._inner.count(db)
 
     def put_many(
@@ -198,7 +199,7 @@ class _Transaction:
         return self._inner.lost_rows(db)
 
     def _parts(self, db: str, items: Sequence[Any], keys: Sequence[bytes]) -> Iterator[tuple[list[Any], str]]:
-        """The items, those with a name each for itself."""
+        """Split the items: each item with a named row is a part of its own."""
         named = self._disk.named
         if not named:
             yield list(items), ""
@@ -234,7 +235,7 @@ class _Transaction:
             points.reach(f"{name} {AFTER}")
 
     def close(self) -> None:
-        """Undo it, unless it is committed."""
+        """Roll back, unless the transaction is committed."""
         self._inner.close()
 
     def __enter__(self) -> Self:

@@ -1,12 +1,12 @@
 """Faults, and the counted places where one can strike.
 
-Every simulated part says each place that it passes; `Points` counts them, and at the one that was asked for it raises.
-So a run is a function of what was asked for: the same fault at the same count strikes at the same place again. Nothing
-strikes unless it is armed, and what is armed strikes once.
+Every simulated part reports each place that it passes. `Points` counts them, and raises at the place that a test chose.
+So a run is repeatable: a fault at the same count strikes at the same place. A fault strikes only if it is armed, and
+only once.
 
-    place                              what it is
-    begin, put, delete, clear          a call of a transaction; after `pub ` one of the node that publishes
-    commit before, commit after        the moment before a commit, and the one after it, before the caller knows
+    place                              description
+    begin, put, delete, clear          a call of a transaction; after `pub ` a call of the publisher
+    commit before, commit after        the moment before a commit, and the moment after it, before the caller knows
     <name> before, at, after           a place that a test named
     send before, at, after             a change on its way downstream: not taken, taken without an answer, answered
 """
@@ -22,7 +22,7 @@ BEFORE, AT, AFTER = "before", "at", "after"
 
 
 class Fault(Enum):
-    """What happens.
+    """A kind of fault.
 
     >>> Fault.CRASH.ends_process, Fault.FAIL.ends_process
     (True, False)
@@ -35,12 +35,12 @@ class Fault(Enum):
 
     @property
     def ends_process(self) -> bool:
-        """Whether all memory is lost with it."""
+        """True if the process loses its memory."""
         return self in (Fault.CRASH, Fault.POWER)
 
 
 class Crash(BaseException):
-    """The process, or the machine, is gone. No code of the process may catch it, so it is no `Exception`."""
+    """The end of the process or the machine. No code of the process may catch it, so it is no `Exception`."""
 
     def __init__(self, fault: Fault, place: str) -> None:
         super().__init__(f"{fault.value} at {place}")
@@ -49,12 +49,12 @@ class Crash(BaseException):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, where the process goes on."""
+    """An interrupt by Ctrl-C. The process continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault at the nth place from where it is armed on, 1 being the next; of those whose name begins with `name`."""
+    """A fault at the nth place after it is armed; 1 is the next. Only places whose name begins with `name` count."""
 
     fault: Fault
     nth: int
@@ -67,16 +67,16 @@ class Strike:
 
 @dataclass(slots=True)
 class Points:
-    """The places passed, and the fault that waits."""
+    """The number of places passed, and the armed fault."""
 
     passed: int = 0
-    names: list[str] | None = None  # where it is a list, the name of every place passed is added to it
-    last: tuple[Fault, str] | None = None  # what struck since the last one was armed
+    names: list[str] | None = None  # a list gets the name of every place passed
+    last: tuple[Fault, str] | None = None  # the fault that struck since the last arming
     _strike: Strike | None = None
     _left: int = 0
 
     def arm(self, strike: Strike | None) -> Strike | None:
-        """Let this strike; None disarms. The answer is what was armed and has not struck."""
+        """Arm this fault, or none. Return the fault that was armed and has not struck."""
         before, self._strike = self._strike, strike
         self._left = 0 if strike is None else strike.nth
         self.last = self.last if strike is None else None
@@ -84,11 +84,11 @@ class Points:
 
     @property
     def armed(self) -> bool:
-        """Whether a fault waits."""
+        """True if a fault is armed."""
         return self._strike is not None
 
     def reach(self, place: str, may_fail: bool = False) -> None:
-        """Say that a place is passed; raises where the fault strikes. `may_fail`: the disk can be full here."""
+        """Count a place, and raise if the fault strikes there. With `may_fail`, the disk can be full there."""
         self.passed += 1
         if self.names is not None:
             self.names.append(place)

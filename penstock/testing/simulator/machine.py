@@ -1,13 +1,12 @@
-"""Where a simulated machine stands: what is open, what committed, and how it is found out after a fault.
+"""A simulated machine: its open store, its commits, and its recovery after a fault.
 
-Whatever is done to it is done by one caller, and each thing that is done may be hit by a fault. Then it is found out,
-as an operator would, what is in and what is not; the oracle is told exactly that, and all that must hold is checked.
-Invariants:
+One caller acts on the machine, and a fault may strike during each action. Then the machine finds out which records are
+stored, as an operator would. It passes exactly those to the oracle, and runs the checks. Invariants:
 
-- the oracle has, in the order of their commits, the records of every commit that is in the store, and no other;
-- a source gives up a record only after the call that took it has returned;
+- the oracle has exactly the records of the commits in the store, in the order of these commits;
+- a source advances past a record only after the call that took it has returned;
 - a client puts a record again until a call with it has returned;
-- the position is one further for each commit that changed content, and for the switch to views that were built.
+- the position grows by one for each commit that changed content, and for each switch to built views.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _OPENINGS = 8
 
 @dataclass(frozen=True, slots=True)
 class Flying:
-    """Records on their way into a commit: of a source with the offset after them, or of a client."""
+    """Records on their way into a commit: of a source, with the offset after them, or of a client."""
 
     records: tuple[Record, ...]
     source: str | None = None
@@ -48,23 +47,23 @@ class Flying:
 
 
 class Witness(Protocol):
-    """Somebody who is told what happens, to explain it."""
+    """An observer that is notified of events, to explain them."""
 
     def committing(self, world: Standing, flying: Flying) -> None:
-        """These records are in; the oracle has not been told yet."""
+        """React to records that are stored, before the oracle takes them."""
         ...
 
     def committed(self, world: Standing) -> None:
-        """Now it has."""
+        """React when the oracle has taken them."""
         ...
 
     def happened(self, world: Standing, text: str) -> None:
-        """Something else happened."""
+        """React to any other event."""
         ...
 
 
 class Standing:
-    """What is there, how it is opened, and what is known of it."""
+    """The state of a machine: its parts, how it opens its store, and the state to expect."""
 
     engine: Engine
     core: Core
@@ -85,7 +84,7 @@ class Standing:
         self.app = app
         self.apps = (app, *others)
         self.outage = outage
-        self.lenient = False  # views may hold what they could take by now
+        self.lenient = False  # views may hold documents that they could take by now
         self.partitions = partitions
         self.acked = [0] * len(partitions)
         self.points = points or Points()
@@ -100,27 +99,27 @@ class Standing:
         self.struck: list[tuple[Fault, str]] = []
         self.frozen = Frozen()
         self._changing = False  # another app was opened on purpose, and its views are not complete
-        self._building = False  # when it stood somewhere last, views were being built
-        self._reopened = False  # and where it stands was not found out yet
-        self._freely = False  # an operator is at work on what is held: how many commits that takes is not known
+        self._building = False  # views were being built at the last check of the position
+        self._reopened = False  # reopened, and the position was not checked yet
+        self._freely = False  # a repair of held documents makes an unknown number of commits
         self._named: dict[tuple[str, Any], str] = {}
         self._limits = limits or Limits()
         self._exempt = frozenset(exempt)
         self._choose = Random(seed)
         self._witness = witness
-        self._armed = False  # a fault waited when what goes on now began
-        self._again: Strike | None = None  # strikes while what strikes next is recovered from
+        self._armed = False  # a fault was armed when the current action began
+        self._again: Strike | None = None  # strikes during the recovery from the next fault
         self._flying: Flying | None = None
-        self._owed: deque[tuple[How, tuple[Record, ...]]] = deque()  # by a client, until it is told that they are in
+        self._owed: deque[tuple[How, tuple[Record, ...]]] = deque()  # calls of clients that have not returned
         self._kept: tuple[Snapshot, dict[str, Any]] | None = None
         self._open()
 
     # -- what happens to it
 
     def during(self, act: Callable[[], None], strike: Strike | None = None, again: Strike | None = None) -> bool:
-        """Do something while a fault may strike, and recover from it; whether it was done to its end.
+        """Run an action while a fault may strike, and recover from it. Return whether the action completed.
 
-        One that does not strike meanwhile waits for what is done next.
+        A fault that does not strike stays armed for the next action.
         """
         if strike is not None:
             self.points.arm(strike)
@@ -147,7 +146,7 @@ class Standing:
             self._tell(f"{self.points.last[0].value} at {self.points.last[1]}")
             self.points.arm(None)
             self._settle()
-            self.pub = self._new_pub()  # as whoever runs it would, after an error
+            self.pub = self._new_pub()  # as its operator would, after an error
             return False
         except Wrong:
             raise
@@ -165,7 +164,7 @@ class Standing:
             raise Wrong([Finding("raised", "engine", f"{type(error).__name__}: {error}")]) from error
 
     def _recover(self, fault: Fault | None, again: Strike | None) -> None:
-        """What is left is opened, whatever strikes meanwhile."""
+        """Reopen the store, while another fault may strike."""
         self._let_go()
         for _ in range(_OPENINGS):
             self._end(fault)
@@ -195,7 +194,10 @@ class Standing:
         self.check()
 
     def _build(self) -> None:
-        """Views whose code keeps what it closes over are other ones at each opening: they are built anew."""
+        """Finish all builds.
+
+        A view whose function has a closure may count as changed, and is built again, after an opening.
+        """
         while self.core.sweep_step():
             pass
         self.position = self.core.state.position
@@ -234,7 +236,7 @@ class Standing:
             self._owed.popleft()
 
     def _put(self, how: How, records: tuple[Record, ...]) -> None:
-        """Hand records of a client to the engine; when this returns they are in, or refused as they must be."""
+        """Pass a client's records to the engine. On return they are stored, or correctly refused."""
         strict = how is How.STRICT and is_list(records)
         refused = strict and any(self.oracle.tables[r.table].refuses(r) for r in records)
         self._flying = Flying(records)
@@ -250,7 +252,7 @@ class Standing:
         self._landed(self.core.state.position)
 
     def _landed(self, position: int) -> None:
-        """What was on its way is in, and the store stands here."""
+        """Record that the records in flight are stored, with the store at this position."""
         flying, self._flying = self._flying, None
         assert flying is not None, "something was handed over"
         if self._witness is not None:
@@ -266,7 +268,7 @@ class Standing:
         self._stands(position, changed)
 
     def _settle(self) -> None:
-        """Find out whether what was on its way is in."""
+        """Find out whether the records in flight are stored."""
         with self.engine.snapshot() as snap:
             position, sources, kept = snap.position, snap.sources, snap.state.quarantined
         demand(self._lost(position, sources))
@@ -281,20 +283,20 @@ class Standing:
             self._stands(position, False)
 
     def _is_in(self, flying: Flying, position: int, sources: Mapping[str, int], kept: int) -> bool:
-        if flying.source is None:  # what is rejected is no content, but it is kept
+        if flying.source is None:  # a rejected record is no content, but is in quarantine
             return position > self.position or kept > self.oracle.refused
         return sources.get(flying.source, 0) > self.sources.get(flying.source, 0)
 
     def _stands(self, position: int, changed: bool) -> None:
-        """The store stands here, one commit further where that changed content, and one where readers were switched."""
+        """Check the position: it grows by one if content changed, and by one if readers were switched."""
         before, self._building = self._building, self._is_building()
         switched = before and not self._building
         self._changing = self._changing and (self._building or bool(self.core.catalog.trash))
         further = position - self.position - changed - switched
-        # Opened again, an app whose code is another at each opening may find its views switched, and begin anew.
+        # At each opening, an app whose code differs may find its views switched, and start another build.
         unsteady = self._reopened and before and self._building and further == 1
         if further and not (unsteady or self._freely):
-            self.check()  # says more
+            self.check()  # its findings say more
             what = f"{'changed' if changed else 'did not change'} content"
             what += " and switched readers to other views" if switched else ""
             text = f"stands at position {position}, and at {self.position} before what {what}"
@@ -302,7 +304,7 @@ class Standing:
         self.position, self._freely, self._reopened = position, False, False
 
     def _is_building(self) -> bool:
-        """Whether the store says that views are being built; what memory says is in doubt after an error."""
+        """Return whether the store has a build in progress. After an error, the engine's memory is in doubt."""
         if not self._building and self.core.sweep is None:
             return False
         with self.engine.snapshot() as snap:
@@ -317,11 +319,11 @@ class Standing:
                 yield Finding("lost", f"source {name!r}", text)
 
     def _mended(self) -> AbstractContextManager[None]:
-        """The oracle asks functions while nothing that they ask fails."""
+        """Suspend the outage while the oracle calls functions."""
         return nullcontext() if self.outage is None else self.outage.mended()
 
     def check(self) -> None:
-        """All that must hold at any moment."""
+        """Run the checks that must hold at any moment."""
         with self._mended(), self.engine.snapshot() as snap:
             demand(self.frozen.differences(snap, self.app, self._exempt))
             demand(differences(snap, self.oracle, self._exempt, self.lenient))
@@ -332,5 +334,5 @@ class Standing:
 
 
 def source_name(partition: int) -> str:
-    """What a partition is called."""
+    """Return the name of a source partition."""
     return f"source:{partition}"

@@ -1,15 +1,15 @@
-"""A change of one document, stopped at five places by name, before, at and after each.
+"""Stop a change of one document at five named places: before, at and after each.
 
-User 7 is renamed from Sue to Joe. The map tells it, the row of Sue goes and the row of Joe comes, and both changes are
-published:
+User 7 is renamed from Sue to Joe. The map runs, the row of Sue is deleted, the row of Joe is added, and both changes
+are published:
 
-    map       its function is called; has read the document, and told nothing; has told it
-    red_sue   the row of Sue is about to go; it is gone in a transaction that is not committed; it is committed
-    red_joe   the same of the row of Joe, in the same transaction: after it is after red_sue
-    pub_sue   the change of Sue is about to be sent; downstream has taken it, and nobody heard so; it is answered
-    pub_joe   the same of Joe
+    map       the function is called; it has read the document, and yielded nothing; it has yielded the name
+    red_sue   before the row of Sue is deleted; deleted in an open transaction; committed
+    red_joe   the same moments for the row of Joe, in the same transaction; its commit is that of red_sue
+    pub_sue   before the change of Sue is sent; taken downstream, without an answer; answered
+    pub_joe   the same moments for the change of Joe
 
-Whatever strikes there, Joe is 1, Sue has no row, and that is what was published last.
+After any fault there, Joe has count 1, Sue has no row, and these are the last published values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VIEW = "namecount"
 
 
 def renamed(place: str, side: str, fault: Fault) -> None:
-    """Rename the user while a fault strikes there; `Wrong` where something does not hold."""
+    """Rename the user while a fault strikes at this place. Raise `Wrong` if a check fails."""
     points = Points()
     log = [Record("users", 7, {"id": 7, "name": name}, offset=i) for i, name in enumerate(("Sue", "Joe"))]
     world = World(_app(points), [log], points=points)

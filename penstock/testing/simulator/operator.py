@@ -1,6 +1,6 @@
-"""An operator of a simulated store, who makes right what is right; what that finds wrong all the same.
+"""An operator who repairs a simulated store that is correct. A repair that changes something is a finding.
 
-Invariant: records that could not be taken are in quarantine, each once, but for those that the operator let go of.
+Invariant: the quarantine has each rejected record once, except those that the operator dropped.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from penstock.views import App
 
 
 def holds_any(engine: Engine) -> bool:
-    """Whether a view holds what it can't take, which a repair may change."""
+    """Return whether a view holds documents or groups. A repair may change these."""
     with engine.snapshot() as snap:
         return any(snap.holds_any(name) for name in snap.schema.views)
 
 
 class Mender:
-    """What one operator does to a store, and has done."""
+    """An operator, with the number of records it dropped."""
 
     def __init__(self) -> None:
-        self._dropped = self._let_go = 0  # so many rejected records were let go of, at least and at most
+        self._dropped = self._let_go = 0  # number of dropped records, at least and at most
 
     def mended(
         self, engine: Engine, app: App, oracle: Oracle, mend: Mend, exempt: Collection[str] = ()
     ) -> Iterator[Finding]:
-        """Do it; what it says was wrong, but for views of which nothing is demanded."""
+        """Perform a repair. Yield each change that it made, except to `exempt` views."""
         record, views = mend.record, app.views()
         assert record is not None, "it comes with one"
         wrong: Iterable[Repaired] = ()
@@ -57,7 +57,7 @@ class Mender:
                 yield Finding("mended", f"view {own.view!r}, group {own.group!r}", text, own.view, own.group)
 
     def quarantine(self, engine: Engine, oracle: Oracle) -> Iterator[Finding]:
-        """Where other records are in quarantine than those that could not be taken."""
+        """Yield a finding if the quarantine has too few or too many rejected records."""
         kept, refused = sum(1 for _ in engine.quarantine("record")), oracle.refused
         if not refused - self._let_go <= kept <= refused - self._dropped:
             text = f"has {kept} records, {refused} were refused, and an operator let go of the first {self._dropped}"

@@ -1,7 +1,7 @@
-"""Something that functions of views ask and that may fail, as whatever lies outside a store.
+"""A service outside the store that map functions ask, and that may fail.
 
-A function that asks it takes a document now and not then, and yields the same whenever it does: what a view could not
-take is held until it is retried.
+A function that asks it may fail on a document and succeed later. Whenever it succeeds, it yields the same emission. The
+view holds the document until a retry.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 
 class Failing(Exception):
-    """It did not answer."""
+    """The service did not answer."""
 
 
 @dataclass(slots=True)
 class Switch:
-    """Whether it fails.
+    """The service. It fails while `on` is true.
 
     >>> switch = Switch()
     >>> switch.ask("red")
@@ -27,14 +27,14 @@ class Switch:
     on: bool = False
 
     def ask(self, value: str) -> str:
-        """The same value; `Failing` while it fails."""
+        """Return the same value. Raise `Failing` while the service fails."""
         if self.on:
             raise Failing("no answer")
         return value
 
     @contextmanager
     def mended(self) -> Iterator[None]:
-        """While it does not fail."""
+        """Make the service work within this context."""
         before, self.on = self.on, False
         try:
             yield

@@ -1,18 +1,18 @@
-"""A run as plain data: what the sources hold, and what happens step by step. A seed makes one, and shrinking another.
+"""A run as plain data: the records of the sources, and the steps. A seed makes a plan; shrinking makes smaller ones.
 
-A step is an action and perhaps a fault. The actions:
+A step is an action, perhaps with a fault. The actions:
 
-    Deliver   a source partition hands over its next records, from some way back, or with its first ones twice
-    Write     a client puts records itself, and again until it is told that they are in
-    Poll      the node that publishes looks at the views
-    Route     downstream answers otherwise from now on, and some of what is late arrives
-    Look      a reader compares all it sees with the oracle, and keeps its snapshot; the next one looks at that again
-    Forget    memory ran out
-    Reopen    the engine is closed, or lost, and opened
-    Change    it is opened with another app, whose views are built meanwhile
-    Sweep     some steps of that
+    Deliver   a source partition delivers its next records, and perhaps repeats some
+    Write     a client puts records, and repeats each call until it returns
+    Poll      the publisher reads the views
+    Route     some late changes arrive, and downstream answers in another way from now on
+    Look      a reader compares everything with the oracle, and keeps its snapshot; the next one checks that snapshot
+    Forget    the caches are dropped
+    Reopen    the engine is closed or killed, and opened
+    Change    the engine is opened with another app, whose views are built meanwhile
+    Sweep     some steps of that build
     Mend      an operator restates, reposts, retries or drops
-    Outage    what functions of views ask fails from now on, or works again
+    Outage    the service that map functions ask fails from now on, or works again
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from penstock.testing.simulator.publisher import Link
 from penstock.views import App
 
 SMALL = Limits(fold_least=4, fold_most=8, fold_buckets=2, bucket=1, space=1.5, entries=4)
-"""Folding and compacting begin after a handful of documents."""
+"""Index folds and compaction begin after a handful of documents."""
 
 GROWING = Limits(fold_least=4, fold_most=8, fold_buckets=1, bucket=1, space=2.5, entries=16)
-"""The index doubles, in many steps."""
+"""The index doubles in many steps."""
 
 
 class How(Enum):
-    """How a client puts records."""
+    """The way in which a client puts records."""
 
     EACH = "one by one"
     BATCH = "in one batch"
@@ -48,7 +48,7 @@ class How(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """The next `n` records of a partition, after `back` that it delivers once more; the first `twice` come twice."""
+    """A delivery of a partition's next `n` records, after `back` repeated ones. The first `twice` come twice."""
 
     partition: int
     n: int
@@ -66,12 +66,12 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """The node that publishes looks."""
+    """The publisher reads the views."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How downstream answers, and how many late changes arrive before."""
+    """The way in which downstream answers, and the number of late changes that arrive before."""
 
     link: Link
     arrive: int = 0
@@ -79,24 +79,24 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A reader looks."""
+    """A reader compares everything with the oracle, or its kept snapshot with its former rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Memory is dropped."""
+    """The caches are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reopen:
-    """The engine is opened anew; `clean` where it was closed before."""
+    """The engine is opened again. If `clean`, it was closed before, otherwise it was killed."""
 
     clean: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The engine is opened with the app of this number, 0 being the first one; `clean` where it was closed before."""
+    """The engine is opened with the app of this number; 0 is the first one. If `clean`, it was closed before."""
 
     app: int
     clean: bool = True
@@ -104,14 +104,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """So many steps of building views, each of about so many documents or rows."""
+    """Some steps of a build, each of about `limit` documents or rows."""
 
     steps: int
     limit: int
 
 
 class Mending(Enum):
-    """What an operator does."""
+    """The kind of a repair."""
 
     VIEW = "restates a view"
     KEY = "restates a document"
@@ -122,7 +122,7 @@ class Mending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """Something of a store that is right is made right: a view by its number, or the document of a record."""
+    """A repair of a correct store: of a view by its number, or of the document of a record."""
 
     how: Mending
     view: int = 0
@@ -131,7 +131,7 @@ class Mend:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """What functions ask fails from now on, or no longer."""
+    """The service that map functions ask fails from now on, or works again."""
 
     on: bool
 
@@ -141,7 +141,7 @@ Action = Deliver | Write | Poll | Route | Look | Forget | Reopen | Change | Swee
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happens, the fault that strikes meanwhile, and the one that strikes while that is recovered from."""
+    """An action, the fault that strikes during it, and the fault that strikes during the recovery."""
 
     action: Action
     strike: Strike | None = None
@@ -158,12 +158,12 @@ class Plan:
     limits: Limits = field(default_factory=Limits)
     synced: bool = True
     small_trees: bool = False
-    others: tuple[App, ...] = ()  # what the app can change to
-    outage: Switch | None = None  # of what functions ask
+    others: tuple[App, ...] = ()  # apps that this one can change to
+    outage: Switch | None = None  # the service that map functions ask
 
     @property
     def size(self) -> int:
-        """How much of it there is, to compare shrunk ones by."""
+        """The size of the plan, to compare shrunk plans."""
         logs = [*self.partitions, *(s.action.records for s in self.steps if isinstance(s.action, Write))]
         records = [record for log in logs for record in log]
         delivered = sum(
@@ -176,21 +176,21 @@ class Plan:
 
 
 class Source(Protocol):
-    """Where records come from."""
+    """A generator of records."""
 
     def record(self, choose: Random) -> Record:
-        """The next record: a version that is mostly later than those before it."""
+        """Return the next record: mostly a later version than those before."""
         ...
 
     def widen(self) -> None:
-        """Many keys from now on, instead of few that meet often."""
+        """Use many keys from now on, instead of a few that repeat often."""
         ...
 
 
 _LINKS = (Link.UP, Link.UP, Link.DOWN, Link.DEAF, Link.SLOW)
 _FAULTS = (Fault.CRASH, Fault.CRASH, Fault.CRASH, Fault.POWER, Fault.FAIL, Fault.INTERRUPT)
 _NTH = (1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 20, 26, 34)
-_SHORT = 10  # of them for what passes few places
+_SHORT = 10  # entries of these for actions that pass few places
 _OFTEN: dict[type[Action], float] = {
     Deliver: 9,
     Write: 3,
@@ -204,15 +204,15 @@ _OFTEN: dict[type[Action], float] = {
 _CHANGING: dict[type[Action], float] = {Change: 4, Sweep: 7}
 _FAILING: dict[type[Action], float] = {Outage: 3}
 _MOST = (6, 9, 12, 16, 24)  # actions
-_BUILDING = 8  # more, where definitions change
-_FEW = 0.7  # of the runs take small batches record by record, the others in columns
+_BUILDING = 8  # more actions, if the app changes
+_FEW = 0.7  # share of runs that take small batches record by record, not in columns
 _SIZES, _CHANGED_SIZES, _LARGE = (1, 2, 2, 3, 4, 6, 10), (4, 6, 10, 16), 0.08
 _SWARM = (0.2, 1, 1, 4)
 _STRICT_SHARE, _REPOSTED, _CHANGES = 0.2, 0.03, 0.4
 
 
 def plan_of(seed: int, source: Source, others: tuple[App, ...] = (), outage: Switch | None = None) -> Plan:
-    """The run that a seed means, over the records of a source; the app may change to others meanwhile."""
+    """Return the plan of a seed, with records of a source. The app may change to `others` meanwhile."""
     choose = Random(seed)
     sizes = [choose.choice(_SIZES) for _ in range(choose.choice((1, 1, 1, 2, 3)))]
     large = choose.random() < _LARGE
@@ -260,9 +260,9 @@ class _Actions:
         self._begun = False  # there may be documents
 
     def of(self, sizes: list[int], often: Mapping[type[Action], float]) -> Iterator[Action]:
-        """Actions until every partition has been delivered once, or there are enough; what is left comes in the end.
+        """Yield actions until every partition has delivered its records, or there are enough.
 
-        How often each kind comes is drawn once for all.
+        The healing phase delivers the rest. The frequency of each kind is drawn once per plan.
         """
         choose, left, kinds = self._choose, list(sizes), list(often)
         weights = [much * (1 if kind is Deliver else choose.choice(_SWARM)) for kind, much in often.items()]

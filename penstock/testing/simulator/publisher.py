@@ -1,14 +1,15 @@
-"""The node that publishes a view's changes, keyed by group, and what it publishes to.
+"""The publisher of changes of views, keyed by group, and the downstream system that receives them.
 
-Downstream keeps the last value of each group, and that is what has to be right in the end. The node finds changes by
-comparing a snapshot with what it said last; a changes feed can take the place of `_changed` without touching the rest.
-It may be stopped anywhere, and downstream may refuse, take without an answer, or be slow, so that what was said once
-arrives late. Three rules make the end right (drop one, and a seed finds it):
+Downstream keeps the last value of each group, which must be correct at the end. The publisher finds changes: it
+compares a snapshot with the last answered values. A changes feed could replace `_changed` and leave the rest as it is.
 
-- a group is pending, durably, before its change is sent: once something may have been said, an equal value is no
-  reason for silence, since what is equal to the answer before may differ from what was taken since;
-- it stays pending until an answer comes, and what was answered is remembered with the end of pending, in one commit;
-- a change carries the position of its snapshot, and downstream takes no older one after a newer one.
+The publisher may be stopped anywhere. Downstream may refuse a change, take it without an answer, or take it late, so
+that an old change arrives after others. Three rules make the end correct. If one is removed, a seed finds the error:
+
+- A group is stored as pending before its change is sent. A pending group is sent even if its value equals the last
+  answered one, since downstream may have taken another value since then.
+- A group stays pending until an answer arrives. One commit stores the answered value and removes the pending mark.
+- A change carries the position of its snapshot. Downstream takes no older position after a newer one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Name = tuple[str, Any]
 
 
 class Link(Enum):
-    """How downstream answers."""
+    """The way in which downstream answers."""
 
     UP = "takes and answers"
     DOWN = "refuses"
@@ -36,12 +37,12 @@ class Link(Enum):
 
 
 class Unanswered(Exception):
-    """No answer came: whether it was taken is not known."""
+    """No answer arrived. Downstream may have taken the change or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A change: this group of this view has this value at this position; `present` unless it has no row."""
+    """A change: the value of a view's group at a position. If `present` is false, the group has no row."""
 
     view: str
     key: bytes
@@ -52,7 +53,7 @@ class Message:
 
 
 class Downstream:
-    """The last value of each group, as of its position."""
+    """The last value of each group, with its position."""
 
     def __init__(self) -> None:
         self.link = Link.UP
@@ -60,7 +61,7 @@ class Downstream:
         self.late: list[Message] = []
 
     def send(self, message: Message, points: Points, name: str) -> None:
-        """Offer a change; returns where it is answered."""
+        """Send a change. Return if it is answered, else raise Unanswered."""
         points.reach(f"{name} {BEFORE}")
         if self.link is Link.DOWN:
             raise Unanswered
@@ -74,16 +75,16 @@ class Downstream:
         points.reach(f"{name} {AFTER}")
 
     def arrive(self, choose: Random, most: int | None = None) -> None:
-        """Some of what is late arrives, in any order; all of it without `most`."""
+        """Deliver some late changes, in any order. Without `most`, deliver all."""
         for _ in range(len(self.late) if most is None else min(most, len(self.late))):
             self._take(self.late.pop(choose.randrange(len(self.late))))
 
     def rows(self, view: str) -> dict[bytes, tuple[Any, Any]]:
-        """What it holds of a view."""
+        """Return the groups of a view with their values."""
         return self.views().get(view, {})
 
     def views(self) -> dict[str, dict[bytes, tuple[Any, Any]]]:
-        """What it holds, by view."""
+        """Return the groups with their values, by view."""
         out: dict[str, dict[bytes, tuple[Any, Any]]] = {}
         for message in self.last.values():
             if message.present:
@@ -101,12 +102,12 @@ class Rows(Protocol):
     """A view in a snapshot."""
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Groups and results."""
+        """Yield groups and results."""
         ...
 
 
 class Snap(Protocol):
-    """What is read of a snapshot."""
+    """The parts of a snapshot that the publisher reads."""
 
     @property
     def position(self) -> int:
@@ -114,15 +115,15 @@ class Snap(Protocol):
         ...
 
     def view(self, name: str, /) -> Rows:
-        """A view."""
+        """Return a view."""
         ...
 
 
 class Pub:
-    """The node, with what it remembers in a store of its own."""
+    """The publisher, with its state in a store of its own."""
 
     def __init__(self, store: Store, downstream: Downstream, points: Points) -> None:
-        self.named: Mapping[Name, str] = {}  # places of their own, by (view, group)
+        self.named: Mapping[Name, str] = {}  # names of places, by (view, group)
         self._store = store
         self._downstream = downstream
         self._points = points
@@ -131,7 +132,10 @@ class Pub:
             self.pending: dict[bytes, bytes] = dict(reader.scan(_PENDING))
 
     def poll(self, snap: Snap, views: Collection[str]) -> int:
-        """Publish what differs in these views from what was said last, and that others are gone; how many were sent."""
+        """Publish changed groups, and the removal of views that are gone. Return the number of changes.
+
+        A group has changed if its value differs from the last answered one. Pending groups count too.
+        """
         changes = dict(self._changed(snap, views))
         fresh = {name: pack([m.view, m.key, m.group]) for name, m in changes.items() if name not in self.pending}
         if fresh:
@@ -163,7 +167,7 @@ class Pub:
             del self.pending[name]
 
     def _changed(self, snap: Snap, views: Collection[str]) -> Iterator[tuple[bytes, Message]]:
-        """What must be sent: groups whose value is not the one that was answered last, and all that is pending."""
+        """Yield the changes to send: groups whose value is not the last answered one, and all pending groups."""
         position = snap.position
         before = {name.partition(b"\0")[0].decode() for name in (*self._said, *self.pending)}
         for view in (*views, *sorted(before.difference(views))):
@@ -182,5 +186,5 @@ class Pub:
 
 
 def _tupled(group: Any) -> Any:
-    """A group as it was before it was packed."""
+    """Return a group with tuples instead of lists, as it was before it was packed."""
     return tuple(map(_tupled, group)) if isinstance(group, list) else group

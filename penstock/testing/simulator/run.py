@@ -1,6 +1,6 @@
-"""One run of a plan: every step in its order, then the healing phase, and all checks.
+"""One run of a plan: every step in order, then the healing phase, and all checks.
 
-A run is a function of the plan and the app: nothing else is drawn, and no clock is read. It ends quietly or in `Wrong`.
+A run is a function of the plan and the app: it draws nothing else, and reads no clock. A failed check raises `Failure`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HEALING = -1
 
 @dataclass(slots=True)
 class Tally:
-    """What a run went through."""
+    """The counts of a run."""
 
     steps: int = 0
     places: int = 0
@@ -46,7 +46,7 @@ class Tally:
 
 
 class Failure(Exception):
-    """A run in which something did not hold: at which step, from 0 on, or in the healing phase."""
+    """A run in which a check failed: at which step, counted from 0, or in the healing phase."""
 
     def __init__(self, plan: Plan, step: int, wrong: Wrong) -> None:
         super().__init__(str(wrong))
@@ -56,19 +56,19 @@ class Failure(Exception):
 
 
 class Follower(Witness, Protocol):
-    """A witness who is told of the steps too."""
+    """A witness that is notified of steps too."""
 
     def stepping(self, world: Standing, number: int, step: Step | None) -> None:
-        """This step begins; without one, the healing phase."""
+        """React to the start of a step. Without a step, the healing phase starts."""
         ...
 
     def stepped(self, world: Standing) -> None:
-        """It has ended."""
+        """React to the end of a step."""
         ...
 
 
 def run(app: App, plan: Plan, exempt: Collection[str] = (), follower: Follower | None = None) -> Tally:
-    """Run it; `Failure` where a check finds something."""
+    """Run the plan. Raise `Failure` if a check fails."""
     with small_trees() if plan.small_trees else nullcontext():
         return _run(app, plan, exempt, follower)
 
@@ -108,7 +108,7 @@ def _follow(follower: Follower | None, world: World, number: int, step: Step | N
 
 
 def _deed(world: World, action: Action) -> Callable[[], None]:
-    """What an action does."""
+    """Return the function that performs an action."""
     match action:
         case Deliver(partition_number, n, back, twice):
             return partial(world.deliver, partition_number, n, back, twice)

@@ -1,7 +1,8 @@
-"""A subscriber of the changes feed: what it has of the views, kept with the position it got to.
+"""A subscriber of the changes feed: its copy of the views, and its position in the feed.
 
-It outlives the engine that it follows, and resumes where it was. Invariant: a change begins with the result that it
-has and ends with another, there is one a group and commit, and after the last one it has what readers see.
+It outlives the engine, and resumes at its position. Invariants: a change has the subscriber's result as its old one,
+and a different result as its new one. A commit yields at most one change per group. After the last change, the copy
+equals the rows that readers see.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ _Row = tuple[Any, Any]
 
 
 class Subscriber:
-    """By view, and by the identity of a group, its group and result."""
+    """A copy of the views: groups with their results, by the identity of the group."""
 
     def __init__(self) -> None:
         self.position = 0
-        self.changes = 0  # so many it was told
+        self.changes = 0  # number of changes read
         self._rows: dict[str, dict[Any, _Row]] = {}
 
     def follow(self, engine: Engine) -> Iterator[Finding]:
-        """Take what came since the last time; then all must be as a reader sees it."""
+        """Read the changes since the last call. Yield the differences from the rows that a reader sees."""
         told: dict[tuple[str, Any], int] = {}
         for change in engine.changes(since=self.position):
             self.changes += 1

@@ -1,5 +1,7 @@
-"""One simulated machine: the engine on a simulated disk, sources before it, what it publishes to after it, a reader, a
-subscriber, an operator; and what each of them does.
+"""One simulated machine with the operations on it.
+
+Its parts are the engine on a simulated disk, sources, a publisher with its downstream, a reader, a subscriber, and an
+operator.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ _SWEEP = 1 << 10
 
 
 class World(Standing):
-    """All of it, and what can be done to it."""
+    """A simulated machine, and everything that can be done to it."""
 
     def name(self, named: Mapping[tuple[str, Any], str]) -> None:
-        """Give the places of these groups, by (view, group), names: their rows are red_…, their changes pub_…."""
+        """Name the places of these groups, by (view, group): changes of rows are red_…, published changes are pub_…."""
         self._named = {group: f"pub_{name}" for group, name in named.items()}
         self.pub.named = self._named
         rows = {
@@ -36,7 +38,7 @@ class World(Standing):
     # -- what is done
 
     def deliver(self, partition: int, n: int, back: int = 0, twice: int = 0) -> None:
-        """A source hands over its next n records, from `back` before them on, the first `twice` of them twice."""
+        """Deliver the next n records of a source, after `back` earlier ones. The first `twice` records come twice."""
         log, acked = self.partitions[partition], self.acked[partition]
         start, end = max(0, acked - back), min(len(log), acked + n)
         records = tuple(log[start : min(end, start + twice)]) + tuple(log[start:end])
@@ -47,22 +49,22 @@ class World(Standing):
         self.acked[partition] = end
 
     def write(self, how: How, records: Sequence[Record]) -> None:
-        """A client puts records; what it is not told that is in, it puts again after the fault."""
+        """Put records as a client. After a fault the client repeats the calls that did not return."""
         self._owed.extend((how, part) for part in calls_of(how, records))
         self._put_owed()
 
     def poll(self) -> None:
-        """The node that publishes looks."""
+        """Run the publisher."""
         with self.engine.snapshot() as snap:
             self.pub.poll(snap, snap.schema.views)
 
     def route(self, link: Link, arrive: int = 0) -> None:
-        """Some of what is late arrives; downstream answers so from now on."""
+        """Deliver some late changes, then set the way in which downstream answers."""
         self.downstream.arrive(self._choose, arrive)
         self.downstream.link = link
 
     def look(self) -> None:
-        """A reader checks the snapshot that it has kept, or else all that it sees, and keeps its snapshot."""
+        """Check the snapshot that a reader has kept. If there is none, check the whole store and keep a snapshot."""
         if self._kept is None:
             self.check()
             demand(self.subscriber.follow(self.engine))
@@ -74,12 +76,12 @@ class World(Standing):
             demand(moved(before, shown_of(snap)))
 
     def forget(self) -> None:
-        """Memory is dropped, as where it ran out."""
+        """Drop the caches of all tables, as when memory runs out."""
         for node in self.core.tables.values():
             node.forget()
 
     def reopen(self, clean: bool) -> None:
-        """The engine is closed, or lost, and opened; what strikes meanwhile strikes its opening."""
+        """Close or kill the engine, and open it. The armed fault strikes during the opening."""
         strike = self.points.arm(None)
         if clean:
             self._let_go()
@@ -87,7 +89,7 @@ class World(Standing):
         self._recover(None if clean else Fault.CRASH, strike)
 
     def change(self, app: int, clean: bool) -> None:
-        """The engine is closed, or lost, and opened with another app."""
+        """Close or kill the engine, and open it with another app."""
         strike = self.points.arm(None)
         with self.engine.snapshot() as snap:
             self.frozen.leave(snap)
@@ -99,7 +101,7 @@ class World(Standing):
         self.reopen(clean)
 
     def sweep(self, steps: int, limit: int) -> None:
-        """Some steps of building views, or of emptying what they replaced."""
+        """Run some steps of building views, or of deleting replaced ones."""
         for _ in range(steps):
             more = self.core.sweep_step(limit)
             self._stands(self.core.state.position, False)
@@ -107,19 +109,19 @@ class World(Standing):
                 return
 
     def fail(self, on: bool) -> None:
-        """What functions ask fails from now on, or works."""
+        """Make the service that map functions ask fail from now on, or work."""
         if self.outage is not None:
             self.outage.on = on
             self.lenient = self.lenient or on
 
     def mend(self, mend: Mend) -> None:
-        """An operator makes right what is right: nothing may change but what is held."""
+        """Let an operator repair a correct store. Only held documents and groups may change."""
         held = holds_any(self.engine)
         self._freely = held or bool(self._exempt)
         found = list(self.mender.mended(self.engine, self.app, self.oracle, mend, self._exempt))
         if mend.how is Mending.RETRY and (self.outage is None or not self.outage.on):
             self.lenient = False
-        with self.engine.snapshot() as snap:  # where nothing was to be mended, memory may be in doubt still
+        with self.engine.snapshot() as snap:  # without a change, the engine's memory may still be in doubt
             position = snap.position
         self._stands(position, False)
         if not held:
@@ -128,7 +130,7 @@ class World(Standing):
     # -- what must hold
 
     def heal(self) -> None:
-        """No fault from now on: everything is built, delivered and published, and then all must hold."""
+        """End all faults; build, deliver and publish everything; then run all checks."""
         self.points.arm(None)
         self.fail(False)
         self.downstream.link = Link.UP
