@@ -1,7 +1,7 @@
-"""The app of a run: the one `ps.App` in a Python file, which is imported as its own program would import it.
+"""Load the `ps.App` of a command from a Python file. The file is imported as in a program of its own.
 
-Its folder is on `sys.path`, so that it finds what lies beside it; what it prints while it is imported goes to standard
-error, since standard output is the command's. What it raises is shown as its author needs it: their lines alone.
+The folder of the file is on `sys.path`, so the app can import its neighbours. Output during the import goes to standard
+error, because standard output belongs to the command. The traceback of an error shows only lines of the user's code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ELSEWHERE = tuple(
 
 
 def load(spec: str) -> App:
-    """The app that FILE or FILE:NAME names."""
+    """Return the app that FILE or FILE:NAME names."""
     path, name = _split(spec)
     if not os.path.isfile(path):
         what = "is a folder" if os.path.isdir(path) else "does not exist"
@@ -65,7 +65,7 @@ def _imported(path: str) -> ModuleType:
             loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # an app that exits has raised as well
+    except BaseException as error:  # also SystemExit, if the app exits
         del sys.modules[name]
         raise Fault(f"{file} can't be imported; mend that and run this again", FAILED, trimmed(error)) from None
     return module
@@ -91,7 +91,7 @@ def _pick(module: ModuleType, path: str, name: str | None) -> App:
 
 
 def trimmed(error: BaseException) -> str:
-    """The traceback of an error, without the lines of this package, of Python and of installed packages."""
+    """Return the traceback of an error without the lines of this package, of Python and of installed packages."""
     shown = traceback.TracebackException.from_exception(error)
     _trim(shown, set())
     return "".join(shown.format())

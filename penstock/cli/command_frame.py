@@ -1,4 +1,4 @@
-"""The frame of every command: its global options, its examples, and how it ends.
+"""The frame of every command: global options, examples, exit codes and one-line errors.
 
     @command("get", examples=["penstock get namecount Joe"], app=True, store=True)
     @click.argument("view")
@@ -6,9 +6,10 @@
 
 A command returns None or an exit code. Invariants:
 
-- global options mean the same before and after a command's name, and after it they win;
-- a command ends in one line on standard error and an exit code (`exit_errors`), whatever a user did; a traceback is
-  either that of a user's own code or a fault of this package.
+- Global options have one meaning before and after the name of a command. If both are given, the one after the name
+  wins.
+- A user's mistake ends in one line on standard error and an exit code (`exit_errors`). A traceback comes from the
+  user's own code, or shows a fault of this package.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _NUMBER = re.compile(r"-\.?\d")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Global options as they were given, before the command or after it."""
+    """Global options, given before the name of a command or after it."""
 
     app: str | None = None
     store: str | None = None
@@ -47,7 +48,7 @@ class Given:
     verbose: bool = False
 
     def under(self, later: Given) -> Given:
-        """These, where the later ones don't say otherwise."""
+        """Return these options, overridden by the `later` ones that are set."""
         quiet, verbose = self.quiet, self.verbose
         if later.quiet or later.verbose:
             quiet, verbose = later.quiet, later.verbose
@@ -55,7 +56,7 @@ class Given:
 
 
 def global_options(app: bool, store: bool, env: bool = False) -> list[click.Parameter]:
-    """The global options, as a parameter list of their own for each command; `env`: the environment may give them."""
+    """Return the global options as fresh parameters for one command. With `env` they also read the environment."""
     out: list[click.Parameter] = []
     if app:
         text = f"The app's Python file, and its name there if there are several (else PENSTOCK_APP, else {APP})."
@@ -71,12 +72,12 @@ def global_options(app: bool, store: bool, env: bool = False) -> list[click.Para
 
 
 def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Has a shell complete the names of files."""
+    """Let the shell complete names of files."""
     return _left_to_the_shell(incomplete, "file")
 
 
 def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Has a shell complete the names of folders."""
+    """Let the shell complete names of folders."""
     return _left_to_the_shell(incomplete, "dir")
 
 
@@ -91,7 +92,7 @@ class _Global(click.Option):
 
 
 class Command(click.Command):
-    """A command with examples, which takes the global options as well."""
+    """A command with examples. It also accepts the global options."""
 
     def __init__(
         self, *args: Any, examples: Sequence[str] = (), app: bool = False, store: bool = False, **more: Any
@@ -101,7 +102,7 @@ class Command(click.Command):
         self.params.extend(global_options(app, store))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """A negative number is a value, though it begins like an option."""
+        """Parse the arguments. A negative number is a value, though it begins like an option."""
         before = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -112,7 +113,7 @@ class Command(click.Command):
         return super().parse_args(ctx, before)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Its own options, then those that every command has."""
+        """Write the options of the command, then those of all commands."""
         options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
         shared = [p for p in options if isinstance(p, _Global) or "--help" in p.opts]
         own = [p for p in options if p not in shared]
@@ -123,13 +124,13 @@ class Command(click.Command):
                     formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Its examples."""
+        """Write the examples of the command."""
         _write_examples(self.examples, formatter)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command that is imported when it is asked for: its section, "module:attribute", and what it does."""
+    """A command that is imported on first use: its section, "module:attribute", and a short description."""
 
     section: str
     where: str
@@ -137,7 +138,7 @@ class Entry:
 
 
 class Frame(click.Group):
-    """The commands by name; none of them is imported to be listed."""
+    """The group of all commands. It lists them without an import of any."""
 
     def __init__(self, *args: Any, entries: dict[str, Entry], examples: Sequence[str], **more: Any) -> None:
         super().__init__(*args, **more)
@@ -145,11 +146,11 @@ class Frame(click.Group):
         self.examples = tuple(examples)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order of the table."""
+        """Return all names, in the order of the table."""
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, imported now."""
+        """Import the command of this name and return it."""
         entry = self.entries.get(cmd_name)
         if entry is None:
             return None
@@ -161,7 +162,7 @@ class Frame(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments begin with; the nearest right one is named where there is none."""
+        """Return the command that the arguments begin with. The error for an unknown name suggests the nearest one."""
         if args and args[0] not in self.entries and not args[0].startswith("-"):
             from difflib import get_close_matches
 
@@ -171,7 +172,7 @@ class Frame(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by section, from the table alone."""
+        """Write the commands by section, from the table alone."""
         width = max(map(len, self.entries))
         for section in dict.fromkeys(entry.section for entry in self.entries.values()):
             with formatter.section(section):
@@ -179,7 +180,7 @@ class Frame(click.Group):
                 formatter.write_dl(rows)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The examples of the whole."""
+        """Write the examples of the whole program."""
         _write_examples(self.examples, formatter)
 
     def main(self, *args: Any, **extra: Any) -> Any:
@@ -200,7 +201,7 @@ class Frame(click.Group):
         except SystemExit:
             if sys.stdout is before:
                 raise
-            sys.stdout = before  # click has put another in its place, which is its answer to a broken pipe
+            sys.stdout = before  # click replaces it after a broken pipe
             return _nobody_reads()
         except click.ClickException as error:
             where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "penstock"
@@ -217,7 +218,7 @@ class Frame(click.Group):
 def command(
     name: str, *, examples: Iterable[str], app: bool = False, store: bool = False
 ) -> Callable[[Callable[Concatenate[Context, P], int | None]], Command]:
-    """Makes a function a command; `app` and `store` say which of the two it needs. Its docstring is its help."""
+    """Turn a function into a command; its docstring is the help. `app` and `store` add the options that it needs."""
 
     def decorate(function: Callable[Concatenate[Context, P], int | None]) -> Command:
         @functools.wraps(function)
@@ -243,23 +244,23 @@ def command(
 
 
 def load_app(ctx: Context) -> App:
-    """The app of this run."""
+    """Load the app that the global options name."""
     from penstock.cli.app_file import load
 
     return load(ctx.app)
 
 
 def open_reader(ctx: Context, app: App | None = None) -> Engine:
-    """The store, to read it while another process may write."""
+    """Open the store to read it, while another process may write."""
     from penstock.engine import open_engine
 
     return open_engine(app or load_app(ctx), ctx.store, readonly=True)
 
 
 def open_writer(ctx: Context, app: App | None = None, migrate: bool = False) -> Writer:
-    """Open the store to write it, or hand the work over to the process that holds it, and then to the next holder.
+    """Open the store to write it, or send the work to its holder, and later to the next holder.
 
-    Only with `migrate` does it build views that the app defines otherwise than the store; else it refuses.
+    With `migrate`, views whose definition in the app differs from the store are built. Without it they are an error.
     """
     from penstock.engine import Failover
 
@@ -268,7 +269,7 @@ def open_writer(ctx: Context, app: App | None = None, migrate: bool = False) -> 
 
 
 def reach_writer(ctx: Context, app: App, migrate: bool = False, scrub: Scrubbing | None = None) -> Writer:
-    """Open the store to write and scrub it, or hand the work over to its holder, whose end is an error."""
+    """Open the store to write and scrub it, or connect to its holder. When that holder ends, calls raise an error."""
     from penstock.engine import writer
 
     made = writer(ctx.store, app, migrate="auto" if migrate else "refuse", scrub=scrub)
@@ -278,20 +279,20 @@ def reach_writer(ctx: Context, app: App, migrate: bool = False, scrub: Scrubbing
 
 
 def shown_view(snap: Snapshot, name: str) -> View:
-    """The view of this name as the store has it, whatever the app says; a fault that says which there are."""
+    """Return a view as the store defines it, not the app. The fault for an unknown name lists the views."""
     entry = snap.schema.catalog.entries.get(name)
     if entry is not None and entry.target["kind"] == "view":
-        return snap.schema.view(name, snap.reader()).view  # or why it can't be read yet
+        return snap.schema.view(name, snap.reader()).view  # raises if it can't be read yet
     return view_of(snap.schema.app, name)
 
 
 def shown_table(snap: Snapshot, name: str) -> Table:
-    """The table of this name as the store has it; a fault that says which there are."""
+    """Return a table as the store defines it. The fault for an unknown name lists the tables."""
     return table_of(snap.schema.app, name)
 
 
 def view_of(app: App, name: str) -> View:
-    """The view of this name, or a fault that says which there are."""
+    """Return the view of this name. The fault for an unknown name lists the views."""
     found = app.view_of(name) if name in {view.name for view in app.views()} else None
     if found is None:
         raise _unknown(name, "view", [view.name for view in app.views()], [table.name for table in app.tables()])
@@ -299,7 +300,7 @@ def view_of(app: App, name: str) -> View:
 
 
 def table_of(app: App, name: str) -> Table:
-    """The table of this name, or a fault that says which there are."""
+    """Return the table of this name. The fault for an unknown name lists the tables."""
     found = app.table_of(name) if name in {table.name for table in app.tables()} else None
     if found is None:
         raise _unknown(name, "table", [table.name for table in app.tables()], [view.name for view in app.views()])
@@ -335,7 +336,7 @@ def _usage(error: click.ClickException, where: str) -> Fault:
 
 
 def _fault(error: Exception) -> Fault | None:
-    """What ended the command, in words; None for what is nobody's mistake but ours."""
+    """Return the fault that ended the command. None means a fault of this package, not of the user."""
     from penstock.cli.exit_errors import Fault, of_system
 
     if isinstance(error, Fault):
@@ -349,7 +350,7 @@ def _fault(error: Exception) -> Fault | None:
 
 
 def _end(fault: Fault, where: str) -> int:
-    with suppress(OSError):  # who has no standard error has the exit code
+    with suppress(OSError):  # if standard error is closed, the exit code is left
         if fault.above:
             click.echo(fault.above, err=True, nl=False)
         click.echo(f"{where}: {' '.join(fault.line.split())}", err=True)
@@ -357,7 +358,7 @@ def _end(fault: Fault, where: str) -> int:
 
 
 def _nobody_reads() -> int:
-    """Whoever read our output has enough of it: that is no failure, and nothing more is written."""
+    """Discard further output, because its reader has closed the pipe. This counts as success."""
     import os
 
     with suppress(OSError, ValueError):

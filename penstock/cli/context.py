@@ -1,7 +1,7 @@
-"""What every command is told: the global options, settled, and what the terminal is like.
+"""The context of a command: its global options, and the properties of the terminal.
 
-Invariant: it is settled once, before a command runs, so that no command reads an environment variable or asks again
-whether it writes to a terminal.
+Invariant: it is built once, before a command runs. So no command reads an environment variable or tests again whether
+it writes to a terminal.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ class Context:
     color: bool = False
 
     def say(self, text: str) -> None:
-        """A line that tells what was done, on standard output; nothing under -q."""
+        """Print a line about the work done on standard output. With -q print nothing."""
         if not self.quiet:
             click.echo(text)
 
     def note(self, text: str) -> None:
-        """A line beside the output, on standard error; nothing under -q."""
+        """Print a line on standard error, beside the output. With -q print nothing."""
         if not self.quiet:
             click.echo(text, err=True)
 
     def detail(self, text: str) -> None:
-        """A line on standard error for those who asked for more with -v."""
+        """Print a line on standard error, only with -v."""
         if self.verbose:
             click.echo(text, err=True)
 
 
 def settle(app: str | None, store: str | None, quiet: bool, verbose: bool) -> Context:
-    """The context of a run that was given these."""
+    """Return the context of a run with these options."""
     terminal = sys.stdout.isatty()
     color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return Context(app or APP, store or STORE, quiet, verbose, terminal, color)

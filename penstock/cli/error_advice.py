@@ -1,4 +1,4 @@
-"""Errors of the package as a person at a command line is told of them: the advice is what to type, not what to call."""
+"""Errors of the package for the command line: their advice is a command to type, not a function to call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.views import Position, PositionAhead, PositionExpired, shown_posit
 
 
 def of_package(error: PenstockError) -> Fault:
-    """What an error of the package is on the command line, where advice is what to type."""
+    """Return an error of the package as a fault whose advice is a command to type."""
     if isinstance(error, UnknownName):
         near = f"did you mean {error.nearest!r}?" if error.nearest else "`penstock explain` shows those there are"
         return Fault(f"there is no {error.kind} named {error.name!r}; {near}", WRONG)
@@ -54,6 +54,6 @@ def of_package(error: PenstockError) -> Fault:
 
 
 def _typed(position: Position) -> str:
-    """A position as it is typed in a shell."""
+    """Return a position as a user types it in a shell."""
     shown = shown_position(position)
     return shown if shown.isdecimal() else f"'{shown}'"

@@ -1,9 +1,9 @@
-"""What ends a command before its work is done: one line that says what, and an exit code.
+"""The fault that ends a command early: one line with the reason, and an exit code.
 
     0 done    1 the answer is no    2 used wrongly    3 failed    130 interrupted
 
-What was named on the command line and isn't there (a command, a table, a file, a store) is used wrongly. Errors of the
-package are put into these words by `error_advice`.
+If the command line names a command, table, file or store that doesn't exist, the code is 2. `error_advice` turns errors
+of the package into faults.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.cli.context import FAILED, WRONG
 
 
 class Fault(Exception):
-    """A fault that a command found itself: the line and the code; `above` is shown before it, as it is."""
+    """A fault that a command found: a line and an exit code. The text `above` is printed unchanged before the line."""
 
     def __init__(self, line: str, code: int = FAILED, above: str = "") -> None:
         line, above = hidden(line), hidden(above)
@@ -30,7 +30,7 @@ class Fault(Exception):
 
 
 def of_system(error: OSError) -> Fault:
-    """What an error of the system is: the file it names, why, and what to do."""
+    """Return an error of the system as a fault: the file, the reason, and the next step."""
     why = (error.strerror or str(error) or type(error).__name__).lower()
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     code = WRONG if isinstance(error, FileNotFoundError) else FAILED

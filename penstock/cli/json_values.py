@@ -1,9 +1,11 @@
 r"""Values as JSON, in and out: groups, keys, documents, results.
 
-Out: tuples are lists, ints and Decimals numbers with all their digits. What JSON can't hold is an object with one name
-that begins with a dollar: {"$bytes": "base64"}, {"$float": "nan"}, and, where it must come back as it was (`exact`),
-{"$decimal": "1.50"}. In: an argument that isn't JSON is text; as a group or key a list is a tuple, and an object with
-such a name is the value it stands for. So what `query` shows of a group is what `get` takes.
+Out: tuples become lists; ints and Decimals become numbers with all their digits. A value without a JSON form becomes an
+object with one name that begins with a dollar: {"$bytes": "base64"}, {"$float": "nan"}. With `exact` Decimals become
+{"$decimal": "1.50"}.
+
+In: an argument that isn't JSON is text. In a group or key a list becomes a tuple, and an object with a dollar name
+becomes its value. So `get` accepts groups as `query` prints them.
 
 >>> group_of("Joe"), group_of("7"), group_of('"7"'), group_of('["NO", 1]')
 ('Joe', 7, '7', ('NO', 1))
@@ -30,7 +32,7 @@ _BYTES, _FLOAT, _DECIMAL = "$bytes", "$float", "$decimal"
 
 
 def dumps(value: Any, exact: bool = False) -> str:
-    """A value as JSON on one line."""
+    """Return a value as JSON on one line."""
     try:
         return _quick(value)
     except (TypeError, ValueError):
@@ -38,7 +40,7 @@ def dumps(value: Any, exact: bool = False) -> str:
 
 
 def spelt(position: Position) -> str:
-    """A position as people read it: its number, or those of all partitions.
+    """Return a position for people: one number, or the numbers of all partitions.
 
     >>> spelt(1200), spelt((1200, 7))
     ('1,200', '1,200 + 7')
@@ -47,7 +49,7 @@ def spelt(position: Position) -> str:
 
 
 def pretty(value: Any) -> str:
-    """A value as JSON on as many lines as it needs, for people."""
+    """Return a value as JSON for people, on several lines if it is long."""
     short = dumps(value)
     if len(short) <= _NARROW or not isinstance(value, dict | list | tuple):
         return short
@@ -55,12 +57,12 @@ def pretty(value: Any) -> str:
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text, ValueError where it is none: ints of at most 10,000 digits, finite floats."""
+    """Return the value of a JSON text: ints of at most 10,000 digits, finite floats. Raise ValueError otherwise."""
     return decode_json(text if isinstance(text, str) else text.decode())
 
 
 def group_of(text: str) -> Any:
-    """The group or key that an argument means."""
+    """Return the group or key that an argument stands for."""
     try:
         value = loads(text)
     except ValueError:
@@ -69,14 +71,14 @@ def group_of(text: str) -> Any:
 
 
 def as_group(value: Any) -> Any:
-    """The group or key that a JSON value means."""
+    """Return the group or key that a JSON value stands for."""
     if isinstance(value, list):
         return tuple(map(as_group, value))
     return restored(value) if isinstance(value, dict) else value
 
 
 def restored(value: Any) -> Any:
-    """A value with what stands for bytes, floats and Decimals put back; other maps and lists as they are."""
+    """Return a value with the forms of bytes, floats and Decimals decoded. Other maps and lists stay as they are."""
     if isinstance(value, list):
         return list(map(restored, value))
     if not isinstance(value, dict):
@@ -96,7 +98,7 @@ def restored(value: Any) -> Any:
 
 
 def object_of(text: str, what: str = "the document") -> dict[str, Any]:
-    """The JSON object of an argument; a fault that names the place where it is none."""
+    """Return the JSON object of an argument. The fault for any other text names the place of the error."""
     try:
         value = loads(text)
     except json.JSONDecodeError as error:
@@ -122,7 +124,7 @@ def _cut(text: str) -> str:
 
 
 def _written(value: Any, exact: bool) -> list[str]:
-    """The parts of a value's text, one by one: for what the quick encoder refuses."""
+    """Return the parts of a value's text. This is the slow form, for values that the quick encoder refuses."""
     out: list[str] = []
     if isinstance(value, Mapping):
         out.append("{")

@@ -1,4 +1,4 @@
-"""Names of tables and views for a shell that completes them. It is a convenience: where no app can be loaded, none."""
+"""Names of tables and views for shell completion. If the app can't be loaded, there are none."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The table of commands, and the program.
 
-Invariant: what `penstock --help` prints stands here, so that it imports no command, no engine and no NumPy.
+Invariant: `penstock --help` prints only text of this module, so it imports no command, no engine and no NumPy.
 """
 
 from __future__ import annotations
@@ -102,20 +102,20 @@ def main() -> None:
 
 
 class _Output(io.FileIO):
-    """Standard output, by whose name an error says that it can't be written."""
+    """Standard output. Its write errors name it."""
 
     def write(self, data: Any, /) -> int:
-        """Write, or say what can't be written."""
+        """Write, or raise an error that names standard output."""
         try:
             return super().write(data)
         except OSError as error:
             error.filename = "standard output"
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # what is left to write has been told of
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # so that a flush at exit reports no second error
             raise
 
 
 def _open_closed() -> None:
-    """Who closed a standard stream (`>&-`) has nothing to say or to hear there; no other file may get its number."""
+    """Open the null device for closed standard streams (`>&-`), so that no other file gets their numbers."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             nothing = os.open(os.devnull, os.O_RDWR)

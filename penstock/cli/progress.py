@@ -1,6 +1,6 @@
-"""How far a long piece of work has come: a bar on a terminal, lines under -v elsewhere, else nothing.
+"""The progress of long work: a bar on a terminal, lines with -v elsewhere, else nothing.
 
-It is drawn on standard error, so that standard output stays the command's. Time comes in through `clock`.
+It is printed on standard error, because standard output belongs to the command. `clock` supplies the time.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _EVERY = 2.0  # seconds between two lines
 
 
 class Bar(Protocol):
-    """What a piece of work tells."""
+    """The progress that a piece of work reports."""
 
     def advance(self, amount: int, records: int = 0) -> None:
-        """So much more of the total is done, in which there were so many records."""
+        """Report that `amount` more of the total is done, with so many records."""
         ...
 
     def total(self, total: int | None) -> None:
-        """How much there is, as far as is known."""
+        """Set the total, None if it is unknown."""
         ...
 
 
 @contextmanager
 def progress(ctx: Context, what: str, total: int | None, clock: Callable[[], float] = time.monotonic) -> Iterator[Bar]:
-    """The bar of a piece of work; `total` in whatever unit `advance` counts, None where nobody knows it."""
+    """Yield the bar of a piece of work. `total` has the unit of `advance`; None means unknown."""
     if ctx.quiet:
         yield _Nothing()
     elif sys.stderr.isatty():
@@ -51,7 +51,7 @@ def progress(ctx: Context, what: str, total: int | None, clock: Callable[[], flo
 
 @contextmanager
 def parts(ctx: Context) -> Iterator[Tell]:
-    """Bars one after the other, for a piece of work that says by itself which part it does and how far it is."""
+    """Yield a function that shows one bar after the other, for work that reports its current part and progress."""
     with ExitStack() as stack:
         part, before = "", 0
         bar: Bar | None = None
@@ -70,17 +70,17 @@ def parts(ctx: Context) -> Iterator[Tell]:
 
 
 class _Nothing:
-    """Tells nobody."""
+    """A bar that shows nothing."""
 
     def advance(self, amount: int, records: int = 0) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def total(self, total: int | None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _Lines:
-    """A line now and then."""
+    """A bar that prints a line every two seconds."""
 
     def __init__(self, what: str, total: int | None, clock: Callable[[], float]) -> None:
         self._what = what
@@ -102,7 +102,7 @@ class _Lines:
 
 
 def told(what: str, done: int, total: int | None, records: int, seconds: float) -> str:
-    """How far it is, in a line.
+    """Return the progress in one line.
 
     >>> told("users.jsonl", 50, 200, 1_000, 2.0)
     'users.jsonl: 25 %, 1,000 records, 500/s, 6 s left'

@@ -1,6 +1,7 @@
-"""The bar of `progress` on a terminal, and lines that are written there meanwhile.
+"""The bar of `progress` on a terminal, and lines that are printed there meanwhile.
 
-Invariant: whatever this process writes to the terminal while a bar is drawn stands above it, on lines of its own.
+Invariant: everything that this process prints to the terminal while a bar is shown appears above it, on lines of its
+own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rich.text import Text
 
 
 class _Rate(ProgressColumn):
-    """Records, and how many a second; nothing of what counts none."""
+    """The number of records and their rate. It is empty if there are no records."""
 
     def render(self, task: Task) -> Text:
         records = int(task.fields["records"])
@@ -34,17 +35,17 @@ class _Drawn:
         self._task = bars.add_task(what, total=total, records=0)
 
     def advance(self, amount: int, records: int = 0) -> None:
-        """So much more of the total is done."""
+        """Report that `amount` more of the total is done."""
         self._records += records
         self._bars.update(self._task, advance=amount, records=self._records)
 
     def total(self, total: int | None) -> None:
-        """How much there is."""
+        """Set the total."""
         self._bars.update(self._task, total=total)
 
 
 class _Above:
-    """A stream to the terminal, which takes the bar away for as long as a line is written."""
+    """A stream to the terminal. It hides the bar while a line is written."""
 
     def __init__(self, stream: TextIO, bars: Progress) -> None:
         self._stream = stream
@@ -65,7 +66,7 @@ class _Above:
 
 @contextmanager
 def drawn(what: str, total: int | None, color: bool) -> Iterator[_Drawn]:
-    """A bar that is drawn while the block runs."""
+    """Show a bar while the block runs."""
     console = Console(file=sys.stderr, no_color=not color)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), _Rate())
     bars = Progress(

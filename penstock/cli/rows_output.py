@@ -1,12 +1,12 @@
 """Rows on standard output: as a table, JSON, JSON lines or CSV, streamed.
 
-Without --format it is a table on a terminal and JSON lines elsewhere. Rows are written as they come: a table takes the
-widths of its columns from its first rows, and never holds more than those. Invariants:
+Without --format it is a table on a terminal and JSON lines elsewhere. Rows are written as they come. A table takes the
+widths of its columns from its first rows, and holds no more rows than those. Invariants:
 
-- JSON has a name for each column, in order; in tables and CSV text stays as it is and all else is JSON;
-- a CSV cell that is read as JSON where it is JSON, as null where it is empty, and else as text, is the value again;
-- with --safe a spreadsheet takes no text of CSV for a formula: such a text has a quote before it;
-- nothing that a document holds reaches a terminal as a control character.
+- JSON has a name for each column, in order. In tables and CSV text is unchanged, and all other values are JSON.
+- A CSV cell reads back as its value: a JSON text as JSON, an empty cell as null, any other cell as text.
+- With --safe a spreadsheet takes no text of CSV for a formula: such a text has a quote before it.
+- No control character of a document reaches a terminal.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ SAFE_CSV = "safe csv"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a formula begins so in some spreadsheet
 _LOOK_AHEAD = 100
 _WIDEST = 60
-_OF_JSON = (*'-0123456789"[{', "")  # what JSON begins with, and nothing at all
+_OF_JSON = (*'-0123456789"[{', "")  # first characters of JSON texts, and the empty text
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; with `fields` its values are maps, which tables and CSV show as a column for each field.
+    """A column. If `fields` is set, its values are maps, and tables and CSV show a column for each field.
 
-    Where null means that there is nothing, `empty`, tables show nothing.
+    With `empty`, tables show null as an empty cell.
     """
 
     name: str
@@ -50,11 +50,11 @@ class Column:
 
     @property
     def flat(self) -> tuple[str, ...]:
-        """The columns that it is in tables and CSV."""
+        """Return the names of its columns in tables and CSV."""
         return self.fields or (self.name,)
 
     def cells(self, value: Any) -> Iterable[Any]:
-        """The values in these columns."""
+        """Return the values in these columns."""
         return [value.get(field) for field in self.fields] if isinstance(value, dict) and self.fields else (value,)
 
 
@@ -104,7 +104,7 @@ def emit(
     format: str | None = None,
     out: TextIO | None = None,
 ) -> int:
-    """Write rows, each as many values as there are columns; how many there were."""
+    """Write rows, each with one value per column. Return the number of rows."""
     known = [Column(column) if isinstance(column, str) else column for column in columns]
     kind = format or ("table" if ctx.terminal else "jsonl")
     if kind == "table":
@@ -121,7 +121,7 @@ def _json(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO)
 
 
 def write_array(texts: Iterable[str], out: TextIO) -> int:
-    """Write JSON texts as one array, an element a line; how many there were."""
+    """Write JSON texts as one array, one element per line. Return their number."""
     n = _write((f"{',' if i else '['}\n  {text}" for i, text in enumerate(texts)), out)
     out.write("\n]\n" if n else "[]\n")
     return n
@@ -156,7 +156,10 @@ def _csv(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO, 
 
 
 def _csv_cell(value: Any) -> str:
-    """Null is empty; text that would be read as something else is JSON, as all other values are."""
+    """Return the cell of a value: null is empty, and text that would read back as another value is JSON.
+
+    All values that aren't text are JSON too.
+    """
     if value is None:
         return ""
     if type(value) is not str:
@@ -177,7 +180,7 @@ def _safe_cell(value: Any) -> str:
 
 
 class _CsvLine:
-    """The line that a CSV writer wrote last."""
+    """The last line that a CSV writer wrote."""
 
     text = ""
 
@@ -187,7 +190,7 @@ class _CsvLine:
 
 
 def plain(value: Any) -> str:
-    """A value as it stands in a cell: text as it is, else JSON."""
+    """Return a value as the text of a cell: text unchanged, else JSON."""
     return value if type(value) is str else dumps(value)
 
 
@@ -229,19 +232,19 @@ def _padded(cell: str, room: int, right: bool) -> str:
 
 
 def _is_numeric(values: Iterable[Any]) -> bool:
-    """Whether there are numbers and nothing else but nulls."""
+    """Test whether the values are numbers and nulls, with at least one number."""
     kinds = {type(value) for value in values if value is not None}
     return bool(kinds) and kinds <= {int, float, Decimal}
 
 
 def shown_cell(value: Any) -> str:
-    """A value as people see it: text as it is unless it could move the cursor, else JSON."""
+    """Return a value as people see it: text unchanged, else JSON. Characters that aren't printable are escaped."""
     text = plain(value)
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def tell(ctx: Context, counts: Counts) -> int:
-    """What became of records that were written, and the exit code: NO where some were rejected."""
+    """Print the outcomes of records that were written. Return the exit code: NO if some were rejected."""
     ctx.say(str(replace(counts, rejections=())))
     for rejection in counts.rejections:
         click.echo(f"rejected: {shown_cell(str(rejection))}", err=True)

@@ -1,4 +1,4 @@
-"""What makes a shell complete commands, options, and names of tables and views."""
+"""The command that prints the shell script for completion of commands, options, tables and views."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SHELLS = ("bash", "zsh", "fish")
 )
 @click.argument("shell", metavar="[SHELL]", type=click.Choice(SHELLS), required=False)
 def completion(ctx: Context, shell: str | None) -> None:
-    """Print what makes SHELL (bash, zsh or fish; else the one of $SHELL) complete commands.
+    """Print the script that lets SHELL (bash, zsh or fish; else the one of $SHELL) complete commands.
 
-    Commands, options, and the tables and views of the app are completed then. To install it, append it to what your
-    shell reads when it starts, as in the examples, and begin a new shell.
+    It completes commands, options, and the tables and views of the app. To install it, append it to the start file of
+    your shell, as in the examples, and start a new shell.
     """
     name = shell or os.path.basename(os.environ.get("SHELL", ""))
     made = get_completion_class(name) if name in SHELLS else None

@@ -1,7 +1,7 @@
-"""Stopping in good order: the first Ctrl-C or SIGTERM asks for it, the second Ctrl-C is answered at once.
+"""An orderly stop: the first Ctrl-C or SIGTERM requests it, the second Ctrl-C ends the command at once.
 
-A long command looks at `asked` between two batches, so that what it was doing is committed before it ends. SIGUSR1 asks
-to pause, and SIGUSR2 to go on, where the command says that it can.
+A long command tests `asked` between two batches, so that its current batch is committed before it ends. If the command
+supports it, SIGUSR1 requests a pause and SIGUSR2 ends it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Whether one asked to stop; in effect inside its `with` block."""
+    """The requests to stop and to pause. The signals are handled inside its `with` block."""
 
     def __init__(self, pauses: bool = False) -> None:
         self.asked = False
@@ -24,7 +24,7 @@ class Stop:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # no other may change what signals do
+        if threading.current_thread() is threading.main_thread():  # no other thread may set signal handlers
             for number in _SIGNALS:
                 self._before[number] = signal.signal(number, self._ask)
             for number in (signal.SIGUSR1, signal.SIGUSR2) if self._pauses else ():

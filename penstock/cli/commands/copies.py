@@ -1,4 +1,4 @@
-"""Copies of a store, a store from a copy, and giving back space."""
+"""Commands for copies: copy a store, restore a copy, release space."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from penstock.engine import Copied, copy_any, is_store, restore_any, shrink
 )
 @click.argument("folder", metavar="DIR", type=click.Path(), shell_complete=folders)
 def snapshot(ctx: Context, folder: str) -> None:
-    """Copy the store into DIR, a folder that is not there yet or empty, while others write it.
+    """Copy the store into DIR while others write it. DIR must be absent or empty.
 
-    The copy is what the store was at one moment, and is read back, every page and row of it, before it gets its name.
-    It is a store itself: --store DIR reads it, and `penstock restore DIR` makes a store of it. It has no free pages, so
-    it is often smaller than the store.
+    The copy is the store at one moment. It gets its name after every page and row of it was read back. The copy is a
+    store itself: --store DIR reads it, and `penstock restore DIR` makes a store of it. It has no free pages, so it is
+    often smaller than the store.
     """
     with parts(ctx) as tell:
         done = copy_any(ctx.store, folder, tell)
@@ -38,11 +38,11 @@ def snapshot(ctx: Context, folder: str) -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(), shell_complete=folders)
 @click.option("--force", is_flag=True, help="Also where the store has content, which is lost.")
 def restore(ctx: Context, folder: str, force: bool) -> None:
-    """Make the store what the copy in DIR is.
+    """Replace the store with the copy in DIR.
 
-    The copy is read back first, where it is put; then it takes the place of what was there all at once. No other
-    process may have the store open. The copy and the store may have any number of partitions. The store then has as
-    many as the copy.
+    The copy is first written beside the store and read back. Then it replaces the store in one step. No other process
+    may have the store open. The copy and the store may have any number of partitions. The store then has as many as the
+    copy.
     """
     try:
         with parts(ctx) as tell:
@@ -54,10 +54,10 @@ def restore(ctx: Context, folder: str, force: bool) -> None:
 
 @command("compact", app=True, store=True, examples=["penstock compact"])
 def compact(ctx: Context) -> None:
-    """Give back the space of old versions, and forget the deletions that the app's tombstones= lets go.
+    """Release the space of old versions, and forget deletions beyond the app's tombstones=.
 
-    Others may read and write meanwhile. What is given back is used again by what is put later; the file itself becomes
-    smaller only while no other process has it open.
+    Others may read and write meanwhile. Later writes use the released space. The file itself becomes smaller only if no
+    other process has it open.
     """
     if not is_store(ctx.store):
         raise StoreMissing(ctx.store)
@@ -70,7 +70,7 @@ def compact(ctx: Context) -> None:
 
 
 def _file(ctx: Context, size: int, used: int, here: bool) -> str:
-    """What became of the file, or why it stays as large as it is."""
+    """Shrink the file if possible. Return a line with its size, or with the reason why it stays as large."""
     if here:
         try:
             with parts(ctx) as tell:

@@ -1,4 +1,4 @@
-"""Crash tests of the user's app, reported as a test runner does."""
+"""The command for crash tests of the user's app. It reports in the style of a test runner."""
 
 from __future__ import annotations
 
@@ -43,13 +43,14 @@ _SHOWN_EVERY = 0.2
 def crashtest_(
     ctx: Context, seeds: int | None, budget: str | None, seed: int | None, first: int, docs: tuple[str, ...]
 ) -> int:
-    """Crash the app at every place, power loss and full disk included, and check after each that its views are true.
+    """Crash the app at every place, also with power loss and full disk, and check its views after each crash.
 
-    First the laws of maps and reducers are tried: a map that is not the same twice, a merge that depends on the order,
-    a result that another process does not give.
-    Then documents are made like those of each table's `sample=` file, delivered late, twice and in many batches to the
-    real engine on a simulated disk, which crashes wherever it can. What fails is cut down to the smallest story that
-    fails, and told. Seeds that failed are kept in crashtest.seeds beside the app, and come first.
+    First the laws of maps and reducers are tested. They find a map with two results for one document, a merge that
+    depends on the order, and a result that another process doesn't give.
+
+    Then documents like those of each table's `sample=` file are delivered to the real engine on a simulated disk. They
+    come late, twice and in many batches, and the disk crashes wherever it can. A failure is reduced to the smallest
+    story that fails. Seeds that failed are stored in crashtest.seeds beside the app, and run first next time.
     """
     app = load_app(ctx)
     folder = _folder(ctx.app)
@@ -72,26 +73,26 @@ def crashtest_(
 
 
 class _Meter:
-    """A line on a terminal that says how far it is."""
+    """A line on a terminal with the progress."""
 
     def __init__(self, ctx: Context) -> None:
         self._on = ctx.terminal and not ctx.quiet
         self._last = 0.0
 
     def show(self, totals: Totals) -> None:
-        """So far, now and then."""
+        """Show the totals, at most every 0.2 s."""
         if self._on and totals.seconds - self._last >= _SHOWN_EVERY:
             self._last = totals.seconds
             click.echo(f"\r{totals.seeds:,} seeds, {totals.faults:,} faults ", nl=False, err=True)
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         if self._last:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def _again(ctx: Context, docs: tuple[str, ...]) -> list[str]:
-    """What must stand on the command line again for a seed to mean the same."""
+    """Return the options that a later command needs to repeat a seed."""
     app = [] if ctx.app == APP else ["--app", shlex.quote(ctx.app)]
     return [*app, *(part for text in docs for part in ("--docs", shlex.quote(text)))]
 
@@ -104,13 +105,13 @@ def _time(text: str) -> float:
 
 
 def _folder(spec: str) -> str:
-    """Where the app's file is."""
+    """Return the folder of the app's file."""
     path = spec if os.path.exists(spec) else spec.rpartition(":")[0]
     return os.path.dirname(os.path.abspath(path))
 
 
 def _given(app: App, docs: tuple[str, ...]) -> dict[str, Any]:
-    """By table, what documents are to be like."""
+    """Return the examples of documents for each table, as `--docs` names them."""
     found: dict[str, Any] = {}
     for text in docs:
         name, equals, where = text.partition("=")
@@ -123,7 +124,7 @@ def _given(app: App, docs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _named(module: str, attribute: str) -> Any:
-    """What a module calls so."""
+    """Return the object of this name in a module."""
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:

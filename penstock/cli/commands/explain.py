@@ -1,4 +1,4 @@
-"""How tables and views hang together, and what an update of each costs."""
+"""The command that shows how tables and views depend on each other, and the cost of an update."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _HOT = 5
     "--format", "format", type=click.Choice(["text", "mermaid", "svg"]), default="text", help="How the graph comes out."
 )
 def explain(ctx: Context, view: str | None, format: str) -> None:
-    """The graph of tables and views; of one VIEW (or table) what it is made of and what an update of it costs.
+    """Show the graph of tables and views. For one VIEW (or table), also show its parts and the cost of an update.
 
-    It needs no store; where there is one, it says how many documents and groups there are. For one VIEW its rows are
-    read, to find the groups with the most contributions.
+    The command needs no store. If there is one, it adds the numbers of documents and groups. For one VIEW it reads all
+    rows, to find the groups with the most contributions.
     """
     app = load_app(ctx)
     only = None if view is None else app.lookup(view)
@@ -63,7 +63,7 @@ def explain(ctx: Context, view: str | None, format: str) -> None:
 
 
 def _numbers(ctx: Context, app: App, only: Definition | None) -> tuple[dict[str, str], Weight | None]:
-    """How many there are of everything, by name, and the weight of the view asked for; nothing without a store."""
+    """Return the number of documents or groups by name, and the weight of the chosen view. Both need a store."""
     try:
         with open_reader(ctx, app) as engine, engine.snapshot() as snap:
             tables, views = snap.schema.tables, snap.schema.views

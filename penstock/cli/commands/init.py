@@ -1,4 +1,4 @@
-"""The first minute: an app with comments and documents for it, in files that are the user's from then on."""
+"""The command that writes an example app with comments, and documents for it. The files then belong to the user."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _ITEMS = ("tea", "cup", "pot", "spoon", "honey")
 def init(ctx: Context, folder: str) -> None:
     """Write an app.py and a sample.jsonl into DIR (else here) that run at once.
 
-    The app has a comment on each of its definitions; it is yours to change. Nothing that is there is overwritten.
+    The app has a comment on each of its definitions. Change it as you like. No existing file is overwritten.
     """
     inner = "" if folder == "." else folder
     files = {os.path.join(inner, APP_FILE): APP_TEXT, os.path.join(inner, SAMPLE_FILE): sample()}
@@ -73,7 +73,7 @@ def init(ctx: Context, folder: str) -> None:
 
 
 def sample() -> str:
-    """Orders as JSON lines: a hundred, then some that are paid, corrected or come again."""
+    """Return orders as JSON lines: a hundred, then some that become paid, are corrected or are repeated."""
     orders = [_order(i) for i in range(1, 101)]
     later = [{**order, "paid": True, "ts": order["ts"] + 1000} for order in orders if not order["paid"]][:10]
     corrected = [{**orders[i], "amount": 0.1, "ts": 3000 + i} for i in (4, 8, 15)]

@@ -1,7 +1,7 @@
-"""Files into a table: each batch of lines is committed with the place after it, so that it goes on where it stopped.
+"""The commands that load files into a table. Each batch of lines is committed with the place after it.
 
-What is said of a run: a line a file on standard output; on standard error how it goes, what the file is to the store,
-and the first records that were rejected, by file and line.
+So an interrupted load continues at that place. Standard output has one line per file. Standard error has the progress,
+the state of the file in the store, and the first rejected records with file and line.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from penstock.views import App, Counts, Table
 
 Read = Callable[[SpoutBatch], SpoutBatch]
 LIMIT = 50_000  # records of a transaction
-_WAIT = 0.2  # seconds until one looks whether to stop
-_TOGETHER = 0.05  # seconds in which what comes next through a pipe belongs to the same piece of work
-_LONG = 10_000_000  # bytes for which a second core is worth its start
-_SHOWN = 5  # rejections of a file
+_WAIT = 0.2  # seconds between two tests of the request to stop
+_TOGETHER = 0.05  # seconds within which further lines of a pipe join a load
+_LONG = 10_000_000  # bytes from which a second process is worth its start
+_SHOWN = 5  # rejections shown of a file
 _COLUMNS = 12
 _TOKEN = 40  # characters of a text that stands for null; a longer one is data
 _STANDINGS = {
@@ -47,7 +47,7 @@ _STANDINGS = {
 
 @dataclass(slots=True)
 class _Run:
-    """One run of the command."""
+    """The state of one run of the command."""
 
     ctx: Context
     writer: Writer
@@ -58,8 +58,8 @@ class _Run:
     read: Read | None = None
     counts: Counts = field(default_factory=Counts)
     unended: bool = False  # a file ends inside a line
-    once: bool = False  # one of them can't be read again
-    again: bool = False  # from the first line, also of what is in
+    once: bool = False  # one of the files can't be read again
+    again: bool = False  # from the first line, also of loaded files
     keys: bool = False  # lines are keys to be deleted
 
 
@@ -100,10 +100,10 @@ def load(
 ) -> int:
     """Load files into TABLE: JSON lines, CSV or Parquet, plain or packed with gzip or Zstandard; - is standard input.
 
-    The store knows how far it has read each file. So a load that was interrupted goes on where it stopped, a file that
-    has grown is read from where it ended, and one that is in already is said to be. A line that can't be taken is
-    rejected with its number, and the exit code is 1. The first row of CSV names the fields; a cell that is JSON is that
-    value, an empty one is null, and so is one with the text of a --null; any other is text.
+    The store remembers its place in each file. So an interrupted load continues there, and a file that has grown is
+    read from its former end. A file that is loaded already is reported. A bad line is rejected with its number, and the
+    exit code is 1. The first row of CSV names the fields. A CSV cell that is JSON becomes that value. An empty cell, or
+    one with the text of a --null, becomes null. Any other cell is text.
     """
     if follow and len(files) > 1:
         raise click.UsageError("--follow takes one file; `penstock run --from TABLE=FILE` follows several")
@@ -133,10 +133,10 @@ def take_files(
     migrate: bool = False,
     keys: bool = False,
 ) -> int:
-    """Load files one after the other, each as it is `opened`, its batches as they are `read`; the exit code.
+    """Load files one after the other: `opened` opens each, and `read` converts its batches. Return the exit code.
 
-    With `keys` a column for the ts isn't needed. With `migrate` views that the app has otherwise than the store are
-    built, the rest of them after the last file.
+    With `keys` the file needs no column for the ts. With `migrate`, views whose definition in the app differs from the
+    store are built, and this ends after the last file.
     """
     files = tuple(map(_path, given))
     sizes = [None if path == STDIN else file_size(path) for path in files]
@@ -168,13 +168,13 @@ def take_lines(
     again: bool = False,
     keys: bool = False,
 ) -> int:
-    """Load files whose batches mean what `read` makes of them; the exit code. With `keys` a line is a key."""
+    """Load files whose batches `read` converts. With `keys` each line is a key. Return the exit code."""
     opened = partial(open_file, table=table.name, format=format, again=again, keys=keys)
     return take_files(ctx, app, table, files, opened, read=read, again=again, keys=keys)
 
 
 def _path(text: str) -> str:
-    """The path that an argument means: it may be written as a URI."""
+    """Return the path of an argument, which may be a URI."""
     uri = Uri.parse(text)
     if uri.text == uri.rest or os.path.lexists(text):
         return text
@@ -223,11 +223,11 @@ def _one(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -> No
 
 
 def _batches(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -> None:
-    """Commit what comes, until nothing more will."""
+    """Commit batches until the file ends or a stop is requested."""
     whole = spout.lag() or 0
     share = 0 if spout.ended else size if spout.standing is Standing.FRESH else min(whole, size)
     if run.total is not None:
-        run.total -= size - share  # what is in already is no work
+        run.total -= size - share  # loaded lines are no work
         run.bar.total(run.total)
     done = 0
     while not spout.ended and not run.stop.asked:
@@ -250,14 +250,14 @@ def _batches(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -
 
 
 def _there(spout: FileSpout | ParquetSpout, stop: Stop) -> Iterator[SpoutBatch]:
-    """What is there, or comes at once."""
+    """Yield the batches that are available at once."""
     wait = 0.0 if spout.contract.exact else _TOGETHER
     while not stop.asked and (batch := spout.next_batch(LIMIT, wait)) is not None:
         yield batch
 
 
 def check_columns(spout: FileSpout | ParquetSpout, path: str, table: Table, keys: bool = False) -> None:
-    """The columns that the table needs must be there."""
+    """Raise a fault if a column that the table needs is missing."""
     if spout.columns is None:
         return
     needed = [(parts[0], "the key") for parts in table.key.paths]
@@ -275,7 +275,7 @@ def check_columns(spout: FileSpout | ParquetSpout, path: str, table: Table, keys
 
 
 def _said(counts: Counts, began: float | None) -> str:
-    """Counts in words, with the rate where somebody looks."""
+    """Return the counts as text, with the rate on a terminal."""
     text = str(replace(counts, rejections=()))
     if began is None:
         return text
@@ -291,7 +291,7 @@ def _tell_rejections(counts: Counts) -> None:
 
 
 def _ended(run: _Run, files: Sequence[str], follow: bool) -> int:
-    """The last words, and the exit code."""
+    """Print the summary. Return the exit code."""
     if len(files) > 1 and run.counts.records:
         run.ctx.say(f"{len(files)} files: {replace(run.counts, rejections=())}")
     if run.counts.held:

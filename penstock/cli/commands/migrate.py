@@ -1,7 +1,7 @@
-"""Views whose definitions changed: built anew, or only shown.
+"""The command that builds views whose definitions changed, or only previews them.
 
-What was built is said on standard output. With --dry-run it is what would be: on a terminal a page, elsewhere one JSON
-object.
+The summary is on standard output. With --dry-run the command prints a page on a terminal, and one JSON object
+elsewhere.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _FORMATS = ("table", "json")
     "--format", "format", type=click.Choice(_FORMATS), help="How --dry-run says it (a table on a terminal, else json)."
 )
 def migrate(ctx: Context, dry_run: bool, format: str | None) -> int:
-    """Build the views that the app has otherwise than the store, and drop those that it has no more.
+    """Build the views whose definition in the app differs from the store, and drop views that the app no longer has.
 
-    Until all are complete readers see what was; then they see all of them at once. What is interrupted goes on where it
-    stopped. With --dry-run nothing is changed, and the exit code is 1 if anything would be. Code counts as changed by
-    what it does: comments, docstrings and layout don't.
+    Until all are complete, readers see the former views. Then they see all new ones at once. An interrupted build
+    continues where it stopped. With --dry-run nothing is changed, and the exit code is 1 if anything would be. Code is
+    compared by its syntax: changes of comments, docstrings and layout don't count.
     """
     app = load_app(ctx)
     if dry_run:
@@ -55,7 +55,7 @@ def migrate(ctx: Context, dry_run: bool, format: str | None) -> int:
 
 
 def bring_up(ctx: Context, writer: Writer, app: App) -> None:
-    """Build what is left, and say so if there was anything."""
+    """Build the remaining views. Print a line if there were any."""
     done = _migrated(ctx, writer, app)
     if done.changes:
         ctx.note(str(done))
@@ -67,7 +67,7 @@ def _migrated(ctx: Context, writer: Writer, app: App) -> Migrated:
 
 
 def _page(ctx: Context, preview: Preview) -> str:
-    """The preview for people."""
+    """Return the preview as text for people."""
     if not preview.changes:
         return str(Migrated((), 0, 0))
     return "\n".join(_lines(ctx, preview))
@@ -99,7 +99,7 @@ def _drawn(ctx: Context, rows: list[list[Any]], columns: list[str]) -> str:
 
 
 def _time(seconds: float) -> str:
-    """A time for people.
+    """Return a duration for people.
 
     >>> _time(0.3), _time(95), _time(9000)
     ('a second', '95 seconds', '150 minutes')

@@ -1,8 +1,8 @@
-"""Pausing what is read into a store, and letting it go on, in the processes that read it.
+"""The commands that pause and resume the sources that processes read into a store.
 
-They are told by the signals that a person could send as well; what they then say of themselves is the answer. A signal
-goes to a process that says, in a file that it alone has locked, that it reads into this store: to no other one that was
-given the same number since, which would end of it.
+They send a signal to these processes, and read each process's state as the answer. A process that reads into the store
+says so in a file that it has locked. Only such a process gets a signal. Its number may since belong to another process,
+which the signal would end.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from penstock.cli.running.claims import claims
 from penstock.cli.running.source_thread import ENDED, PAUSED
 from penstock.engine import is_store
 
-_PATIENCE = 10.0  # seconds until a process has done what it was told
+_PATIENCE = 10.0  # seconds to wait for a process
 _LOOK = 0.02
 
 
 def _sources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of sources that are being read, for a shell that completes them."""
+    """Complete the names of sources that are being read."""
     store = str(ctx.params.get("store") or ctx.find_root().params.get("store") or STORE)
     return sorted({name for _, name in _said(store) if name.startswith(incomplete)})
 
@@ -50,11 +50,12 @@ _source = click.argument("source", required=False, shell_complete=_sources)
 @_source
 @format_option
 def pause(ctx: Context, source: str | None, format: str | None) -> int:
-    """Have each `penstock run` that reads SOURCE into the store, or any source, read no more until `penstock resume`.
+    """Pause each `penstock run` that reads SOURCE into the store, or any source, until `penstock resume`.
 
-    What was read is committed first; a member of a group stays in it and keeps its share. Sources are called as in
-    `penstock status`. A process pauses as a whole: the other sources that it reads pause too, and are in the answer.
-    One that is started later is not paused. Exit code 1: nobody reads SOURCE, or some are not paused after 10 s.
+    Batches that were read are committed first. A member of a group stays in it and keeps its share. The names of
+    sources are those of `penstock status`. A process pauses as a whole: its other sources pause too, and appear in the
+    answer. A process that starts later is not paused. Exit code 1: no process reads SOURCE, or some are not paused
+    after 10 s.
     """
     return _told(ctx, source, signal.SIGUSR1, True, format)
 
@@ -70,9 +71,9 @@ def pause(ctx: Context, source: str | None, format: str | None) -> int:
 @_source
 @format_option
 def resume(ctx: Context, source: str | None, format: str | None) -> int:
-    """Let each `penstock run` that reads SOURCE into the store, or any source, go on after `penstock pause`.
+    """Resume each `penstock run` that reads SOURCE into the store, or any source, after `penstock pause`.
 
-    Exit code 1: nobody reads SOURCE, or some have not gone on after 10 s.
+    Exit code 1: no process reads SOURCE, or some have not resumed after 10 s.
     """
     return _told(ctx, source, signal.SIGUSR2, False, format)
 
@@ -102,12 +103,12 @@ def _told(ctx: Context, source: str | None, number: signal.Signals, to_pause: bo
 
 
 def _said(store: str) -> dict[tuple[int, str], str]:
-    """By process and source that it reads into the store, what it says that it does."""
+    """Return the state that each process reports, by process and source."""
     return {(one["pid"], one["source"]): one["state"] for one in claims(store) if "state" in one}
 
 
 def _late(said: dict[tuple[int, str], str], told: dict[int, int], to_pause: bool) -> Iterator[int]:
-    """The processes that have not done what they were told."""
+    """Yield the processes that have not paused or resumed yet."""
     for (pid, _), state in said.items():
         if pid in told and state != ENDED and (state == PAUSED) != to_pause and not _has_ended(told[pid]):
             yield pid
@@ -125,11 +126,11 @@ def _nobody(store: str, source: str | None, others: Iterable[str]) -> Fault:
 
 
 def _tell(stack: ExitStack, store: str, pid: int, number: signal.Signals) -> int | None:
-    """Signal a process that reads into this store; what it is known by from then on, None where it has ended."""
+    """Signal a process that reads into this store. Return a file descriptor of it, or None if it has ended."""
     with suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
         stack.callback(os.close, process)
-        # Asked once it can't be another process any more: a number is given again when its process has ended.
+        # Test again with the descriptor open: before that, the number may have passed to another process.
         if any(own == pid for own, _ in _said(store)):
             try:
                 signal.pidfd_send_signal(process, number)

@@ -1,6 +1,6 @@
-"""Quarantine: what could not be taken, shown, retried, dropped.
+"""The command for the quarantine: list, show, retry and drop its entries.
 
-What is left after a retry or a drop is named on standard error with why, and the exit code is then 1.
+Entries that remain after a retry or a drop are named on standard error with the reason. The exit code is then 1.
 """
 
 from __future__ import annotations
@@ -60,14 +60,17 @@ def quarantine(
     resting: bool,
     format: str | None,
 ) -> int:
-    """What could not be taken: rejected records, documents that a view can't take, groups that a reducer fails on.
+    """List, show, retry or drop what is in quarantine: rejected records, held documents, held groups.
 
-    ACTION is `list` (as it is without one), `show`, `retry` or `drop`. `list` says which there are and why; `show` all
-    that is kept of them: what was received, the document, what the view was last told, the traceback. `retry` takes
-    what can be taken now: a record from its bytes, a document as it is now, a group anew from its contributions. `drop`
-    forgets a record; of a document the view takes back what it was told, and leaves it alone until its next version.
-    Each ID is of an entry; without any, all are meant that the options say, and to drop, one of these must be there.
-    Exit code 1: something was left, or there is no such entry.
+    A document is held for a view that can't accept it. A group is held if a reducer fails on it. ACTION is `list` (the
+    default), `show`, `retry` or `drop`. `list` prints entries with their reasons. `show` prints all that is stored of
+    them: the received bytes, the document, the view's last emission, the traceback.
+
+    `retry` tries again: a record from its bytes, a document in its current version, a group from its contributions.
+    `drop` forgets a record. For a document, the view removes its contributions, and ignores it until its next version.
+
+    Each ID names an entry. Without IDs the options select the entries. `drop` needs an ID or one of --kind, --table and
+    --view. Exit code 1: an entry remained, or doesn't exist.
     """
     app = load_app(ctx)
     if table is not None:
@@ -109,7 +112,7 @@ def _rows(entries: Iterable[Quarantined], columns: Sequence[str]) -> Iterable[li
 
 
 def _value(entry: Quarantined, name: str) -> Any:
-    """A field as it is shown: bytes that are text as text."""
+    """Return a field as it is shown: bytes of text as text."""
     value = getattr(entry, name)
     if isinstance(value, QuarantineKind):
         return value.value
@@ -122,7 +125,7 @@ def _value(entry: Quarantined, name: str) -> Any:
 
 
 def _page(entry: Quarantined) -> Iterable[str]:
-    """An entry for people: a line for each thing there is, the traceback below."""
+    """Yield the lines of an entry for people: one for each field, then the traceback."""
     own = {name: _value(entry, name) for name in _EVERYTHING}
     trace = own.pop("traceback")
     if entry.document is not None and entry.data is not None:

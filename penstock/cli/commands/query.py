@@ -1,4 +1,7 @@
-"""Reading: one result, what is behind it, the rows of a view, one document. All read beside whoever writes."""
+"""The commands that read: one result, the documents behind it, the rows of a view, one document.
+
+All of them work while another process writes.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,10 @@ from penstock.views import App, Contribution, FieldMap, Progress, Row, View
 @click.argument("view", shell_complete=view_names)
 @click.argument("group")
 def get(ctx: Context, view: str, group: str) -> int | None:
-    """The result of GROUP in VIEW, as JSON.
+    """Print the result of GROUP in VIEW, as JSON.
 
-    GROUP is JSON, a list where groups are tuples; what isn't JSON is text. Exits with 1 if there is no such group.
+    GROUP is JSON, a list where groups are tuples. Text that isn't JSON is taken as text. Exits with 1 if there is no
+    such group.
     """
     app = load_app(ctx)
     wanted = group_of(group)
@@ -80,10 +84,10 @@ def get(ctx: Context, view: str, group: str) -> int | None:
 )
 @format_option
 def query(ctx: Context, /, view: str, level: int | None, format: str | None, **range_: Any) -> None:
-    """The rows of VIEW, in the order of their groups: key and value, streamed from one snapshot.
+    """Print the rows of VIEW, in the order of their groups: key and value, streamed from one snapshot.
 
-    Groups are JSON; what isn't JSON is text. Tables and CSV show a value of several fields as a column for each. While
-    VIEW can't take some document, a column `held` tells the rows that stand at their last good result.
+    Groups are JSON. Text that isn't JSON is taken as text. Tables and CSV show a value of several fields as a column
+    for each. While VIEW can't accept some document, a column `held` marks rows that show their last good result.
     """
     app = load_app(ctx)
     asked = {name: value for name, value in range_.items() if value is not None}
@@ -117,14 +121,14 @@ def query(ctx: Context, /, view: str, level: int | None, format: str | None, **r
 @click.option("--history", is_flag=True, help="The changes that led to the result instead, the oldest first.")
 @format_option
 def why(ctx: Context, view: str, group: str, documents: bool, history: bool, format: str | None) -> None:
-    """The documents behind the result of GROUP in VIEW, by their keys, and what each one contributes.
+    """Print the keys of the documents behind the result of GROUP in VIEW, with the contribution of each.
 
-    GROUP is JSON, a list where groups are tuples; what isn't JSON is text. Of a plain index it is what documents are
-    mapped to. Where VIEW keeps no contributions, all documents are gone through once. `rank` tells apart values that a
-    function yielded for one document. Exits with 1 if there is no such group.
+    GROUP is JSON, a list where groups are tuples. Text that isn't JSON is taken as text. For a plain index, GROUP is
+    the group that documents are mapped to. If VIEW keeps no contributions, the command scans all documents once. `rank`
+    distinguishes values that a function yielded for one document. Exits with 1 if there is no such group.
 
-    With --history it is a row for each commit that changed the result, of a group that is gone too, as far back as the
-    feed of changes reaches; a line on standard error says how far that is.
+    With --history it prints a row for each commit that changed the result, also of a group that was removed. It goes
+    back as far as the feed of changes. A line on standard error gives the feed's first position.
     """
     if history and documents:
         raise Fault("--history shows results and --documents what is behind one; leave one out", WRONG)
@@ -158,10 +162,10 @@ def why(ctx: Context, view: str, group: str, documents: bool, history: bool, for
 @click.argument("key")
 @click.option("--raw", is_flag=True, help="Only the document, as it is stored.")
 def doc(ctx: Context, table: str, key: str, raw: bool) -> int | None:
-    """The document of TABLE with this KEY, and what each view was told of it.
+    """Print the document of TABLE with this KEY, and its emission in each view.
 
-    KEY is JSON, a list where the table has several key fields; what isn't JSON is text. Exits with 1 if there is no
-    such document. In a pipe it is one JSON object.
+    KEY is JSON, a list where the table has several key fields. Text that isn't JSON is taken as text. Exits with 1 if
+    there is no such document. In a pipe it is one JSON object.
     """
     app = load_app(ctx)
     wanted = group_of(key)
@@ -188,7 +192,7 @@ def _snapshot(ctx: Context, app: App) -> Iterator[Snapshot]:
 
 
 def _tell_age(ctx: Context, snap: Snapshot, view: str) -> None:
-    """Say that a view is not of this moment, where it is not."""
+    """Print a note if a view is older than the snapshot."""
     as_of = snap.view(view).as_of
     if as_of is not None:
         ctx.note(
@@ -197,7 +201,7 @@ def _tell_age(ctx: Context, snap: Snapshot, view: str) -> None:
 
 
 def _fields(fields: Sequence[str] | None) -> tuple[str, ...]:
-    """The fields of a row as columns; none where they would be confused with the key's column."""
+    """Return the fields of a row as columns, or none if a name would collide with another column."""
     return () if fields is None or "key" in fields or "held" in fields else tuple(fields)
 
 
@@ -235,7 +239,7 @@ def _show_why(ctx: Context, view: View, found: list[Contribution], documents: bo
 
 
 def _bar(ctx: Context, view: str, stack: ExitStack) -> Progress:
-    """What is told how far a scan is; its bar is drawn until the stack is closed."""
+    """Return a function that reports the progress of a scan. The bar is drawn until the stack is closed."""
     bars: list[Bar] = []
     passed = 0
 
@@ -259,7 +263,7 @@ def _no_group(view: View, text: str, value: Any) -> Fault:
 
 
 def _read_as(text: str, value: Any) -> str:
-    """A word on how an argument was read, where it may have been meant otherwise."""
+    """Return a hint on how an argument was read, if the user may have meant something else."""
     if isinstance(value, str) and text == value and text[:1] in ("[", "{", '"'):
         return " (it was read as text, since it is no JSON)"
     if isinstance(value, int | float | bool | None):

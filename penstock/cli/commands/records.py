@@ -1,4 +1,4 @@
-"""Single records: put, delete, post. Each call is one transaction."""
+"""The commands for single records: put, delete, post. Each call is one transaction."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from penstock.views import App
 def put(ctx: Context, table: str, documents: tuple[str, ...]) -> int:
     """Put documents into TABLE, each a JSON object in single quotes.
 
-    All of them are one transaction. Says how many were applied, equal to what is there, or late; a document that can't
-    be taken is named, and the exit code is 1. For files there is `penstock load`.
+    All of them are one transaction. The command prints how many were applied, equal to the stored document, or late. A
+    rejected document is named, and the exit code is 1. For files use `penstock load`.
     """
     app = load_app(ctx)
     table_of(app, table)
@@ -74,10 +74,10 @@ def delete(
 ) -> int:
     """Delete the documents of TABLE with these keys.
 
-    A KEY is JSON, a list where the table has several key fields; what isn't JSON is text. All of them are one
-    transaction. A key without a document counts as equal: it was deleted already.
+    A KEY is JSON, a list where the table has several key fields. Text that isn't JSON is taken as text. All of them are
+    one transaction. A key without a document counts as equal: it was deleted already.
 
-    With --from each line of the FILE is a key as JSON, or a map with the key's fields; a row of CSV is such a map. Many
+    With --from each line of the FILE is a key as JSON, or a map with the key's fields. A row of CSV is such a map. Many
     lines are several transactions. A line without a key is rejected with its number, and the exit code is 1. After an
     interruption the same command deletes the rest.
     """
@@ -100,11 +100,11 @@ def delete(
 @click.argument("records", metavar="JSON...", nargs=-1, required=True)
 @format_option
 def post(ctx: Context, records: tuple[str, ...], format: str | None) -> int:
-    """Put records that name their own table, as they go over a wire, each a JSON object in single quotes.
+    """Put records that name their own table, each a JSON object in single quotes.
 
-    "topic" is the table, with its key in parentheses if you like; "ts" is the record's ts; all other fields are the
-    document. All of them are one transaction. A ts of 0 posts an old value: before the rest, all that may be left of it
-    is taken back, as by `penstock repost`, which says what was wrong in rows.
+    "topic" is the table, optionally with its key in parentheses. "ts" is the record's ts. All other fields are the
+    document. All of them are one transaction. A ts of 0 posts an old value: its remaining contributions are removed
+    first, as by `penstock repost`, and the repaired groups are printed as rows.
     """
     app = load_app(ctx)
     known = [opened(app, object_of(text, _named(place, records))) for place, text in enumerate(records, 1)]

@@ -1,7 +1,7 @@
-"""Repairs: old values posted again, views restated. Whoever writes goes on writing meanwhile.
+"""The commands that repair: repost, restate, check. Other processes may write meanwhile.
 
-What was repaired comes out as rows on standard output: the view, the group, its result before and after, and what was
-wrong; where there was no row, that result is null. A summary is on standard error.
+Each repaired group is a row on standard output: the view, the group, its result before and after, and the reason. If
+there was no row, that result is null. A summary is on standard error.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _COLUMNS = ("view", "group", Column("old", empty=True), Column("new", empty=True
 def repost(ctx: Context, table: str, documents: tuple[str, ...], format: str | None) -> None:
     """Post values that documents of TABLE may once have had, each a JSON object in single quotes.
 
-    No document changes. Every group that such a value would count for is made to hold what the documents are now, and
-    so are those of the document with its key; a view that holds that document takes it if it can. Says which groups of
-    which views were wrong; of a store that is right, nothing.
+    No document changes. Every group of such a value gets the contributions of the current documents. So do the groups
+    of the document with its key. A view that holds that document takes it if it can. The command prints the groups that
+    were wrong. For a correct store it prints none.
     """
     app = load_app(ctx)
     table_of(app, table)
@@ -65,11 +65,12 @@ def repost(ctx: Context, table: str, documents: tuple[str, ...], format: str | N
 @click.argument("key_or_group", metavar="[KEY|GROUP]", required=False)
 @format_option
 def restate(ctx: Context, name: str, key_or_group: str | None, format: str | None) -> None:
-    """Make right what views say, from what is remembered of the documents.
+    """Repair results of views from the remembered emissions of the documents.
 
-    NAME is a table and then KEY that of a document, for all groups that it counts for; or NAME is a view and GROUP one
-    of its groups. Without that it is the whole view, or all views of the table. KEY and GROUP are JSON, a list where
-    they are tuples; what isn't JSON is text. Says which groups were wrong; of a store that is right, nothing.
+    NAME is a table and KEY the key of a document, for all groups of that document. Or NAME is a view and GROUP one of
+    its groups. Without KEY or GROUP it is the whole view, or all views of the table. Both are JSON, a list where they
+    are tuples. Text that isn't JSON is taken as text. The command prints the groups that were wrong. For a correct
+    store it prints none.
     """
     app = load_app(ctx)
     definition = app.lookup(name)
@@ -90,16 +91,16 @@ def restate(ctx: Context, name: str, key_or_group: str | None, format: str | Non
 @click.option("--fix", is_flag=True, help="Restate the groups that differ.")
 @format_option
 def check(ctx: Context, fix: bool, format: str | None) -> int:
-    """Read all of the store, and hold views against what the documents contribute. Others may write meanwhile.
+    """Read the whole store, and compare views with the contributions of the documents. Others may write meanwhile.
 
-    Says which groups of which views are wrong, as they are and as they should be, and what is damaged besides. What
-    views can't take is counted as held; documents that a function would yield something else for now are counted as
-    told otherwise: neither is wrong. Exits with 1 if anything is wrong that --fix has not repaired.
+    The command prints the groups that are wrong, with stored and correct results, and any other damage. Documents that
+    a view can't accept count as held. Documents for which a function would yield another emission now count as told
+    otherwise. Neither is wrong. Exits with 1 if anything is wrong that --fix has not repaired.
     """
     if not is_store(ctx.store):
         raise StoreMissing(ctx.store)
     app = load_app(ctx)
-    with parts(ctx) as tell:  # before the store is opened to be read, for LMDB follows damaged pages into a crash
+    with parts(ctx) as tell:  # before the store is opened, because LMDB may crash on damaged pages
         damaged = damaged_pages_at(ctx.store, _as_progress(tell))
     for line in damaged:
         click.echo(f"damaged: {line}", err=True)
@@ -124,7 +125,7 @@ def check(ctx: Context, fix: bool, format: str | None) -> int:
 
 
 def show(ctx: Context, found: Sequence[Repaired], format: str | None = None) -> None:
-    """What was repaired."""
+    """Print the repaired groups, and a summary."""
     if found:
         emit(ctx, map(_row, found), _COLUMNS, format)
         many = "1 group was" if len(found) == 1 else f"{len(found):,} groups were"

@@ -1,4 +1,4 @@
-"""Parting a store anew: one of another number of partitions."""
+"""The command that gives a store another number of partitions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from penstock.engine import repartition as parted
 )
 @click.option("--to", type=click.IntRange(min=1), required=True, metavar="M", help="How many partitions it is to have.")
 def repartition(ctx: Context, to: int) -> None:
-    """Make the store one of M partitions, each with the same share of all keys.
+    """Turn the store into one of M partitions, each with an equal share of all keys.
 
-    Documents, rows of views and what is kept of them are moved as they are: no function is run, and the digest stays.
-    No other process may have the store open, and the disk must have room for all of it once more. Whatever ends this on
-    the way leaves the store as it was, or as it is to be; run it again then, which clears what was left.
+    Documents, view rows and emissions are copied unchanged: no function runs, and the digest stays the same. No other
+    process may have the store open. The disk needs room for a second copy of the store. If the command is interrupted,
+    the store has either the former or the new partitions. Run it again to remove the remaining files.
 
-    The feed of changes begins anew: a position from before is expired, and views are read first by whoever follows.
+    The feed of changes starts again: earlier positions have expired, and followers read the views first.
     """
     with parts(ctx) as tell:
         done = parted(ctx.store, to, tell)

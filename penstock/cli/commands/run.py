@@ -1,12 +1,12 @@
-"""Sources into tables for as long as they give: what a store lives on.
+"""The command that reads sources into tables until they end.
 
-Each source has a thread of its own, which reads a batch, has it committed, and reads the next: what has come meanwhile,
-so that batches are small while little comes and large under load. Invariants:
+Each source has a thread. It reads a batch, waits for its commit, and reads the next: all records that arrived
+meanwhile. So batches are small under low load and large under high load. Invariants:
 
-- the first signal lets every batch that was begun be committed, and ends with 0; a second Ctrl-C ends at once, which
-  costs nothing that was committed;
-- the first source or sink that fails stops all of them; its error is what the command ends with;
-- only the main thread writes to the terminal.
+- After the first signal every batch that was begun is committed, and the exit code is 0. A second Ctrl-C ends the
+  process at once, and loses nothing that was committed.
+- The first source or sink that fails stops all of them. The command ends with its error.
+- Only the main thread writes to the terminal.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from penstock.spout import SPOUTS, STDIN, Spout, joined
 from penstock.views import App, Table
 
 _Opened = tuple[str, Table, Spout]
-_WAIT = 0.2  # seconds between two looks whether another process has let go of a topic
-_LOOK = 0.1  # seconds between two looks of the main thread
-_EVERY = 10.0  # seconds between two lines of how it goes, where nobody watches
+_WAIT = 0.2  # seconds between two attempts to take a topic
+_LOOK = 0.1  # seconds between two rounds of the main thread
+_EVERY = 10.0  # seconds between two lines of progress without a terminal
 _HOUR, _MEGABYTE = 3600.0, 1e6
 _WINDOW = 3.0  # seconds over which a rate is taken
 
@@ -91,32 +91,32 @@ _WINDOW = 3.0  # seconds over which a rate is taken
     help="Megabytes of the store that a scrub passes in a second (32).",
 )
 def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: float, rate: float) -> int:
-    """Take records from sources as they come, and keep the views up to date, until Ctrl-C or SIGTERM.
+    """Read records from sources as they arrive, and keep the views up to date, until Ctrl-C or SIGTERM.
 
-    A URI is a path, file:PATH?follow=1 for a file that grows, - for standard input, or what an installed package
-    brings. The store remembers how far each source was read, and goes on there. While it runs, other commands read the
-    store, and those that write hand their work over to it. It ends by itself when all its sources have ended.
+    A URI is a path, file:PATH?follow=1 for a file that grows, - for standard input, or a source of an installed
+    package. The store remembers the offset of each source, and the next run continues there. Meanwhile other commands
+    can read the store, and writing commands send their work to this process. The command ends when all its sources have
+    ended.
 
     Under file:PATH?envelope=topic each record names its own table, as for `penstock post`. A ts of 0 posts an old
     value. A record without a table is rejected in the name of TABLE.
 
     With --to the rows of a view and then its changes go into a file, to standard output (-), or to the sink of an
-    installed package. Each has the latest value of a group, or {"deleted": true} for a group that is gone. Under
-    ?envelope=change it has the former value as well. Only saved changes are written; with ?early=1 also those of weak
-    and auto views whose batch is not saved yet. A file goes on behind the last position in it. While another process of
-    this store writes it, this one waits with that, and takes it over when that one ends.
+    installed package. Each line has the latest value of a group, or {"deleted": true} for a group that was removed.
+    With ?envelope=change it has the former value as well. Only saved changes are written. With ?early=1 they include
+    those of weak and auto views whose batch is not saved yet. A file is continued after its last position. If another
+    process of this store writes the file, this process waits, and takes it over when the other one ends.
 
     kafka://HOST:PORT/TOPIC is a topic, in and out; docs/guide/kafka.md lists its options. One process reads it into a
-    store: a second one says so and waits. Several processes of one ?group=NAME share a topic, if the store has
-    several partitions. One of them is the holder of the store. When it ends, another takes over.
+    store: a second one says so and waits. Several processes of one ?group=NAME share a topic, if the store has several
+    partitions. One of them is the holder of the store. When it ends, another takes over.
 
-    A thread scrubs the store once a day: it walks all pages, and compares the keys with a digest of those written.
-    `penstock status` has the result. Damage that `penstock check --fix` repairs is named, and the work goes on. Damage
-    that needs a copy is named too, and the next batch ends the command: it would build on it.
+    A thread scrubs the store once a day: it walks all pages, and compares the keys with a digest of the written keys.
+    `penstock status` shows the result. Damage that `penstock check --fix` repairs is reported, and the work continues.
+    Damage that needs a copy is reported, and the next batch ends the command, because it would build on the damage.
 
-    `penstock pause` pauses the sources, `penstock resume` lets them go on; so do the signals SIGUSR1 and SIGUSR2.
-
-    On a terminal a line shows how it goes; elsewhere there is a line now and then on standard error.
+    `penstock pause` or SIGUSR1 pauses the sources. `penstock resume` or SIGUSR2 resumes them. On a terminal a status
+    line shows the progress. Elsewhere a line is printed on standard error every ten seconds while records arrive.
     """
     app = load_app(ctx)
     asked = [_asked(app, text) for text in sources]
@@ -128,7 +128,7 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
         if not _claimed(ctx, claims, stop):
             return DONE
         for claim in claims.values():
-            stack.callback(claim.release)  # when the store is let go of
+            stack.callback(claim.release)  # after the store is closed
         deliveries = [begun(stack, ctx.store, *one) for one in wanted]
         scrub = Scrubbing(every * _HOUR, rate * _MEGABYTE) if every else None
         writer = _standby(ctx, claims, stop, lambda: _opened(ctx, app, claims, scrub))
@@ -163,7 +163,7 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
 
 
 def _standby(ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callable[[], Writer]) -> StandbyWriter | None:
-    """Who takes the work; a member of a group waits until somebody can be reached. None where it is to end before."""
+    """Return the writer of the store, or None after a request to stop. A member of a group waits for a holder."""
     told = False
     while not stop.asked:
         try:
@@ -179,7 +179,7 @@ def _standby(ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callabl
 
 
 def _opened(ctx: Context, app: App, claims: dict[str, Claim], scrub: Scrubbing | None) -> Writer:
-    """The store, or who holds it; a member of our groups that holds it and is stopped gives no answer, and is ended."""
+    """Open the store or reach its holder. A stopped holder that is a member of our groups is ended first."""
     try:
         return reach_writer(ctx, app, True, scrub)
     except HolderSilent:
@@ -191,7 +191,7 @@ def _opened(ctx: Context, app: App, claims: dict[str, Claim], scrub: Scrubbing |
 
 
 def _source(ctx: Context, stack: ExitStack, claims: dict[str, Claim], text: str, table: Table, uri: str) -> _Opened:
-    """What is read, and the right to read it where that is a topic; members of a group share both."""
+    """Open a source, and prepare its claim if it is a topic. Members of a group share both."""
     spout = SPOUTS.open(uri, table.name)
     source, group = topic_of(spout)
     if source is not None and group is not None and partitions_of(ctx.store) > 1:
@@ -204,7 +204,7 @@ def _source(ctx: Context, stack: ExitStack, claims: dict[str, Claim], text: str,
 
 
 def _claimed(ctx: Context, claims: dict[str, Claim], stop: Stop) -> bool:
-    """Take the right to read each topic, once nobody else reads it into this store; False if it is to end before."""
+    """Claim each topic, after other processes that read it into this store. Return False after a request to stop."""
     for text, claim in claims.items():
         told = False
         while (other := claim.take()) is not None:
@@ -218,7 +218,7 @@ def _claimed(ctx: Context, claims: dict[str, Claim], stop: Stop) -> bool:
 
 
 def _say_also(ctx: Context, opened: list[_Opened], claims: dict[str, Claim], stack: ExitStack) -> None:
-    """Sources that any process may read have a place too, where this one says how it reads them."""
+    """Report the state of sources without a claim too, in a file of this process."""
     for text, _, spout in opened:
         if text not in claims:
             claim = claims[text] = Place(ctx.store, source_of(spout) or hidden(text))
@@ -234,7 +234,7 @@ def _asked(app: App, text: str) -> tuple[str, Table, str]:
 
 
 def _check(asked: list[tuple[str, Table, str]]) -> None:
-    """Each source once: two readers of one would be in each other's way."""
+    """Raise a fault if a source is given twice: its two readers would conflict."""
     seen: set[str] = set()
     for text, _, uri in asked:
         key = STDIN if uri == STDIN else text
@@ -245,7 +245,7 @@ def _check(asked: list[tuple[str, Table, str]]) -> None:
 
 
 def _end_at_once() -> None:
-    """A batch that is being committed is lost with this process, or it is in: nothing in between is possible."""
+    """End the process. A batch that is being committed is then either lost or stored, as a whole."""
     click.echo("penstock: interrupted; what was not committed is read again by the next run", err=True)
     sys.stdout.flush()
     os._exit(INTERRUPTED)
@@ -253,13 +253,13 @@ def _end_at_once() -> None:
 
 @dataclass(slots=True)
 class _Rate:
-    """Records a second over the last few seconds."""
+    """The records per second over the last few seconds."""
 
     clock: Callable[[], float] = time.monotonic
     seen: deque[tuple[float, int]] = field(default_factory=deque)
 
     def of(self, records: int) -> float:
-        """The rate, now that there are so many."""
+        """Return the rate, now that the total is `records`."""
         now = self.clock()
         self.seen.append((now, records))
         while len(self.seen) > 2 and self.seen[0][0] < now - _WINDOW:
@@ -269,7 +269,7 @@ class _Rate:
 
 
 def _watch(ctx: Context, pumps: list[Pump], deliveries: list[Delivery], stop: Stop, say: Callable[[str], None]) -> None:
-    """Let them work, and tell how it goes, until all have ended."""
+    """Start all threads, and report the progress until all have ended."""
     workers: list[Pump | Delivery] = [*pumps, *deliveries]
     for worker in workers:
         worker.start()
@@ -320,7 +320,7 @@ def _watch_live(ctx: Context, pumps: list[Pump], workers: list[Pump | Delivery],
 
 
 def _lines(pumps: list[Pump], deliveries: list[Delivery], stop: Stop) -> Iterator[list[str]]:
-    """Again and again, until all have ended, the lines that are to be shown."""
+    """Yield the lines to show, repeatedly, until all threads have ended."""
     told = False
     workers: list[Pump | Delivery] = [*pumps, *deliveries]
     while True:

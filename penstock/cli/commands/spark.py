@@ -1,4 +1,4 @@
-"""What is done to all of a store at once, in tasks of Spark's."""
+"""The commands that process a whole store in Spark tasks: backfill and verify."""
 
 from __future__ import annotations
 
@@ -65,18 +65,19 @@ def backfill(
     refill: bool,
     offsets: tuple[str, ...],
 ) -> int:
-    """Fill a new store and all its views from files, in tasks of Spark's: what `load` would leave.
+    """Fill a new store and all its views from files, in Spark tasks. The result equals that of `load`.
 
     A URI is a path, of a file that `load` reads or of a folder of such files, or file:PATH?format=csv. Files of one
-    table are read in the order in which they are named, and `load` goes on where they ended. A folder has no order: of
-    versions with equal ts the one with the greater bytes wins, and how many such ties there were is said. Of a topic,
-    kafka://HOST:PORT/TOPIC with the options that `run` knows, each partition is read to its end, or to a moment under
-    until=, and `run` goes on there. The store is there when it is whole; until then nothing is, and a run that was
-    killed is begun anew by the next one. On one machine `load` is quicker.
+    table are read in the order in which they are named, and `load` continues where they ended. A folder has no order:
+    of versions with equal ts the one with the greater bytes wins. The number of such ties is printed.
 
-    With --refill the store is there and may be written meanwhile. The tables that are named, and all views on them, are
-    made anew beside it, and what is written to them meanwhile is laid over that. Then readers see all of it at once,
-    and sources go on from the offsets that are said. What was dumped of a topic at known offsets is told by --offset.
+    For a topic, kafka://HOST:PORT/TOPIC with the options of `run`, each partition is read to its end, or to a time
+    under until=. `run` continues there. The store appears when it is complete, not before. After a kill the next run
+    starts again. On one machine `load` is faster.
+
+    With --refill the store exists, and others may write it meanwhile. The named tables, and all views on them, are
+    rebuilt beside it. Records that are written to them meanwhile are applied on top. Then readers see all of it at
+    once, and sources continue from the printed offsets. If a topic was dumped at known offsets, --offset names them.
     """
     app = load_app(ctx)
     given, known = _given(app, sources), _offsets(offsets)
@@ -109,7 +110,7 @@ def backfill(
 
 
 def _given(app: App, sources: Sequence[str]) -> dict[str, list[str]]:
-    """The sources of each table, in order."""
+    """Return the sources of each table, in order."""
     given: dict[str, list[str]] = {}
     for text in sources:
         table, sign, uri = text.partition("=")
@@ -118,12 +119,12 @@ def _given(app: App, sources: Sequence[str]) -> dict[str, list[str]]:
         given.setdefault(table_of(app, table).name, []).append(uri)
         path = uri if os.path.lexists(uri) else Uri.parse(uri).rest
         if Uri.parse(uri).scheme == "file" and not os.path.isdir(path):
-            file_size(path)  # which says what is wrong with it, before Spark is started
+            file_size(path)  # raises for a bad file before Spark starts
     return given
 
 
 def _offsets(texts: Sequence[str]) -> dict[str, int]:
-    """Where sources go on."""
+    """Return the offsets at which sources continue."""
     out: dict[str, int] = {}
     for text in texts:
         source, sign, offset = text.rpartition("=")
@@ -188,11 +189,12 @@ def verify(
     against: tuple[str, ...],
     format: str | None,
 ) -> int:
-    """Recompute views, all unless some are named, from a copy of the store by none of the code that keeps them.
+    """Recompute views, all unless some are named, from a copy of the store, and compare the results.
 
-    Says which groups differ: what is stored, what it should be, and keys of documents behind it. The copy is made while
-    others write. Documents that a view can't take are counted as held, those that a function would yield something else
-    for now as told otherwise: neither is wrong. Exits with 1 if any group differs that --fix has not repaired.
+    The recomputation shares no code with the incremental path. The command prints the groups that differ: the stored
+    and the correct result, and keys of documents behind them. The copy is made while others write. Documents that a
+    view can't accept count as held. Documents for which a function would yield another emission now count as told
+    otherwise. Neither is wrong. Exits with 1 if any group differs that --fix has not repaired.
     """
     app = load_app(ctx)
     for name in views:

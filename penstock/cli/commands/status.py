@@ -1,6 +1,7 @@
-"""How a store stands: its tables and views, where it is, and who writes it.
+"""The command that shows the state of a store: tables, views, path, and the writing process.
 
-On a terminal it is a page, which --watch draws again every second; elsewhere one JSON object, with --watch one a line.
+On a terminal it is a page, which --watch redraws every second. Elsewhere it is one JSON object, or one per line with
+--watch.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ _DATA = "data.mdb"
 @click.option("--digest", is_flag=True, help="Add the digest of all content, which equal content shares.")
 @click.option("--format", "format", type=click.Choice(_FORMATS), help="How (a table on a terminal, else json).")
 def status(ctx: Context, watch: bool, digest: bool, format: str | None) -> None:
-    """Tables, views, position, sources, what is held, sizes, the last commit, and who writes.
+    """Show tables, views, position, sources, held documents, sizes, the last commit, and the writer.
 
-    In a pipe it is one JSON object; with --watch one each second. It counts the first 20 documents that a view can't
-    take by reason, each reason with the first key. With -v it has each of them with its traceback.
+    In a pipe it is one JSON object, with --watch one each second. It counts the first 20 documents that a view can't
+    accept by reason, each reason with the first key. With -v it lists each of them with its traceback.
     """
     for_people = ctx.terminal if format is None else format == "table"
     if watch and digest:
@@ -65,7 +66,7 @@ def status(ctx: Context, watch: bool, digest: bool, format: str | None) -> None:
 
 
 def _asked(ctx: Context, for_people: bool, data: dict[str, Any]) -> dict[str, Any]:
-    """The status with as much of what is held as is asked for."""
+    """Return the status with as many details of held documents as the user asked for."""
     if not for_people and not ctx.verbose:
         for view in data["views"].values():
             view["holds"] = _by_reason(view["holds"])
@@ -101,7 +102,7 @@ def _watch(ctx: Context, for_people: bool, look: Callable[[], dict[str, Any]]) -
 
 
 def read(engine: Engine, store: str, digest: bool) -> dict[str, Any]:
-    """The status of a store, with what only its files and its writer tell."""
+    """Return the status of a store, with the facts that only its files and its writer know."""
     data = engine.status()
     del data["readonly"]
     try:
@@ -124,7 +125,7 @@ def read(engine: Engine, store: str, digest: bool) -> dict[str, Any]:
 
 
 def _page(ctx: Context, data: dict[str, Any]) -> str:
-    """The page for people."""
+    """Return the page for people."""
     sizes = data["store"]
     memory = "" if data["memory"] is None else f", {shown_size(data['memory'])} of memory"
     lines = [
@@ -147,7 +148,7 @@ def _page(ctx: Context, data: dict[str, Any]) -> str:
 
 
 def _scrub(scrub: dict[str, Any]) -> Iterator[str]:
-    """The last scrub, and the damage that it found."""
+    """Yield the lines on the last scrub, and on the damage that it found."""
     damaged, uncounted = scrub["damaged"], scrub["uncounted"]
     if scrub["ended"] is None:
         text = "never; `penstock check` walks all pages, and `penstock run` does so in the background"

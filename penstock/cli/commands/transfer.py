@@ -1,7 +1,7 @@
-"""Tables and views to files, and into a table what such a file holds.
+"""The commands that export tables and views to files, and import such a file into a table.
 
-Everything is streamed from one snapshot. A file gets its name when all of it is written, so that there is never half of
-one; a packed one is packed as its name ends.
+Everything is streamed from one snapshot. A file gets its name when it is complete, so an incomplete one never has that
+name. The end of the name selects the packing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from penstock.views import Table, View
 _FORMATS = ("jsonl", "csv", "parquet")
 _PACKED = ("gz", "zst")
 _Written = Callable[[BinaryIO, Columns, Iterable[dict[str, Any]], Callable[[int], None]], None]
-_TOLD = 1024  # lines after which one tells how far it is
+_TOLD = 1024  # lines between two reports of progress
 
 
 @command(
@@ -61,14 +61,15 @@ _TOLD = 1024  # lines after which one tells how far it is
 )
 @safe_option
 def export(ctx: Context, name: str, format: str | None, output: str | None, safe: bool) -> None:
-    """Write what NAME has at this moment, a table its documents or a view its rows, to a file or standard output.
+    """Write the current content of NAME, documents of a table or rows of a view, to a file or standard output.
 
-    JSON lines of a table lose nothing, deletions and each ts among them: `penstock import` makes the same table of
-    them. What JSON has no form for is written as {"$decimal": "1.50"}, {"$bytes": "base64"}, {"$float": "nan"}. CSV
-    and Parquet have documents alone: a column for each field, null where a document has none; lists, maps and columns
-    of several kinds are JSON in their cells. With --safe a text that begins with =, +, -, @, a tab or a carriage return
-    has a single quote before it, so that it doesn't read back as the same text. A view's rows are `key` and `value`, or
-    a column for each field of it.
+    JSON lines of a table lose nothing: they include deletions and each ts, and `penstock import` restores the table.
+    Values without a JSON form are written as {"$decimal": "1.50"}, {"$bytes": "base64"}, {"$float": "nan"}.
+
+    CSV and Parquet have only documents: a column for each field, null where a document has no value. Lists, maps and
+    columns of several types are JSON in their cells. With --safe, text that begins with =, +, -, @, a tab or a carriage
+    return has a single quote before it. So it doesn't read back as the same text. A row of a view is `key` and `value`,
+    or a column for each field of its value.
     """
     kind, packing = _kind(format, output)
     if safe:
@@ -99,10 +100,10 @@ def export(ctx: Context, name: str, format: str | None, output: str | None, safe
 @click.option("--again", is_flag=True, help="From the first line, also of what is in already.")
 @click.option("--format-in", metavar="FORMAT", help="jsonl, csv, tsv or parquet (else by the file's name).")
 def import_(ctx: Context, table: str, files: tuple[str, ...], again: bool, format_in: str | None) -> int:
-    """Put what `penstock export` wrote to a FILE into TABLE: documents, and from JSON lines of a table its deletions.
+    """Put documents that `penstock export` wrote to a FILE into TABLE, and deletions from JSON lines of a table.
 
-    It is `penstock load`, but for what stands in JSON lines for something else: {"$decimal": "1.50"} is a Decimal,
-    {"$delete": 7, "$ts": 3} a deletion. Rows of a view are documents with a field key: a table by "key" takes them.
+    It works as `penstock load`, and also decodes the special forms in JSON lines: {"$decimal": "1.50"} is a Decimal,
+    {"$delete": 7, "$ts": 3} a deletion. Rows of a view become documents with a field key, for a table by "key".
     """
     app = load_app(ctx)
     target = table_of(app, table)
@@ -110,7 +111,7 @@ def import_(ctx: Context, table: str, files: tuple[str, ...], again: bool, forma
 
 
 class _Source(Protocol):
-    """What is exported."""
+    """A table or view to export."""
 
     unit: str
     total: int
@@ -118,11 +119,11 @@ class _Source(Protocol):
     first: tuple[str, ...]
 
     def lines(self) -> Iterator[bytes]:
-        """Each as JSON."""
+        """Yield its content as JSON lines."""
         ...
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Each as a map of columns, of which `first` are there in any case."""
+        """Yield its content as maps of columns. The columns `first` are in every file."""
         ...
 
 
@@ -141,12 +142,12 @@ class _Documents:
         self.first = tuple(dict.fromkeys(roots))
 
     def lines(self) -> Iterator[bytes]:
-        """Each as JSON that loses nothing."""
+        """Yield each document or deletion as lossless JSON."""
         for line in self._reader.lines():
             yield b"\n".join(portable_lines(self._table, line, self._instants))
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The documents."""
+        """Yield the documents."""
         return (document_of(line) for line in self._reader.lines() if not unwrap(line).absent)
 
 
@@ -164,13 +165,13 @@ class _Rows:
         self.first = ("key", *(self._fields or ("value",)), *(("held",) if self._held else ()))
 
     def lines(self) -> Iterator[bytes]:
-        """Each as an object of key and value."""
+        """Yield each row as an object of key and value."""
         for row in self._reader.items():
             shown = {"key": row.key, "value": row.value} | ({"held": True} if row.held else {})
             yield dumps(shown, exact=True).encode()
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Each with a column for each field of the value."""
+        """Yield each row with a column for each field of its value."""
         for row in self._reader.items():
             key = list(row.key) if isinstance(row.key, tuple) else row.key
             held = {"held": row.held} if self._held else {}
@@ -194,7 +195,7 @@ def _write(source: _Source, kind: str, out: BinaryIO, tell: Callable[[int], None
 
 
 def _kind(format: str | None, output: str | None) -> tuple[str, str | None]:
-    """The format of a file, and how it is packed."""
+    """Return the format of a file, and its packing."""
     named = os.path.basename(output or "").lower().split(".")[1:]
     packing = named.pop() if named and named[-1] in _PACKED else None
     by_name = {"csv": "csv", "parquet": "parquet", "pq": "parquet"}.get(named[-1] if named else "", "jsonl")
@@ -207,7 +208,7 @@ def _kind(format: str | None, output: str | None) -> tuple[str, str | None]:
 
 @contextmanager
 def _output(path: str | None, packing: str | None) -> Iterator[BinaryIO]:
-    """Where to write; a file has its name at the end, and only then."""
+    """Open the output. A file gets its name at the end."""
     if path is None:
         sys.stdout.flush()
         yield sys.stdout.buffer
@@ -227,7 +228,7 @@ def _output(path: str | None, packing: str | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _named(path: str, begun: str) -> Iterator[None]:
-    """What the system refuses of a file is said of the name that was given, not of the one it has until it is whole."""
+    """Name the requested file in errors of the system, instead of the temporary one."""
     try:
         yield
     except OSError as error:
@@ -238,7 +239,7 @@ def _named(path: str, begun: str) -> Iterator[None]:
 
 @contextmanager
 def _packed(file: BinaryIO, packing: str | None) -> Iterator[BinaryIO]:
-    """A file that packs what is written to it."""
+    """Yield a file that packs the bytes written to it."""
     if packing is None:
         yield file
     elif packing == "gz":

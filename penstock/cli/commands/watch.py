@@ -1,8 +1,8 @@
-"""Watching views: what changes in them, as it is committed, by whichever process.
+"""The command that watches views: it prints their changes as any process commits them.
 
-On a terminal it is a table that stands in its place; elsewhere each change is a JSON object on a line of its own, or a
-row of CSV, which is written out before the next look. It ends in good order with the first signal, and with whoever
-reads it.
+On a terminal it is a table that is redrawn in place. Elsewhere each change is a JSON object on a line, or a row of CSV.
+Output is flushed before the next look at the feed. The command ends with success at the first signal, or when the
+reader of its output ends.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _DRAW = 0.1  # seconds between two pages
 
 
 class _Position(click.ParamType[Position]):
-    """A position as it is typed: a number, or a list of those of all partitions."""
+    """A position as a user types it: a number, or a list of the numbers of all partitions."""
 
     name = "position"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Position:
-        """The position that a text means."""
+        """Return the position of a text."""
         try:
             own = loads(value) if isinstance(value, str) else value
         except ValueError:
@@ -65,14 +65,16 @@ class _Position(click.ParamType[Position]):
 @click.option("--early", is_flag=True, help="Also show changes of weak and auto views whose batch is not saved yet.")
 @formats("How changes come out (a table that stands in its place on a terminal, else jsonl: a JSON object a line).")
 def watch(ctx: Context, views: tuple[str, ...], since: Position | None, early: bool, format: str | None) -> None:
-    """The changes of each VIEW as they are committed, until Ctrl-C.
+    """Print the changes of each VIEW as they are committed, until Ctrl-C.
 
-    On a terminal it is a table of groups with their values, what these were before, and how often they change. In a
-    pipe each change is a JSON object on a line: view, group, old, new, position; `old` is left out where a group came
-    to be, `new` where it is gone. The position of the last one is what --since takes. The feed keeps the last 1,000,000
-    changes; where it no longer reaches back to P, that is an error. Of a store of several partitions a position is a
-    list of numbers, one of each. A view with production="weak" or "auto" can show contributions before their batch is
-    saved; these changes come when it is saved, or at once with --early.
+    On a terminal it is a table of groups with their current and former values, and their rates of change. In a pipe
+    each change is a JSON object on a line: view, group, old, new, position. `old` is missing for an added group, `new`
+    for a removed one. --since takes the position of the last change that you have. The feed keeps the last 1,000,000
+    changes. If it no longer reaches back to P, that is an error.
+
+    In a store of several partitions a position is a list of numbers, one for each. A view with production="weak" or
+    "auto" can show contributions before their batch is saved. These changes appear when it is saved, or at once with
+    --early.
     """
     if format == "table" and not ctx.terminal:
         raise Fault("--format table is drawn again and again on a terminal; write jsonl, json or csv here", WRONG)
@@ -111,7 +113,7 @@ def _row(change: Change) -> tuple[Any, ...]:
 
 
 def _coming(steps: Steps, stopped: Callable[[], bool]) -> Iterator[Change]:
-    """The changes as they are committed; what was made of them is written out before the next look."""
+    """Yield the changes as they are committed. Output is flushed before the next look at the feed."""
     gone = _gone()
     while not stopped() and not gone():
         for changes, _ in steps.step():
@@ -123,13 +125,13 @@ def _coming(steps: Steps, stopped: Callable[[], bool]) -> Iterator[Change]:
 
 
 def _gone() -> Callable[[], bool]:
-    """Whether nobody reads standard output any more, which a write would only tell at the next change."""
+    """Return a function that tests whether the reader of standard output has closed it, without a write."""
     try:
         file = sys.stdout.fileno()
     except (OSError, ValueError):
         return lambda: False
     poll = select.poll()
-    poll.register(file, 0)  # errors are always told
+    poll.register(file, 0)  # poll always reports errors
     return lambda: bool(poll.poll(0))
 
 

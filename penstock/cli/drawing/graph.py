@@ -1,6 +1,6 @@
-"""The graph of tables and views in words: what each definition is, and how they hang together.
+"""The graph of tables and views as text: a line per definition, in the order of their dependencies.
 
-Every view has one source, so that the graph is a forest, whose roots are the tables.
+Each view has one source. So the graph is a forest, and its roots are the tables.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Definition = Table | View
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A definition, how deep it stands under its table, and what stands on it."""
+    """A definition, its depth below its table, and the views on it."""
 
     definition: Definition
     depth: int
     children: tuple[Node, ...]
 
     def all(self) -> Iterator[Node]:
-        """This one and all under it, each before those on it."""
+        """Yield this node and all nodes below it, each before its children."""
         yield self
         for child in self.children:
             yield from child.all()
 
 
 def forest(app: App, only: Definition | None = None) -> list[Node]:
-    """The tables with what stands on them; of `only` what it comes from and what stands on it."""
+    """Return the tables with their views. With `only`: that definition, its ancestors, and the views on it."""
     kept = None if only is None else {*_sources(only), *_above(app, only)}
 
     def node(definition: Definition, depth: int) -> Node:
@@ -57,7 +57,7 @@ def _above(app: App, definition: Definition) -> Iterator[Definition]:
 
 
 def sentence(definition: Definition) -> str:
-    """A definition in a line."""
+    """Return a definition as one line."""
     if isinstance(definition, Table):
         parts = [f"table by {_paths(definition.key.paths, definition.key.single)}"]
         if definition.has_ts:
@@ -69,7 +69,7 @@ def sentence(definition: Definition) -> str:
 
 
 def groups(view: View) -> str:
-    """What a view groups by, and which documents."""
+    """Return the groups of a view, and its condition, as text."""
     if not isinstance(view.map, FieldMap):
         return f"by function {getattr(view.map.function, '__name__', 'of its own')}"
     key = view.map.key
@@ -78,7 +78,7 @@ def groups(view: View) -> str:
 
 
 def reducers(view: View) -> str:
-    """What a view folds."""
+    """Return the reducers of a view as text."""
     if view.index:
         return "an index of values"
     value = view.map.value if isinstance(view.map, FieldMap) else None
@@ -89,13 +89,13 @@ def reducers(view: View) -> str:
 
 
 def in_tree(view: View) -> bool:
-    """Whether a view keeps its contributions in trees, and not accumulators alone."""
+    """Test whether a view keeps its contributions, in trees, and not only accumulators."""
     kept = (isinstance(r, ReduceFunction) or not all(is_accumulator(cell) for cell in r.cells) for r in view.reducers)
     return view.sources or view.index or any(kept)
 
 
 def condition(where: Mapping[str, Any]) -> str:
-    """A condition as it is described, in words.
+    """Return the description of a condition as text.
 
     >>> import penstock as ps
     >>> condition((~((ps.field("a") > 0) & (ps.field("b") == "x"))).describe())
@@ -143,7 +143,7 @@ def _paths(paths: Sequence[tuple[str, ...]], single: bool) -> str:
 
 
 def text(roots: Sequence[Node], notes: Mapping[str, str]) -> str:
-    """The forest for people; `notes` stands beside a name."""
+    """Return the forest for people. `notes` has a text beside each name."""
     lines: list[tuple[str, str, str]] = []
 
     def walk(node: Node, lead: str, last: bool) -> None:
@@ -162,7 +162,7 @@ def text(roots: Sequence[Node], notes: Mapping[str, str]) -> str:
 
 
 def mermaid(roots: Sequence[Node]) -> str:
-    """The forest as a Mermaid flowchart."""
+    """Return the forest as a Mermaid flowchart."""
     nodes = [node for root in roots for node in root.all()]
     ids = {node.definition.name: f"n{i}" for i, node in enumerate(nodes)}
     lines = ["flowchart LR"]

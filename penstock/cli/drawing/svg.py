@@ -1,6 +1,6 @@
-"""The graph of tables and views as a picture: boxes in columns, each beside what it comes from.
+"""The graph of tables and views as a picture: boxes in columns, each to the right of its source.
 
-The same graph is the same bytes. Colors are read on white and on black.
+Equal graphs give equal bytes. The colors are readable on white and on black.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STYLE = (
 
 
 def svg(roots: Sequence[Node], title: str) -> str:
-    """The forest as an SVG document."""
+    """Return the forest as an SVG document."""
     nodes = [node for root in roots for node in root.all()]
     columns = max((node.depth for node in nodes), default=0) + 1
     widths = [max((_width(node) for node in nodes if node.depth == depth), default=0.0) for depth in range(columns)]
@@ -58,7 +58,7 @@ def _height(node: Node) -> float:
 
 
 def _place(node: Node, top: float, tops: dict[str, float]) -> float:
-    """Give the node and all on it their places from `top` on; where the next may begin."""
+    """Place a node and its children from `top` down. Return the top of the next node."""
     at = top
     for child in node.children:
         at = _place(child, at, tops)

@@ -1,7 +1,7 @@
-"""The table of `watch` on a terminal: a line a group, which stays in its place while what it says changes.
+"""The table of `watch` on a terminal: a line per group, which stays in its place while its values change.
 
-Invariant: no more lines than the terminal has room for; what changed least recently gives way. Time comes in through
-`clock`.
+Invariant: there are no more lines than fit on the terminal. A new line replaces the least recently changed one. `clock`
+supplies the time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST = 0.05  # a rate below this is none
 
 @dataclass(slots=True)
 class Rate:
-    """Changes a second, of late.
+    """The recent number of changes per second.
 
     >>> rate = Rate()
     >>> for second in range(100):
@@ -44,12 +44,12 @@ class Rate:
     since: float = 0.0
 
     def add(self, n: int, now: float) -> None:
-        """So many more, now."""
+        """Add `n` changes at this time."""
         self.level = self.level * 0.5 ** ((now - self.since) / _HALF) + n
         self.since = now
 
     def at(self, now: float) -> float:
-        """The rate now."""
+        """Return the rate at this time."""
         return float(self.level * 0.5 ** ((now - self.since) / _HALF) * math.log(2) / _HALF)
 
 
@@ -61,11 +61,11 @@ class _Line:
     old: Any
     changes: int
     rate: Rate
-    at: float  # when it changed last
+    at: float  # time of the last change
 
 
 class Board:
-    """The lines, and how they are drawn."""
+    """The lines of the table, and their drawing."""
 
     def __init__(self, views: Sequence[str], room: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._several = len(views) > 1
@@ -77,16 +77,16 @@ class Board:
 
     @property
     def room(self) -> int:
-        """How many lines there may be."""
+        """The largest number of lines."""
         return self._room
 
     def show(self, view: str, rows: Iterable[Row]) -> None:
-        """Begin with these rows."""
+        """Add lines for these rows."""
         for row in rows:
             self._lines[view, dumps(row.key)] = _Line(view, row.key, row.value, ABSENT, 0, Rate(), -math.inf)
 
     def take(self, changes: Sequence[Change]) -> None:
-        """What has changed."""
+        """Apply these changes."""
         if not changes:
             return
         now = self._clock()
@@ -105,7 +105,7 @@ class Board:
             self._place(key, further[key])
 
     def page(self, position: Position | None, width: int) -> RenderableType:
-        """The table, and what stands under it, for so many columns of a terminal."""
+        """Return the table and its status line, for a terminal of this width."""
         now = self._clock()
         rows = [self._cells(line, now) for line in self._lines.values()]
         names = ["view", "group", "value", "before", "changes", "/s"][not self._several :]
@@ -123,7 +123,7 @@ class Board:
         return [line.view] * self._several + [shown_cell(line.group), _shown(line.new), _shown(line.old), *counts]
 
     def _place(self, key: tuple[str, str], line: _Line) -> None:
-        """Put a line where one is that gives way to it, or below all."""
+        """Add a line, in place of the least recently changed one if there is no room."""
         if len(self._lines) < self._room:
             self._lines[key] = line
             return
@@ -134,7 +134,7 @@ class Board:
 
 
 def _widths(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The columns' widths: what they need, as far as there is room; values are cut first, counts and names never."""
+    """Return widths of the columns that fit the terminal. Values are cut first, counts and names of columns never."""
     out = [min(width, max(map(cell_len, (name, *(row[i] for row in rows))))) for i, name in enumerate(names)]
     left = width - 2 * (len(names) - 1)
     values = [i for i, name in enumerate(names) if name in ("value", "before")]
@@ -146,7 +146,7 @@ def _widths(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """The cells in their columns; counts, which come last, stand to the right."""
+    """Return the cells in their columns. The counts, in the last columns, are aligned to the right."""
     out: list[str] = []
     for i, (cell, width) in enumerate(zip(cells, widths, strict=True)):
         room = width - cell_len(cell)
@@ -158,7 +158,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def drawing(color: bool) -> tuple[Live, int]:
-    """What draws a page over the one before, and how many lines there is room for."""
+    """Return the live display, and the number of lines that fit."""
     console = Console(no_color=not color)
     return Live(console=console, auto_refresh=False, vertical_overflow="crop"), console.height - _AROUND
 

@@ -1,10 +1,10 @@
-"""Documents and rows as columns: CSV and Parquet, written as they come.
+"""Documents and rows as columns of CSV and Parquet, written as a stream.
 
-The columns are found in a first pass over the same snapshot, so that no more than a few rows are in memory. Invariants:
+A first pass over the same snapshot finds the columns, so that only a few rows are in memory. Invariants:
 
-- CSV reads back as the same values, but for what it can't tell: an absent field is null there, Decimals are numbers,
-  and with `safe` some texts have a quote before them;
-- a column of Parquet has a type where all its values have one; where they have several, or lists and maps, it is JSON.
+- CSV reads back as the same values, with three exceptions. An absent field becomes null, Decimals become numbers, and
+  with `safe` some texts have a quote before them.
+- A column of Parquet has a type if all its values have one. A column with several types, lists or maps is JSON.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _MOST = 10_000  # columns
 _ROWS = 4096  # that are written together
 _EXACT = 1 << 53  # up to which a float holds every int
 _DIGITS = 38
-_JSON_FIRST = frozenset(' -0123456789"[{tfn')  # what JSON begins with
+_JSON_FIRST = frozenset(' -0123456789"[{tfn')  # first characters of JSON texts
 Row = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Seen:
-    """What kinds of values a column has."""
+    """The kinds of values in a column."""
 
     kinds: set[type] = field(default_factory=set)
     whole: int = 0  # digits before the point of its numbers
-    part: int = 0  # and behind it
+    part: int = 0  # and after it
     wide: bool = False  # an int that no float holds
     huge: bool = False  # an int of more than 64 bits
 
     def see(self, value: Any) -> None:
-        """Another value."""
+        """Add a value."""
         kind = type(value)
         self.kinds.add(kind)
         if kind is int:
@@ -61,13 +61,13 @@ class Seen:
 
 @dataclass(slots=True)
 class Columns:
-    """The columns of what comes, in the order in which they are met; those given stand first."""
+    """The columns of the rows, in order of first use. The given ones come first."""
 
     seen: dict[str, Seen]
 
     @classmethod
     def of(cls, rows: Iterable[Row], first: Iterable[str], typed: bool) -> Columns:
-        """Those of these rows; the values are only looked at where the columns are to be `typed`."""
+        """Return the columns of these rows. Values are examined only if the columns are `typed`."""
         columns = cls({name: Seen() for name in first})
         for row in rows:
             for name, value in row.items():
@@ -86,7 +86,7 @@ class Columns:
 def write_csv(
     out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Callable[[int], None], safe: bool = False
 ) -> None:
-    """Write rows with a head; with `safe` a spreadsheet takes no text for a formula."""
+    """Write rows with a header. With `safe` a spreadsheet takes no text for a formula."""
     cell = _safe_cell if safe else _cell
     text = io.TextIOWrapper(out, "utf-8", newline="", write_through=False)
     writer = csv.writer(text, lineterminator="\n")
@@ -100,7 +100,7 @@ def write_csv(
 
 
 def _cell(value: Any) -> str:
-    """The cell that reads back as this value: text as it stands, unless it would be read as something else.
+    """Return the cell that reads back as this value: text is unchanged unless it would read back as another value.
 
     >>> _cell("Sue"), _cell("7"), _cell(7), _cell(""), _cell(None)
     ('Sue', '"7"', '7', '""', '')
@@ -124,7 +124,7 @@ def _cell(value: Any) -> str:
 
 
 def _safe_cell(value: Any) -> str:
-    """The same, with a quote before text that a spreadsheet would take for a formula.
+    """Return the cell of a value, with a quote before text that a spreadsheet would take for a formula.
 
     >>> _safe_cell("=1+1"), _safe_cell(-1), _safe_cell("Sue"), _safe_cell([-1])
     ("'=1+1", '-1', 'Sue', '[-1]')
@@ -133,7 +133,7 @@ def _safe_cell(value: Any) -> str:
 
 
 def write_parquet(out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Callable[[int], None]) -> None:
-    """Write rows in groups, each column with its type."""
+    """Write rows in row groups, each column with its type."""
     try:
         arrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")
@@ -152,7 +152,7 @@ def write_parquet(out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Ca
 
 
 def _arrow_type(arrow: Any, seen: Seen) -> Any:
-    """The type of a column; None where it is JSON."""
+    """Return the type of a column, or None if it is JSON."""
     kinds = seen.kinds - {type(None)}
     if kinds == {bool}:
         return arrow.bool_()

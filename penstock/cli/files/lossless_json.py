@@ -1,13 +1,13 @@
-r"""A table as JSON lines that lose nothing, out of a store and into one.
+r"""A table as lossless JSON lines, out of a store and into one.
 
-A document is its JSON object. What JSON has no form for is an object of one name that begins with a dollar, as in the
-other outputs, and a document's own object that looks like one is put into {"$map": …}. Beside documents there are
+A document is its JSON object. A value without a JSON form is an object with one name that begins with a dollar, as in
+the other outputs. If a document itself contains such an object, {"$map": …} encloses it. Other lines are:
 
     {"$delete": KEY, "$ts": TS}     the key has no document as of TS
-    {"$doc": {…}, "$ts": TS}        a document whose ts is not in it, or whose own names look like these
+    {"$doc": {…}, "$ts": TS}        a document without its ts, or one whose own names are among these
 
-and a document that was merged from patches is as many lines as it has ts, the lowest first. Invariant: a table that is
-taken into an empty store of the same app has the same digest there.
+A document that was merged from patches becomes one line per ts, the lowest first. Invariant: if the lines of a table
+are imported into an empty store of the same app, the table has the same digest there.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _FAR = (23 * 60 + 59) * 60
 
 
 def portable_lines(table: Table, line: bytes, instants: bool) -> Iterator[bytes]:
-    """The lines that a stored line becomes, without line feeds; `instants` where the ts of the table are times."""
+    """Yield the JSON lines of a stored line, without line feeds. With `instants` the ts of the table are times."""
     if line[:1] == b"{" and _MARK not in line and b"\n" not in line:
-        yield line  # as it was put
+        yield line  # unchanged
         return
     found = unwrap(line)
     if found.absent:
@@ -62,10 +62,10 @@ def portable_lines(table: Table, line: bytes, instants: bool) -> Iterator[bytes]
 
 
 def _patches(table: Table, patched: Patched, instants: bool) -> Iterator[bytes]:
-    """What makes this document again: the last deletion, then what each ts brought.
+    """Yield the lines that rebuild a document of patches: the last deletion, then the fields of each ts.
 
-    The fields that hold the key and the ts came with every patch, so theirs is the greatest ts; earlier patches need
-    them all the same, and have them overwritten.
+    Every patch had the fields of the key and the ts, so these fields carry the greatest ts. Earlier patches need them
+    too, and the later ones overwrite them.
     """
     if patched.floor is not None:
         yield _said({_DELETE: key_value(table, patched.fields), _TS: _ts(patched.floor, instants)})
@@ -84,7 +84,7 @@ def _patches(table: Table, patched: Patched, instants: bool) -> Iterator[bytes]:
 
 
 def _replaced(value: Any, path: tuple[str, ...], new: Any) -> Any:
-    """A value with another one at this path in it."""
+    """Return a value in which the value at this path is replaced."""
     return {**value, path[0]: _replaced(value[path[0]], path[1:], new)} if path else new
 
 
@@ -100,7 +100,7 @@ def _said(value: dict[str, Any]) -> bytes:
 
 
 def _guarded(value: Any) -> Any:
-    """A value in which no map can be taken for something else."""
+    """Return a value in which no map can be mistaken for an encoded value."""
     if isinstance(value, list):
         return [_guarded(item) for item in value]
     if not isinstance(value, dict):
@@ -110,7 +110,7 @@ def _guarded(value: Any) -> Any:
 
 
 def _ts(ts: Any, instants: bool) -> Any:
-    """A ts as it is put; instants are kept as nanoseconds.
+    """Return a ts as it is written. Times are stored as nanoseconds.
 
     >>> _ts(-1, True), _ts(1_700_000_000_500_000_000, True), _ts(7, False)
     ('1969-12-31T23:59:59.999999999Z', '2023-11-14T22:13:20.5Z', 7)
@@ -120,7 +120,7 @@ def _ts(ts: Any, instants: bool) -> Any:
     seconds, rest = divmod(ts, _SECOND)
     part = f".{rest:09}".rstrip("0") if rest else ""
     for shift, zone in ((0, "Z"), (_FAR, "+23:59"), (-_FAR, "-23:59")):
-        try:  # an instant of the first or the last day there is has no date in every zone
+        try:  # a time of the first or last possible day has no date in some zones
             local = _EPOCH + timedelta(seconds=seconds + shift)
         except OverflowError:
             continue
@@ -132,14 +132,14 @@ def _ts(ts: Any, instants: bool) -> Any:
 
 
 def read_portable(batch: SpoutBatch) -> SpoutBatch:
-    """A batch of lines as they were read, with what stands in them for something else put back."""
+    """Return a batch of lines with their encoded values, deletions and ts decoded."""
     if not batch.raw or not any(_MARK in line for line in batch.records.lines):
         return batch
     return _read_lines(batch, _add_line)
 
 
 def read_keys(batch: SpoutBatch, table: Table, ts: Any) -> SpoutBatch:
-    """A batch of deletions: each line is a key as JSON, or a map with the key's fields."""
+    """Return a batch of deletions: each line is a key as JSON, or a map with the key's fields."""
 
     def add(records: TableBatch, line: bytes) -> None:
         value = _loaded(line) if batch.raw else unpack(line)
@@ -171,7 +171,7 @@ def _add_line(records: TableBatch, line: bytes) -> None:
 
 
 def _read_lines(batch: SpoutBatch, add: Callable[[TableBatch, bytes], None]) -> SpoutBatch:
-    """Add the record of each line; a line that has none is refused with its reason."""
+    """Return a batch with the record of each line. A line without a record is rejected with its reason."""
     records = TableBatch([])
     places = iter(range(batch.records.n + len(batch.skips)))
     skips, refused, received = list(batch.skips), dict(batch.refused), dict(batch.received)
@@ -206,7 +206,7 @@ def _read_lines(batch: SpoutBatch, add: Callable[[TableBatch, bytes], None]) -> 
 
 
 def _add(records: TableBatch, line: bytes) -> None:
-    """The record that a line means."""
+    """Add the record of a line: a deletion or a document."""
     value = _loaded(line)
     if not isinstance(value, dict):
         raise RecordError("it is no JSON object")

@@ -1,9 +1,11 @@
-"""Who reads a source into a store: one process, or the members of one group, by locks of the kernel; and how it goes.
+"""Claims: the right of one process, or of the members of one group, to read a source into a store.
 
-A claim is a file in the store's folder, which is never deleted; the death of its holder frees it, whatever killed it.
-What the file says counts only while the lock is held. Members of a group share the claim, which says what group it is,
-and each has a numbered file of its own, in which it says how it goes. By these they are counted: a member lives that
-holds its file, reads, is not stopped, and gave a sign of life in the last ten seconds.
+A claim is a file in the store's folder, which is never deleted. A kernel lock on it ends with the process that holds
+it. The text of the file counts only while the file is locked. It describes the progress of the reader.
+
+Members of a group share the claim, which names the group. Each also has a numbered file of its own with its progress. A
+member counts as alive if its file is locked, it reads, it is not stopped, and it gave a sign of life in the last ten
+seconds.
 """
 
 from __future__ import annotations
@@ -21,15 +23,15 @@ from typing import Any
 
 _FOLDER = "reading"
 _STOPPED = "T"  # the kernel's letter
-_AT = "at"  # when it was said; only who reads says so
-_SAY = 1.0  # seconds between two words
+_AT = "at"  # time of the last report; only readers set it
+_SAY = 1.0  # seconds between two reports
 SESSION = 10.0
 """Seconds without a word after which a member doesn't count: it hangs, for one that waits for the store says so."""
 _decode = json.JSONDecoder().raw_decode
 
 
 class Claim:
-    """The right to read a source into the store at `path`; or, of another `folder`, to write what is called so."""
+    """The right to read a source into the store at `path`, or with another `folder` to write the sink of that name."""
 
     def __init__(
         self, path: str, source: str, folder: str = _FOLDER, clock: Callable[[], float] = time.monotonic
@@ -40,13 +42,13 @@ class Claim:
         self._clock = clock
         self._file = -1
         self._turn = threading.Lock()
-        self._said = (-_SAY, "", 0)  # when, in which state, and after how many records
+        self._said = (-_SAY, "", 0)  # time, state and record count of the last report
         self._word: dict[str, Any] = {}
         self._wrote = -_SAY
         self._ended = False
 
     def take(self) -> str | None:
-        """Take it; who has it instead, in words."""
+        """Take the claim. Return a description of the process that has it instead, or None."""
         if self._file < 0:
             self._file = _opened(self._path)
         if not _locked(self._file, fcntl.LOCK_EX):
@@ -55,7 +57,7 @@ class Claim:
         return None
 
     def say(self, state: str, lag: int | None, records: int) -> None:
-        """Now and then, or when the state changes, how it goes."""
+        """Report state and progress: when the state changes, else once a second."""
         with self._turn:
             now = self._clock()
             then, before, had = self._said
@@ -68,7 +70,7 @@ class Claim:
             self._write(now)
 
     def beat(self) -> None:
-        """A sign of life, by another thread: what was said last holds still."""
+        """Write a sign of life, from another thread: the last report is still true."""
         with self._turn:
             now = self._clock()
             if self._word and not self._ended and now - self._wrote >= _SAY:
@@ -79,26 +81,26 @@ class Claim:
         _write(self._file, {**self._word, _AT: now})
 
     def end(self, state: str) -> None:
-        """Say so for the last time: it is read no more, though the right to do so is kept."""
+        """Report the final state. The source is no longer read, but the claim is still locked."""
         with self._turn:
             self._ended = True
             if self._word:
                 _write(self._file, {**self._word, "state": state, "lag": None, "rate": 0})
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the claim for others."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 class Place(Claim):
-    """Where a process says how it reads a source that any other may read as well, a file for one."""
+    """The progress report of a process for a source that several processes may read, such as a file."""
 
     _number = -1
 
     def take(self) -> str | None:
-        """A file of its own for that, which nobody is in the way of."""
+        """Lock a numbered file of its own. This always succeeds."""
         self._own()
         return None
 
@@ -122,12 +124,12 @@ class Shared(Place):
         self._shared = -1
 
     def take(self) -> str | None:
-        """Take it, as the first of the group or one of it; who has it instead, in words."""
+        """Take the claim, as the first of the group or as a member. Return a description of its holder, or None."""
         if self._shared < 0:
             self._shared = _opened(self._path)
         if _locked(self._shared, fcntl.LOCK_EX):
             _write(self._shared, {"source": self.source, "group": self.group})
-        # From one lock to the other is not one step: whoever came between has written what it is.
+        # Another process can come between the two locks. It has then written its own group.
         if not _locked(self._shared, fcntl.LOCK_SH):
             return _reader(self._path)
         if _said(self._path).get("group") != self.group:
@@ -138,7 +140,7 @@ class Shared(Place):
         return None
 
     def place(self) -> tuple[int, int]:
-        """The place of this one among the members that live, from 0, and how many these are."""
+        """Return the index of this member among the living ones, from 0, and the number of these."""
         own = f"{self._path.name}-"
         others = {int(file.name.removeprefix(own)): file for file in self._path.parent.glob(f"{own}*")}
         living = sorted(number for number, file in others.items() if number == self._number or self._lives(file))
@@ -151,7 +153,7 @@ class Shared(Place):
         return _AT in about and self._clock() - about[_AT] < SESSION and not is_stopped(about["pid"])
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the claim for others."""
         super().release()
         if self._shared >= 0:
             os.close(self._shared)
@@ -159,7 +161,7 @@ class Shared(Place):
 
 
 def claims(path: str) -> list[dict[str, Any]]:
-    """What is said of the sources that are being read into the store at `path`."""
+    """Return the reports on sources that are being read into the store at `path`."""
     out: list[dict[str, Any]] = []
     for file in sorted((Path(path) / _FOLDER).glob("*")):
         if not _is_free(file) and "pid" in (about := _said(file)):
@@ -169,14 +171,14 @@ def claims(path: str) -> list[dict[str, Any]]:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, as by SIGSTOP or a terminal."""
+    """Test whether a process is stopped, for example by SIGSTOP or a terminal."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:1] == [_STOPPED]
     return False
 
 
 def _is_free(file: Path) -> bool:
-    """Whether nobody has it for itself."""
+    """Test whether no process has locked the file exclusively."""
     own = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return _locked(own, fcntl.LOCK_SH)
@@ -204,7 +206,7 @@ def _write(file: int, about: dict[str, Any]) -> None:
 
 
 def _said(path: Path) -> dict[str, Any]:
-    """What is said, nothing if it isn't yet; the end of what was said before may stand behind it."""
+    """Return the report in the file, or an empty one. The end of a longer, earlier report may follow it."""
     about: dict[str, Any] = {}
     with suppress(OSError, ValueError):
         about, _ = _decode(path.read_text())
@@ -212,7 +214,7 @@ def _said(path: Path) -> dict[str, Any]:
 
 
 def _reader(path: Path) -> str:
-    """Who has it, in words."""
+    """Return a description of the process or group that has the claim."""
     about = _said(path)
     if "group" in about:
         return f"group {about['group']}"

@@ -1,4 +1,4 @@
-"""The changes that led to a result, out of the feed."""
+"""The changes of one group, from the changes feed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLUMNS = ("position", "change", Column("old", empty=True), Column("new", empty
 
 
 def show_history(ctx: Context, engine: Engine, view: str, group: Any, format: str | None) -> None:
-    """A row for each change of a group, the oldest first; a line beside them tells where the feed begins."""
+    """Print a row for each change of a group, the oldest first, and a note with the feed's first position."""
     with engine.snapshot() as snap:
         shown_view(snap, view)
         first, there = snap.followed, group in snap.view(view)
@@ -37,7 +37,7 @@ def show_history(ctx: Context, engine: Engine, view: str, group: Any, format: st
 def _changes(engine: Engine, view: str, group: Any) -> Iterator[Change]:
     whole = encode_key(group)
     known = decode_key(whole)
-    unequal = known != known or known != decode_key(whole)  # it has a NaN in it
+    unequal = known != known or known != decode_key(whole)  # it contains a NaN
     for change in engine.changes(view):
         # 1 and true are equal, and are two groups.
         if (unequal or change.group == known) and encode_key(change.group) == whole:

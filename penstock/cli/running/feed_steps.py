@@ -1,7 +1,7 @@
-"""The changes feed in steps: all that is there now, and the position up to which that is all.
+"""Read the changes feed in steps. A step yields all changes that are there, and their last position.
 
-Invariants: a step ends, however much is written meanwhile; the steps of one `Steps` follow each other without a gap,
-also over commits that change none of its views, so that who keeps up is never told that the feed has expired.
+Invariants: a step ends, even if others keep writing. The steps of one `Steps` follow each other without a gap, also
+over commits that change none of its views. So a reader that keeps up never gets the error that the feed has expired.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _PART = 1_000  # changes, about
 
 
 class Steps:
-    """The changes of these views from a position on; without one, all their rows first.
+    """The changes of some views after a position. Without a position, all their rows come first.
 
-    Changes are saved ones, unless they are to come `early`: then also those whose batch is not saved yet.
+    They are saved changes. With `early` they include changes whose batch is not saved yet.
     """
 
     def __init__(self, engine: Engine, views: Sequence[str], since: Position | None, early: bool = False) -> None:
@@ -27,7 +27,7 @@ class Steps:
         self._early = early
 
     def step(self) -> Iterator[tuple[Changes, Position | None]]:
-        """What is there now, in parts; each with the position up to which all has been given, None inside of one."""
+        """Yield the available changes in parts, each with the position that it completes, or None inside a commit."""
         with self._engine.snapshot() as snap:
             now = snap.position if self._early else _latest(self.position, snap.saved)
         if self.position == now:
@@ -49,7 +49,7 @@ class Steps:
 
 
 def _latest(given: Position | None, saved: Position) -> Position:
-    """The saved position; a reader that was given early changes before may be further on in some partitions."""
+    """Return the saved position, or the given one in partitions where a reader of early changes is beyond it."""
     if not isinstance(given, list | tuple) or not isinstance(saved, tuple) or len(given) != len(saved):
         return saved
     return tuple(map(max, given, saved))

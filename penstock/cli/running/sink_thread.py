@@ -1,13 +1,12 @@
-"""Changes of views into sinks, for as long as `run` runs.
+"""Deliver changes of views to sinks while `run` runs.
 
 Each view has a thread of its own, which reads the store as any other process would. Invariants:
 
-- a sink is told that it holds a position when it was given all up to there, and at the end it has all that the sources
-  gave;
-- of the processes of one store one writes a sink; the others wait, and the death of that one lets the next go on;
-- where a sink fails, everything stops in good order, and its error is what the command ends with;
-- what a sink can't go on from is refused before it is written to;
-- a sink gets saved changes, and with ?early=1 also those whose batch is not saved yet.
+- A sink is told a position only after it got all changes up to it. At the end it has all changes of the sources.
+- Of the processes of one store, one writes a sink. The others wait, and one of them takes over when it ends.
+- If a sink fails, all threads stop in an orderly way, and the command ends with its error.
+- If a sink can't be continued, it is refused before it is written to.
+- A sink gets saved changes. With ?early=1 it also gets those whose batch is not saved yet.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from penstock.views import App, NotBuilt, Position, PositionAhead, PositionExpir
 
 _LOOK = 0.02  # seconds between two looks
 _FOLDER = "writing"
-_TURN = 0.5  # seconds between two looks whether another process has let go of the sink
+_TURN = 0.5  # seconds between two attempts to take the sink
 
 
 def _file(uri: Uri, view: str) -> Sink:
@@ -72,11 +71,11 @@ SINKS: Registry[Sink] = Registry("sink", "penstock.sinks", {"file": _file, "kafk
 
 
 def _at_once() -> None:
-    """Nothing is on its way."""
+    """Do nothing: one store has no values in flight."""
 
 
 class Delivery(threading.Thread):
-    """One view on its way into a sink."""
+    """The thread that delivers one view to a sink."""
 
     def __init__(self, text: str, view: str, sink: Sink, early: bool = False) -> None:
         super().__init__(name=f"penstock-{hidden(text)}", daemon=True)
@@ -95,7 +94,7 @@ class Delivery(threading.Thread):
         self._last = threading.Event()
 
     def begin(self) -> bool:
-        """Take the sink, and see where it stands; False while another process of this store writes it."""
+        """Take the sink and read its position. Return False while another process of this store writes it."""
         try:
             self._since = self._sink.begin()
         except SinkBusy as error:
@@ -107,19 +106,19 @@ class Delivery(threading.Thread):
         return True
 
     def read(self, engine: Engine, settle: Callable[[], None] = _at_once) -> None:
-        """What it is to read from; `settle` waits until all that was committed shows in every view."""
+        """Set the engine to read from. `settle` waits until all commits are visible in every view."""
         self._engine, self._settle = engine, settle
 
     def finish(self) -> None:
-        """No more will be committed: give what there is, and end."""
+        """Deliver the remaining changes and end. No more will be committed."""
         self._last.set()
 
     def run(self) -> None:
-        """Until it is told to finish, or fails."""
+        """Deliver changes until `finish` or an error."""
         last = False
         try:
             while not last:
-                last = self._last.is_set()  # before it looks, so that the last look sees all
+                last = self._last.is_set()  # read before the step, so that the last step sees all
                 if last:
                     self._be_settled()
                 self._step(last)
@@ -156,11 +155,11 @@ class Delivery(threading.Thread):
                 self.notes.append(f"{self.text}: nothing was given: {error}")
 
     def has_done(self) -> bool:
-        """Whether anything came of it."""
+        """Test whether any change was delivered."""
         return self._given > 0
 
     def said(self) -> str:
-        """How far it is, in words."""
+        """Return the progress as text."""
         return f"{self.text}: {self._given:,} changes{'' if self._busy is None else f', {self._busy.reason}'}"
 
 
@@ -172,7 +171,7 @@ def _expired(error: PositionExpired) -> str:
 
 
 def asked_of(app: App, text: str) -> tuple[str, str, str]:
-    """What --to asks for: its text, the view, the URI."""
+    """Return the parts of an argument of --to: its text, the view, the URI."""
     name, sign, uri = text.partition("=")
     if not sign or not uri:
         raise Fault(f"--to {text} names no view; write --to VIEW={text.strip('=') or 'URI'}", WRONG)
@@ -180,11 +179,11 @@ def asked_of(app: App, text: str) -> tuple[str, str, str]:
 
 
 def begun(stack: ExitStack, store: str, text: str, view: str, uri: str) -> Delivery:
-    """A sink, and what goes into it; it was begun, unless another process of the store writes it."""
+    """Open a sink and the thread for it, and begin it unless another process of the store writes it."""
     sink = SINKS.open(uri, view)
 
     def claim(what: str) -> str | None:
-        """The right to write it, which is let go of when the sink was closed, or this process ends."""
+        """Take the right to write the sink. It is released after the sink is closed, or when this process ends."""
         own = Claim(store, what, _FOLDER)
         other = own.take()
         if other is None:

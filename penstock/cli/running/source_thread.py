@@ -1,11 +1,11 @@
-"""One source on its way into a table, in a thread of its own.
+"""Read one source into a table, in a thread of its own.
 
 Invariants:
 
-- what was read is committed before it ends, and before it says that it is paused;
-- a member of a group goes on whoever holds the store, at the store's offsets; any other source ends with an error where
-  its holder does;
-- who waits for the store gives signs of life, and a source that hangs gives none.
+- Batches that were read are committed before the thread ends, and before it reports that it is paused.
+- A member of a group continues with any holder of the store, at the store's offsets. Any other source ends with an
+  error when its holder ends.
+- A thread that waits for the store gives signs of life. A source that hangs gives none.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from penstock.spout import (
 )
 from penstock.views import Counts, Table
 
-SHOWN = 5  # rejections of a source
-READING, PAUSED, ENDED = "reading", "paused", "ended"  # what a process says of a source
-_WAIT = 0.2  # seconds until a source that gives nothing is asked whether it has ended
+SHOWN = 5  # rejections shown of a source
+READING, PAUSED, ENDED = "reading", "paused", "ended"  # the states of a source that a process reports
+_WAIT = 0.2  # seconds to wait for records
 
 
 class Pump(threading.Thread):
-    """One source; `stopped` and `paused` say what was asked for, `claim` is where it says how it goes."""
+    """The thread of one source. `stopped` and `paused` return the user's requests; `claim` receives the progress."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class Pump(threading.Thread):
         self._source = _inner(spout)
         if isinstance(spout, KafkaSpout):
             spout.timed = table.broker_ts
-        if isinstance(self._source, FileSpout):  # it may unpack for long before its first batch
+        if isinstance(self._source, FileSpout):  # unpacking may take long before the first batch
             self._source.stopped = stopped
         self._stopped = stopped
         self._paused = paused
         self._claim = claim
         self._idle = threading.Event()
-        self._waits = False  # for the store, or for who holds it
+        self._waits = False  # for the store, or for its holder
 
     def run(self) -> None:
-        """Until the source ends, or somebody stops it."""
+        """Read until the source ends or a stop is requested."""
         try:
             while not self._read():
                 self._recover()
@@ -80,11 +80,11 @@ class Pump(threading.Thread):
             self.error = error
         finally:
             if self._claim is not None:
-                self._spout.close()  # before another may read on
+                self._spout.close()  # before another process may continue
                 self._claim.end(ENDED)
 
     def _read(self) -> bool:
-        """Read until the source ends or somebody stops it; False where a member's share is to be taken up anew."""
+        """Read until the source ends or a stop is requested. Return False if a member must open its share again."""
         here = isinstance(self._writer, StandbyWriter) and self._writer.holder is None
         try:
             self._spout.begin(self._writer.remembered)
@@ -101,14 +101,14 @@ class Pump(threading.Thread):
                         check_columns(self._spout, self._spout.name, self._table)
                     self._take(self._from(first))
         except (*LOST, SourceMoved) as error:
-            # Who holds the store and can't go on ends, so that another one takes it over.
+            # A holder that can't continue ends, so that another process takes over.
             if not isinstance(self._source, KafkaMember) or (here and not isinstance(error, SourceMoved)):
                 raise
             return False
         return True
 
     def _recover(self) -> None:
-        """Wait until somebody holds the store, this process if nobody else does."""
+        """Wait until a process holds the store. This process becomes the holder if no other does."""
         assert isinstance(self._writer, StandbyWriter), "a member's writer is"
         assert isinstance(self._source, KafkaMember), "no other comes here"
         before, self._waits = self._writer.holder, True
@@ -121,7 +121,7 @@ class Pump(threading.Thread):
             self.notes.append(f"{self.text}: the store is held by {self._writer.holder or 'this process'} now")
 
     def _from(self, first: SpoutBatch) -> Iterator[SpoutBatch]:
-        """This one, and what has come meanwhile."""
+        """Yield this batch, and those that arrived meanwhile."""
         batch: SpoutBatch | None = first
         while batch is not None:
             self._waits = True
@@ -132,7 +132,7 @@ class Pump(threading.Thread):
             batch = None if self._stopped() or self._paused() else self._spout.next_batch(LIMIT)
 
     def beat(self) -> None:
-        """A sign of life in the place of the thread that waits for the store."""
+        """Give a sign of life for the thread while it waits for the store."""
         if self._waits and self._claim is not None:
             self._claim.beat()
 
@@ -148,41 +148,41 @@ class Pump(threading.Thread):
 
     def _say(self, state: str | None = None) -> None:
         if self._claim is not None:
-            lag = self.lag if isinstance(self._source, KafkaSpout) else None  # of others it is no number of records
+            lag = self.lag if isinstance(self._source, KafkaSpout) else None  # others count bytes or rows
             self._claim.say(state or self._trouble() or READING, lag, self.counts.records)
 
     def _trouble(self) -> str | None:
         return self._source.trouble if isinstance(self._source, KafkaSpout) else None
 
     def has_done(self) -> bool:
-        """Whether anything came of it."""
+        """Test whether any record was read."""
         return self.counts.records > 0
 
     def said(self) -> str:
-        """How far it is, in words."""
+        """Return the progress as text."""
         trouble = PAUSED if self._paused() else self._trouble()
         behind = f", {_lag(self._source, self.lag)} behind" if self.lag else ""
         return f"{self.text}: {self.counts}{behind}{f', {trouble}' if trouble else ''}"
 
 
 def topic_of(spout: Spout) -> tuple[str | None, str | None]:
-    """What the store calls the topic of a spout, None of any other source; and the group that it names."""
+    """Return the store's name of a spout's topic, and the group. Both are None for other sources."""
     source = _inner(spout)
     return (source.source, source.group) if isinstance(source, KafkaSpout) else (None, None)
 
 
 def source_of(spout: Spout) -> str | None:
-    """What the store calls the source of a spout; None of one that it doesn't remember."""
+    """Return the store's name of a spout's source, or None if the store doesn't remember it."""
     return getattr(_inner(spout), "source", None)
 
 
 def _inner(spout: Spout) -> Spout:
-    """The spout of the source itself, whatever its records come in."""
+    """Return the spout of the source itself, without an envelope."""
     return spout.inner if isinstance(spout, Enveloped) else spout
 
 
 def _lag(spout: Spout, lag: int) -> str:
-    """How far behind a source is, in its own unit where that is known."""
+    """Return the lag of a source as text, in its own unit if that is known."""
     if isinstance(spout, FileSpout):
         return shown_size(lag)
     return f"{lag:,} rows" if isinstance(spout, ParquetSpout) else f"{lag:,}"

@@ -1,8 +1,8 @@
-"""A member of a group that holds the store and is stopped: another one ends it, and takes the store over.
+"""End a stopped member of a group that holds the store, so that another member can take the store over.
 
-A process that is stopped, by SIGSTOP or by a terminal, keeps its locks, and nobody could go on until somebody came.
-What it had not committed is read again. Invariant: nobody is ended but who holds this store as a member of this group,
-and is stopped in that moment.
+A process that is stopped, by SIGSTOP or by a terminal, keeps its locks, and would block the others. Records that it had
+not committed are read again. Invariant: only a process that holds this store, is a member of this group, and is stopped
+at that moment is ended.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from penstock.cli.running.claims import claims, is_stopped
 
 
 def end_stopped(store: str, groups: set[str]) -> int | None:
-    """End the holder of a store where it is a stopped member of one of these groups; the process that was ended."""
+    """End the holder of a store if it is a stopped member of one of these groups. Return its process id, or None."""
     pid = owner_pid(store)
     if pid is None:
         return None
     with suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
         try:
-            # Asked once it can't be another process any more: a number is given again when its process has ended.
+            # Test again with the descriptor open: before that, the number may have passed to another process.
             if owner_pid(store) == pid and _is_member(store, pid, groups) and is_stopped(pid):
                 signal.pidfd_send_signal(process, signal.SIGKILL)
                 return pid
