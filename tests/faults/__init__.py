@@ -1,1 +1,1 @@
-"""What machines do to a store: power that goes, disks that fill, bits that turn, clocks that jump."""
+"""Faults of machines: lost power, full disks, flipped bits, and clocks that jump."""

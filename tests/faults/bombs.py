@@ -1,8 +1,8 @@
-"""Small input that asks for much work or memory: a kind of `make damage`.
+"""Small input that demands much work or memory: a kind of `make damage`.
 
-Each kind of bomb goes in by each way, in a process with little memory. A trial ends well if the bomb is rejected,
-refused or read with the memory that is left. It fails if the process runs out of memory, if the store takes no record
-afterwards, or if an error is none of Penstock's.
+Each kind of bomb enters on each path, in a process with little memory. A trial ends well if the bomb is rejected,
+refused, or read with the memory that is left. It fails in three cases: the process runs out of memory, the store takes
+no record afterwards, or an error is not one of Penstock's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Way = Callable[[ps.Engine, random.Random, Path], Any]
 
 
 def app() -> ps.App:
-    """A table with views of each kind."""
+    """Return an app with a table and views of each kind."""
     out = ps.App("bombs")
     table = out.table("plain", key="id")
     table.view("sums", key="g", reduce=ps.sum("v"))
@@ -50,12 +50,12 @@ def app() -> ps.App:
 
 
 def digits(rng: random.Random) -> str:
-    """The text of an int that takes minutes where it is converted."""
+    """Return the text of an int whose conversion takes minutes."""
     return "7" * rng.randrange(2 * MB, 12 * MB)
 
 
 def line(rng: random.Random) -> bytes:
-    """A JSON line that asks for much."""
+    """Return a JSON line that demands much work or memory."""
     value = rng.choice(
         [
             lambda: digits(rng),
@@ -77,12 +77,12 @@ def line(rng: random.Random) -> bytes:
 
 
 def plain(n: int) -> list[bytes]:
-    """Lines that are nothing unusual."""
+    """Return ordinary lines."""
     return [b'{"id": %d, "g": "a", "v": %d}' % (100 + i, i) for i in range(n)]
 
 
 def put(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
-    """One line or dict."""
+    """Put one line or dict."""
     value: Any = rng.choice(
         [1 << rng.randrange(40_000, 40 * MB), Decimal("0." + digits(rng)), Decimal("1E+999999"), [[[]]] * MB]
     )
@@ -91,24 +91,24 @@ def put(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
 
 
 def put_many(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
-    """A line among others."""
+    """Put a bomb among ordinary lines."""
     lines = plain(rng.randrange(3_000))
     lines.insert(rng.randrange(len(lines) + 1), line(rng))
     return engine.put_many("plain", lines)
 
 
 def delete(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
-    """A key that no document has."""
+    """Delete a key that no document has."""
     return engine.delete("plain", rng.choice([1 << rng.randrange(40 * MB), "x" * 20 * MB, (("a",) * MB,), b"x" * MB]))
 
 
 def ingest(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
-    """A record with an offset."""
+    """Ingest a record with an offset."""
     return engine.ingest([Record("plain", 1, line(rng))], source="s", resume=1)
 
 
 def kafka(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
-    """A record of a topic: JSON or MessagePack, with a key."""
+    """Put a record of a topic: JSON or MessagePack, with a key."""
     packed = msgspec.msgpack.encode({"id": 1, "v": msgspec.msgpack.Ext(rng.choice([1, 2]), digits(rng).encode())})
     header = rng.choice([b"\xdd", b"\xdf", b"\xdb", b"\xc6"]) + struct.pack(">I", rng.randrange(1 << 32))
     value = rng.choice([line(rng), packed, b"\x81\xa1a" + header * rng.randrange(1, 1_000), None])
@@ -121,7 +121,7 @@ def kafka(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
 
 
 def file(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
-    """A file of lines or rows, packed or not."""
+    """Write a file of lines or rows, compressed or not."""
     kind = rng.choice(["csv", "jsonl"])
     texts: dict[str, list[Callable[[], bytes]]] = {
         "jsonl": [lambda: line(rng), lambda: bytes(rng.randrange(200 * MB)), lambda: b"x" * rng.randrange(200 * MB)],
@@ -163,7 +163,7 @@ def loaded(engine: ps.Engine, path: Path) -> ps.Counts:
 
 
 def announce(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
-    """Processes that announce long messages to the holder of a store, and send little."""
+    """Announce a long message to the holder of a store, and send little."""
     one, other = socket.socketpair()
     with one, other:
         size = rng.randrange(1 << 32)
@@ -176,7 +176,7 @@ def announce(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
 
 
 def define(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
-    """A condition with a constant."""
+    """Define a condition with a huge constant."""
     return ps.field("v") == rng.choice([1 << 40 * MB, Decimal("0." + digits(rng))])
 
 
@@ -184,12 +184,12 @@ WAYS: dict[str, Way] = {way.__name__: way for way in (put, put_many, delete, ing
 
 
 def trial(rng: random.Random, place: Path) -> str:
-    """Let one bomb in; a few words on how it ended."""
+    """Let one bomb in. Describe its end in a few words."""
     return explode(rng.choice(sorted(WAYS)), rng, place)
 
 
 def explode(name: str, rng: random.Random, place: Path) -> str:
-    """Let a bomb in by one way, with little memory."""
+    """Let a bomb in on one path, with little memory."""
     with ps.open(app(), None) as engine:
         engine.put_many("plain", plain(2_000))
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -221,5 +221,5 @@ def _size() -> int:
 
 
 def begin(folder: Path) -> Callable[[random.Random, Path], str]:
-    """Prepare the trials, which need no store of their own."""
+    """Return the function that runs a trial. The trials need no store of their own."""
     return trial

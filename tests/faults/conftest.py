@@ -1,4 +1,4 @@
-"""How a small disk can be had where the tests run; what stood in for one is said at the end of a run."""
+"""Find the best small disk that the system permits. The end of a run reports a replacement."""
 
 from __future__ import annotations
 

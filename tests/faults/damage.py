@@ -1,11 +1,11 @@
-"""Damage of many kinds, each done to a fresh copy of a store in a process of its own: `make damage`.
+"""Do damage of many kinds to copies of a store, each in a process of its own: `make damage`.
 
     make damage ARGS="--flips 5000 --nodes 900 --cuts 100 --seed 3"
 
-A trial does damage, then what an operator does: a check, the remedy that it names, and reads of all that there is. It
-ends well if damage is named or refused, or if the check finds nothing and all reads are those of the sound store. It
-fails if a check that found nothing is followed by another answer, by an error that is none of Penstock's, or by a
-signal. `KINDS` has the kinds of damage; another module adds a kind by a function in it.
+A trial does damage, and then acts as an operator: it runs a check, applies the remedy that the check names, and reads
+everything. It ends well if the damage is named or refused. It also ends well if the check finds nothing and all reads
+equal those of the sound store. It fails if a clean check is followed by a different read, by an error that is not one
+of Penstock's, or by a signal. `KINDS` has the kinds of damage. A module adds a kind by a function there.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _PATIENCE = 120  # seconds after which a trial counts as hanging
 
 
 class Failed(AssertionError):
-    """A trial that ended badly."""
+    """A trial that failed."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of damage: what the help says of it, and what makes its trials, once, in a folder for all of them."""
+    """A kind of damage: its help text, and the function that prepares its trials once, in a folder for all of them."""
 
     about: str
     begin: Callable[[Path], Trial]
@@ -57,7 +57,7 @@ KINDS: dict[str, Kind] = {
 
 
 def in_child(work: Callable[[], str]) -> str:
-    """What this work gives in a forked process; `Failed` where that ends in another way."""
+    """Run the work in a forked process, and return its text. Raise `Failed` if the process ends in another way."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -65,7 +65,7 @@ def in_child(work: Callable[[], str]) -> str:
         signal.alarm(_PATIENCE)
         os.close(read)
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 2)  # LMDB says on it why it aborts
+        os.dup2(null, 2)  # LMDB writes there why it aborts
         try:
             said = "+" + work()
         except BaseException as error:
@@ -86,7 +86,7 @@ def in_child(work: Callable[[], str]) -> str:
 
 
 def campaign(trials: dict[str, int], seed: int, report: Callable[[str], None], folder: Path) -> Iterator[str]:
-    """Run so many trials of each kind; gives the failures, each with the words that repeat it."""
+    """Run a number of trials of each kind. Yield the failures, each with the arguments that repeat it."""
     for name, count in trials.items():
         own = folder / name
         own.mkdir(exist_ok=True)
@@ -105,7 +105,7 @@ def campaign(trials: dict[str, int], seed: int, report: Callable[[str], None], f
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """The command; the exit is 1 where a trial failed."""
+    """Run the command. Return 1 if a trial failed."""
     parser = argparse.ArgumentParser(
         prog="make damage", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

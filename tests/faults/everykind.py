@@ -1,8 +1,8 @@
-"""A store that has rows of every kind, all that can be read of it, and a bit turned in any row.
+"""A store with rows of every kind, all reads of it, and a bit flipped in any row.
 
-Rows of views in both forms (lanes of a fixed width, and packed), under short and long keys; what functions were told of
-documents and of rows, what views hold and what rests, nodes of trees and what is behind them, an index, the log with
-tombstones and copied lines, the feed, quarantine, and what the store says of itself.
+The views have rows in both forms (columns of fixed width, and packed), with short and long keys. The store has
+remembered emissions of documents and of rows, held and resting entries, tree nodes, and deferred items. It also has an
+index, a log with tombstones and copied lines, the feed, a quarantine, and the metadata.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS = {
 
 
 class Sizes:
-    """A user's group that fails on one value."""
+    """A user's invertible reducer that fails on one value."""
 
     zero = 0
 
@@ -49,20 +49,20 @@ class Sizes:
 
 
 def tags(doc: dict[str, Any]) -> Iterator[Any]:
-    """Any number of groups a document; one without a list is an error."""
+    """Yield any number of groups for a document. A document without a list is an error."""
     for tag in doc["tags"]:
         yield tag, doc["amount"]
 
 
 def lengths(row: Any) -> Iterator[Any]:
-    """A view of a view, which fails on one row."""
+    """Yield a group for a row of the parent view. One row is an error."""
     if row.key == "odd":
         raise ValueError("odd")
     yield len(row.key), row.value
 
 
 def app_of() -> ps.App:
-    """Views of every kind."""
+    """Return an app with views of every kind."""
     app = ps.App("kinds")
     users, plain = app.table("users", key="id", ts="ts"), app.table("plain", key="id")
     names = users.view("names", key="name", reduce=ps.count())
@@ -77,7 +77,7 @@ def app_of() -> ps.App:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
-    """The engine at a path, with everything small."""
+    """Open the engine at a path, with small limits for everything."""
     with ExitStack() as stack:
         stack.enter_context(small_buckets())
         stack.enter_context(small_trees(most_bytes=1 << 20, most_items=30))
@@ -85,14 +85,14 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def document(number: int, ts: int = 0) -> dict[str, Any]:
-    """A document that every view takes."""
+    """Return a document that every view accepts."""
     amount = [1, 0.1, 2**70, "1e3"][number % 4]
     city, tag = "abc"[number % 3], "pqr"[(number + ts) % 3]
     return {"id": number, "name": NAMES[(number + ts) % 5], "city": city, "tags": [tag], "amount": amount, "ts": ts}
 
 
 def fill(path: Path) -> None:
-    """A store with all of it."""
+    """Make a store with rows of all kinds."""
     with opened(path) as engine:
         for ts in range(4):
             engine.put_many("users", [document(number, ts) for number in range(12)])
@@ -111,7 +111,7 @@ def fill(path: Path) -> None:
 
 
 class Damaged:
-    """Copies of a store, each with a bit turned in one row."""
+    """Copies of a store, each with one bit flipped in one row."""
 
     def __init__(self, whole: Path, folder: Path) -> None:
         self._whole, self._folder = whole, folder
@@ -120,7 +120,7 @@ class Damaged:
 
     @contextmanager
     def copy(self, db: str, key: bytes, bit: int) -> Iterator[Path]:
-        """A store whose row has this bit turned; a bit below 0 counts from its end."""
+        """Yield a store with this bit flipped in a row. A negative bit counts from the end of the row."""
         path = self._folder / "copy"
         path.mkdir()
         shutil.copyfile(self._whole / "data.mdb", path / "data.mdb")
@@ -134,7 +134,7 @@ class Damaged:
 
 @contextmanager
 def stored(path: Path) -> Iterator[Any]:
-    """The store at a path, without an engine."""
+    """Yield the store at a path, without an engine."""
     store = open_lmdb(path)
     yield store
     store.close()
@@ -144,7 +144,7 @@ Reading = Callable[[Any], Any]
 
 
 def readings(app: ps.App) -> dict[str, Reading]:
-    """All that can be read of an engine, each as something to compare."""
+    """Return all reads of an engine by name. Each returns a value to compare."""
     out: dict[str, Reading] = {
         "status": lambda engine: {k: engine.status()[k] for k in ("position", "sources", "tables", "views")},
         "sources": lambda engine: engine.snapshot().remembered("file:a"),
@@ -176,7 +176,10 @@ def readings(app: ps.App) -> dict[str, Reading]:
 
 
 def read(engine: Any) -> dict[str, Any]:
-    """All of it; what is found damaged is that error, and any other error is raised."""
+    """Return the results of all reads.
+
+    A read of damaged data returns its StoreDamaged error; other errors are raised.
+    """
     out: dict[str, Any] = {}
     for name, reading in readings(engine._core.app).items():
         try:
@@ -187,6 +190,6 @@ def read(engine: Any) -> dict[str, Any]:
 
 
 def names_of(path: Path) -> dict[str, str]:
-    """By the number of a table or view its name."""
+    """Return the names of tables and views by their numbers."""
     with opened(path) as engine:
         return {str(entry.written): name for name, entry in engine._core.catalog.entries.items()}

@@ -1,4 +1,4 @@
-"""Bits that turn and files that are cut off: where they may be in a data file, and what is done with it then."""
+"""Flip bits in a data file and cut it off, at drawn places, and check the outcome."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BRANCH, _LEAF = 1, 2
 
 
 def deep_app() -> ps.App:
-    """Views whose databases have branch pages."""
+    """Return an app whose views have databases with branch pages."""
     app = ps.App("deep")
     users = app.table("users", key="id", ts="ts")
     users.view("names", key="name", reduce=ps.count())
@@ -50,7 +50,7 @@ def _fill_deep(path: Path) -> None:
 
 
 def _read_deep(engine: Any) -> dict[str, Any]:
-    """All of it, and each group on its own."""
+    """Return the results of all reads, with each group also read on its own."""
     out: dict[str, Any] = {}
     snap = engine.snapshot()
     names = sorted({_deep_document(number, 0)["name"] for number in range(300)})
@@ -71,7 +71,7 @@ def _read_deep(engine: Any) -> dict[str, Any]:
 
 
 class World:
-    """A sound store: its file, how it is opened and read, and what is read of it."""
+    """A sound store: its file, the functions that open and read it, and the results of all reads."""
 
     def __init__(self, folder: Path, deep: bool) -> None:
         path = folder / ("deep" if deep else "every")
@@ -84,15 +84,15 @@ class World:
         assert not [name for name, one in self.whole.items() if isinstance(one, Exception)]
 
     def opened(self, path: Path) -> AbstractContextManager[Any]:
-        """The engine at a path."""
+        """Open the engine at a path."""
         return _deep(path) if self.deep else everykind.opened(path)
 
     def read(self, engine: Any) -> dict[str, Any]:
-        """All that can be read; errors that name damage among it."""
+        """Return the results of all reads, including errors that name damage."""
         return _read_deep(engine) if self.deep else everykind.read(engine)
 
     def node_bits(self) -> list[int]:
-        """The bits of headers of pages and nodes, and of keys."""
+        """Return the bits of page headers, node headers and keys."""
         out: list[int] = []
         for start in range(2 * _PAGE, len(self.file), _PAGE):
             number, pad, flags, lower, upper = _HEADER.unpack_from(self.file, start)
@@ -106,7 +106,7 @@ class World:
 
 
 def worlds(folder: Path) -> list[World]:
-    """The sound stores, made in a folder once, by a process of its own: this one never opens LMDB."""
+    """Return the sound stores. Another process makes them once, so that this one never opens LMDB."""
     from tests.faults.damage import in_child
 
     made = folder / "worlds"
@@ -122,7 +122,7 @@ def worlds(folder: Path) -> list[World]:
 
 
 def begin(folder: Path, where: str) -> Any:
-    """The trials of one kind."""
+    """Return the function that runs a trial of one kind."""
     found = worlds(folder.parent)
     nodes = [world.node_bits() for world in found] if where == "nodes" else []
 
@@ -150,11 +150,11 @@ def abort() -> str:
 
 
 def outcome(world: World, path: Path) -> str:
-    """What a check, its remedies and all reads of a store come to; raises where that is not what it was."""
+    """Check a damaged store, apply the remedies, and read everything. Raise if a read is wrong after a clean check."""
     from tests.faults.damage import Failed
 
     if world.deep:
-        lmdb_databases._FIRST = 4  # so that its opening walks as little as that of a large store
+        lmdb_databases._FIRST = 4  # opening walks as few pages as for a large store
     try:
         if damaged_pages_at(str(path)):
             return "named by the walk of pages"
@@ -176,7 +176,7 @@ def outcome(world: World, path: Path) -> str:
 
 
 def _remedies(world: World, engine: Any) -> None:
-    """What damage says is to be done; each may end in an error by name."""
+    """Apply the remedies that damage errors name. Each may end in a typed error."""
     views = [view.name for view in engine._core.app.views()]
     documents = [document(number, 20) for number in range(15)]
     reading = [lambda: world.read(engine), lambda: engine.put_many("users", documents)]

@@ -1,4 +1,4 @@
-"""Rows that are lost, moved or doubled in sound pages: as after a bit turned in a key, and writers went on."""
+"""Lose, move or duplicate rows in sound pages, as after a bit flip in a key and later writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CRC = 4
 
 
 def begin(folder: Path) -> Any:
-    """The trials: one change to the rows of a store, by LMDB itself, so that nothing of Penstock's takes notice."""
+    """Return the function that runs a trial: LMDB itself changes the rows, so that Penstock does not notice."""
     found = worlds(folder.parent)
 
     def trial(rng: random.Random, place: Path) -> str:
@@ -39,19 +39,19 @@ def _rows(env: lmdb.Environment, db: bytes | None) -> list[tuple[bytes, bytes]]:
 
 
 def _lost(rng: random.Random, env: lmdb.Environment, db: bytes) -> None:
-    """One row is gone."""
+    """Delete one row."""
     key, _ = rng.choice(_rows(env, db))
     with env.begin(write=True, db=env.open_db(db, create=False)) as txn:
         txn.delete(key)
 
 
 def _moved(rng: random.Random, env: lmdb.Environment, db: bytes) -> None:
-    """A bit of a key is turned, and the row is sealed under that key."""
+    """Flip a bit of a key, and seal the row under the other key."""
     _doubled(rng, env, db, keep=False)
 
 
 def _doubled(rng: random.Random, env: lmdb.Environment, db: bytes, keep: bool = True) -> None:
-    """A row is there once more, under a key with a bit turned."""
+    """Copy a row to another key, which has a bit flipped."""
     key, row = rng.choice(_rows(env, db))
     bit = rng.randrange(8 * len(key))
     turned = bytearray(key)
@@ -64,14 +64,14 @@ def _doubled(rng: random.Random, env: lmdb.Environment, db: bytes, keep: bool = 
 
 
 def _emptied(rng: random.Random, env: lmdb.Environment, db: bytes) -> None:
-    """A database has no rows."""
+    """Delete all rows of a database."""
     handle = env.open_db(db, create=False)
     with env.begin(write=True) as txn:
         txn.drop(handle, delete=False)
 
 
 def _renamed(rng: random.Random, env: lmdb.Environment, db: bytes) -> None:
-    """A bit in the name of a database is turned."""
+    """Flip a bit in the name of a database."""
     turned = bytearray(db)
     turned[rng.randrange(len(turned))] ^= 1 << rng.randrange(5)
     rows = _rows(env, db)

@@ -1,7 +1,7 @@
-"""What a power loss leaves of a store: images made of what was written and synced, in the order in which it was.
+"""Images of a store after a power loss, made from a record of the writes and syncs, in their order.
 
-`record` runs a writer with `recorder.c` loaded before its C library. What was synced is on the disk; of what was
-written since, and of the write that is under way, any part may be, by sectors of 512 bytes, in any order.
+`record` runs a writer with `recorder.c` loaded before its C library. Synced writes are on the disk. Of later writes,
+and of the write in progress, any sectors of 512 bytes may be there, in any order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Write = tuple[int, bytes]
 
 
 def built(source: str, folder: Path) -> Path:
-    """A library of this folder, to be loaded before the C library."""
+    """Compile a C source of this folder to a library that is loaded before the C library."""
     gcc = shutil.which("gcc")
     assert gcc, "these tests need gcc; install it"
     library = folder / f"{source}.so"
@@ -37,7 +37,7 @@ def built(source: str, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Entry:
-    """What the recorder says: W written, D written and synced, S synced, T cut or extended, M a mark."""
+    """An entry of the record: W is a write, D a synced write, S a sync, T a cut or extension, M a mark."""
 
     op: str
     at: int
@@ -45,14 +45,14 @@ class Entry:
 
 
 def record(library: Path, log: Path, *program: str) -> list[Entry]:
-    """Run a module of Python's under the recorder; all that it did to its store."""
+    """Run a Python module under the recorder. Return all operations on its store."""
     env = {**os.environ, "LD_PRELOAD": str(library), "RECORD_TO": str(log), "RECORD_UNSYNCED": "1"}
     subprocess.run([sys.executable, "-m", *program], cwd=ROOT, env=env, check=True)
     return list(entries(log.read_bytes()))
 
 
 def entries(raw: bytes) -> Iterator[Entry]:
-    """What is in a record."""
+    """Yield the entries of a record."""
     at = 0
     while at < len(raw):
         op, place, size = _HEAD.unpack_from(raw, at)
@@ -63,15 +63,15 @@ def entries(raw: bytes) -> Iterator[Entry]:
 
 
 class Disk:
-    """A file whose writes are synced or not yet."""
+    """A file with its synced and unsynced writes."""
 
     def __init__(self) -> None:
-        self.synced = bytearray(empty_file())  # it gets its name with this on the disk
+        self.synced = bytearray(empty_file())  # the file gets its name after this is on the disk
         self.pending: list[Write] = []
         self.mark = 0
 
     def take(self, entry: Entry) -> None:
-        """What happened next."""
+        """Apply the next entry."""
         match entry.op:
             case "W":
                 self.pending.append((entry.at, entry.data))
@@ -88,7 +88,10 @@ class Disk:
                 self.mark = entry.at
 
     def lost(self, flying: Entry | None, keep: Callable[[list[Write]], list[Write]]) -> bytes:
-        """The image that is left; `flying` is what is under way, and `keep` says what comes through."""
+        """Return the image after a power loss.
+
+        `flying` is the write in progress, and `keep` selects the writes that survive.
+        """
         image = bytearray(self.synced)
         more = [(flying.at, flying.data)] if flying is not None and flying.op in "WD" else []
         for write in keep([*self.pending, *more]):
@@ -97,35 +100,35 @@ class Disk:
 
 
 def lay(image: bytearray, write: Write) -> None:
-    """A write as it lies in the file."""
+    """Apply a write to the image."""
     at, data = write
     image.extend(bytes(max(0, at + len(data) - len(image))))
     image[at : at + len(data)] = data
 
 
 def none(writes: list[Write], choose: Random) -> list[Write]:
-    """Nothing comes through."""
+    """No write survives."""
     return []
 
 
 def every(writes: list[Write], choose: Random) -> list[Write]:
-    """All of it does."""
+    """All writes survive."""
     return writes
 
 
 def first(writes: list[Write], choose: Random) -> list[Write]:
-    """What was written first does."""
+    """The first writes survive."""
     return writes[: choose.randrange(len(writes) + 1)]
 
 
 def some(writes: list[Write], choose: Random) -> list[Write]:
-    """Some writes do, whatever their order."""
+    """Some writes survive, in any order."""
     share = choose.random()
     return [write for write in writes if choose.random() < share]
 
 
 def torn(writes: list[Write], choose: Random) -> list[Write]:
-    """Some sectors of writes do."""
+    """Some sectors of the writes survive."""
     out: list[Write] = []
     share = choose.random()
     for at, data in writes:
@@ -141,7 +144,7 @@ STYLES = (none, every, first, some, torn)
 
 
 def images(record: list[Entry], choose: Random, many: int) -> Iterator[tuple[str, int, bytes]]:
-    """Images of power lost at moments spread over a record, as (where and how, the last mark, the image)."""
+    """Yield images of power losses spread over a record, as (style and moment, the last mark, the image)."""
     begun = next(i for i, entry in enumerate(record) if entry.op == "M")
     moments = sorted(begun + choose.randrange(len(record) - begun + 1) for _ in range(many))
     disk, done = Disk(), 0

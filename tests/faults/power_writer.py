@@ -1,9 +1,9 @@
-"""The process whose power goes: it puts what `crash_writer` puts, and marks in the record what is acknowledged.
+"""The process that loses power: it puts the batches of `crash_writer`, and marks acknowledged ones in the record.
 
     python -m tests.faults.power_writer PATH DURABILITY BATCHES SIZE [unsynced]
 
-With SIZE 0 it puts single documents by tickets, without waiting for each. With "unsynced" LMDB is opened so that it
-syncs nothing: a bug that power losses must find.
+With SIZE 0 it puts single documents by tickets, and does not wait for each. With "unsynced" LMDB never syncs: a planted
+bug that power losses must find.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.faults import shop
 
 
 def marker() -> Callable[[int], None]:
-    """What marks the record of the recorder that is loaded."""
+    """Return the function that marks the record of the loaded recorder."""
     mark: Any = ctypes.CDLL(None).recorder_mark
     mark.argtypes, mark.restype = [ctypes.c_uint64], None
     return mark
 
 
 def main(path: str, durability: str, batches: str, size: str, *bug: str) -> None:
-    """Write, and mark."""
+    """Write batches, and mark each acknowledged one."""
     mark = marker()
     with ExitStack() as stack:
         if bug:

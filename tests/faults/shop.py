@@ -1,12 +1,12 @@
-"""The app that faults strike, and what must hold of its store after each.
+"""The app whose store the faults strike, and the checks of the store after each fault.
 
-It is the shop that a crash runs over, with views that keep contributions and an index beside the others; trees have
-small nodes and are a few batches behind, tables fold and compact after a handful of documents. Batches are functions of
-their numbers, so whoever opens the store knows what must be in it.
+It is the app of the crash tests, with added views that keep contributions, and an index. Trees have small nodes, and
+apply their items a few batches later. Tables fold their index and compact after a handful of documents. Batches are
+functions of their numbers, so a check knows the content to expect.
 
     python -m tests.faults.shop PATH DURABILITY FIRST BATCHES SIZE
 
-is a process that puts them, or with SIZE 0 single documents by tickets, and says each number that is acknowledged.
+puts batches, or single documents by tickets if SIZE is 0. It prints each number that is acknowledged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WORLD = World(SHOP.tables, (*SHOP.views, *KEPT))
 
 @contextmanager
 def opened(path: Path | None, durability: str = "sync") -> Iterator[Any]:
-    """The engine at a path, with everything small."""
+    """Open the engine at a path, with small limits for everything."""
     with ExitStack() as stack:
         stack.enter_context(small_buckets())
         stack.enter_context(small_trees(most_bytes=1 << 20, most_items=40))
@@ -50,7 +50,7 @@ def opened(path: Path | None, durability: str = "sync") -> Iterator[Any]:
 
 @lru_cache(maxsize=256)
 def model_after(batches: int, size: int) -> Model:
-    """The oracle after so many batches."""
+    """Return the oracle after this number of batches."""
     model = WORLD.model()
     for number in range(batches):
         model.ingest(list(writer.records(number, size)), writer.SOURCE, number + 1)
@@ -59,7 +59,7 @@ def model_after(batches: int, size: int) -> Model:
 
 @lru_cache(maxsize=8)
 def digest_after(batches: int, size: int) -> str:
-    """The digest of a store in memory after so many batches."""
+    """Return the digest of a store in memory after this number of batches."""
     with opened(None) as engine:
         for _ in writer.write(engine, 0, batches, size):
             pass
@@ -68,21 +68,21 @@ def digest_after(batches: int, size: int) -> str:
 
 @lru_cache(maxsize=256)
 def model_of_puts(documents: int) -> Model:
-    """The oracle after so many documents were put."""
+    """Return the oracle after this number of single puts."""
     model = WORLD.model()
     model.put_many("users", [writer.document(number) for number in range(documents)])
     return model
 
 
 def check_shown(engine: Any, model: Model) -> None:
-    """Documents and views are the oracle's and a recompute of what is stored, and the feed leads to them."""
+    """Check that documents and views equal the oracle's and a recomputation, and that the feed leads to them."""
     check(engine, model)
     check_recompute(engine, model)
     check_feed(engine, model)
 
 
 def check_feed(engine: Any, model: Model) -> None:
-    """All changes, one laid over the other from nothing on, give every view."""
+    """Check that the feed's changes, applied from the start, produce every view."""
     rows: dict[str, dict[Any, Any]] = {name: {} for name in model.views}
     for change in engine.changes(since=0):
         before = rows[change.view].pop(change.group, ABSENT)
@@ -97,7 +97,7 @@ def check_feed(engine: Any, model: Model) -> None:
 
 
 def check_batches(path: Path, least: int, batches: int, size: int) -> int:
-    """What must hold of a store of which so many batches were acknowledged; how many are in."""
+    """Check a store after this number of acknowledged batches. Return the number of stored batches."""
     with opened(path) as engine:
         with engine.snapshot() as snap:
             done = int(snap.sources.get(writer.SOURCE, 0))
@@ -110,7 +110,7 @@ def check_batches(path: Path, least: int, batches: int, size: int) -> int:
 
 
 def check_puts(path: Path, least: int) -> int:
-    """The same of documents put one after the other: those that are in were put first, without a gap."""
+    """Check a store after single puts: the stored documents are the first ones, without a gap. Return their number."""
     with opened(path) as engine:
         with engine.snapshot() as snap:
             stored = sorted(key for key, _ in snap.table("users").items())
@@ -123,7 +123,7 @@ def check_puts(path: Path, least: int) -> int:
 
 
 def main(path: str, durability: str, first: str, batches: str, size: str) -> None:
-    """Put batches, and say each."""
+    """Put batches, and print the number of each."""
     with opened(Path(path), durability) as engine:
         small = int(size)
         put = writer.write(engine, int(first), int(batches), small) if small else puts(engine, int(batches))
@@ -132,7 +132,7 @@ def main(path: str, durability: str, first: str, batches: str, size: str) -> Non
 
 
 def puts(engine: Any, documents: int) -> Iterator[int]:
-    """Put documents by tickets, some at a time under way; gives each number when its ticket is done."""
+    """Put documents by tickets, some in flight at a time. Yield each number when its ticket is done."""
     waiting: deque[tuple[int, Any]] = deque()
     for number in range(documents):
         waiting.append((number + 1, engine.put("users", writer.document(number))))

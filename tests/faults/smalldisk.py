@@ -1,7 +1,7 @@
-"""A disk that is soon full: a small tmpfs, mounted as whoever may, or in a namespace of its own as anyone else.
+"""A disk that is soon full: a small tmpfs, mounted directly with the right to do so, or in a namespace of its own.
 
-Where neither is permitted a limit on the size of files stands in for it, which the system answers with another error;
-the last lines of a test run then say so.
+If neither is permitted, a limit on the size of files replaces it. The system reports that limit with another error. The
+last lines of a test run report the replacement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 
 
 class Disk(Enum):
-    """How a small disk can be had here."""
+    """The way in which a test gets a small disk."""
 
     MOUNTED = "a tmpfs"
     NAMESPACE = "a tmpfs in a namespace of its own"
@@ -30,7 +30,7 @@ class Disk(Enum):
 
 
 def possible(folder: Path) -> Disk:
-    """The best that there is; tried in processes of their own."""
+    """Return the best way that works here. Each way is tried in a process of its own."""
     for way in (Disk.MOUNTED, Disk.NAMESPACE):
         place = folder / way.name
         if in_fork(lambda way=way, place=place: _tried(way, place)) == "True":
@@ -48,7 +48,7 @@ def _tried(way: Disk, path: Path) -> bool:
 
 @contextmanager
 def small_disk(way: Disk, path: Path) -> Iterator[Callable[[], object]]:
-    """A disk of its own at a path, for a process that ends after it; with what gives it room."""
+    """Mount a small disk at a path, for a process that ends soon. Yield the function that makes room on it."""
     path.mkdir()
     if way is Disk.LIMITED:
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -69,7 +69,7 @@ def _mount(path: Path, options: str) -> None:
 
 
 def _leave() -> None:
-    """Leave the namespaces of users and mounts that this process was born into, and be root in the next ones."""
+    """Enter fresh namespaces of users and mounts, as root of them."""
     user, group = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_NEW_USER | _NEW_MOUNTS):

@@ -1,8 +1,7 @@
-"""A bit turned in a row of any kind: whoever reads the row is told which it is, and nobody gets what it says.
+"""Flip a bit in a row of any kind. Each reader of the row gets an error that names the row, and never a wrong value.
 
-All that can be read of the store is either what it was, or refused with the name of the table or view and the key.
-`BECOMES` says for each kind of row what becomes of it: what follows from documents is made right again from them, of
-the rest the next step is said.
+Every other read returns the same as before. `BECOMES` has the remedy for each kind of row: rows that follow from
+documents are restored from them. For other rows, the error names the next step.
 """
 
 from __future__ import annotations
@@ -58,7 +57,10 @@ def whole(filled: Path) -> dict[str, Any]:
 
 
 def rows_of(damaged: Damaged, *kinds: str) -> Iterator[tuple[str, bytes]]:
-    """The first and the last row of each database of these kinds; of `meta` all, each says something else."""
+    """Yield the first and the last row of each database of these kinds.
+
+    From `meta`, where each row differs, yield all.
+    """
     for db, rows in damaged.rows.items():
         if db.partition(":")[0] in kinds:
             ends = rows if db == META else (rows[0], rows[-1])
@@ -67,7 +69,7 @@ def rows_of(damaged: Damaged, *kinds: str) -> Iterator[tuple[str, bytes]]:
 
 
 def place(db: str, key: bytes, names: dict[str, str]) -> str:
-    """How damage of a row has to be called."""
+    """Return the name that an error must give to a damaged row."""
     kind, _, number = db.partition(":")
     name, entry = repr(names.get(number)), int.from_bytes(key, "big")
     match kind:
@@ -97,7 +99,7 @@ def place(db: str, key: bytes, names: dict[str, str]) -> str:
 
 
 def found_in(path: Path, whole: dict[str, Any]) -> list[str]:
-    """What damage is found, by whoever reads, and by a check; what can be read is what it was."""
+    """Return the damage that reads and a check find. Check that all other reads are right."""
     try:
         with opened(path) as engine:
             seen = read(engine)
@@ -105,7 +107,7 @@ def found_in(path: Path, whole: dict[str, Any]) -> list[str]:
     except ps.StoreDamaged as damage:
         return [str(damage)]
     wrong = [name for name, one in seen.items() if not isinstance(one, ps.StoreDamaged) and one != whole[name]]
-    if wrong == ["quarantine"]:  # the others are listed, and it is said that this one is damaged
+    if wrong == ["quarantine"]:  # the list has the other entries, and reports that this one is damaged
         [own] = set(seen["quarantine"]) - set(whole["quarantine"])
         assert "its row in the store is damaged" in own
         wrong.clear()
@@ -116,7 +118,7 @@ def found_in(path: Path, whole: dict[str, Any]) -> list[str]:
 
 
 def test_there_are_rows_of_every_kind(damaged: Damaged) -> None:
-    """All databases that a store may have, by those who name them."""
+    """Compare with the names of all databases that a store may have."""
     made = {META, FEED, QUARANTINE, *view_dbs(1), log_db(1), index_db(1), moved_db(1)}
     assert (
         {db.partition(":")[0] for db in damaged.rows} == {db.partition(":")[0] for db in made} == KINDS == set(BECOMES)
@@ -137,7 +139,7 @@ AFTER = [document(number, 20) for number in range(15)]
 
 
 def put_on(engine: Any) -> None:
-    """What touches most rows."""
+    """Put documents that touch most rows."""
     engine.put_many("users", AFTER)
     engine.put_many("plain", AFTER[:8])
 

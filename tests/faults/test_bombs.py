@@ -1,4 +1,4 @@
-"""Bombs of every way in small numbers, and bugs that the campaign finds; `make damage ARGS="--bombs 200"` runs more."""
+"""Run a few bombs on every path, and planted bugs that bombs find. `make damage ARGS="--bombs 200"` runs more."""
 
 from __future__ import annotations
 

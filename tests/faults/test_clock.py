@@ -1,7 +1,7 @@
-"""A clock that jumps back: an hour at each look that a writer takes at it.
+"""A clock that goes back by an hour at each look of a writer.
 
-Which version wins is said by documents, the order of commits by the store; time is only measured, by a clock that does
-not jump.
+Documents decide which version wins, and the store decides the order of commits. Durations are measured with a clock
+that does not jump.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(clock: Path, *program: str) -> str:
-    """What a program of Python's says under that clock."""
+    """Run a Python program under that clock. Return its output."""
     env = {**os.environ, "LD_PRELOAD": str(clock)}
     return subprocess.run(
         [sys.executable, *program], cwd=power.ROOT, env=env, check=True, stdout=subprocess.PIPE, text=True
@@ -50,7 +50,7 @@ def test_batches_are_what_they_are_by_any_clock(clock: Path, store_path: Path, d
     wrote = ("-m", "tests.faults.shop", str(store_path), durability)
     assert acknowledged(run(clock, *wrote, "0", str(BATCHES // 2), str(SIZE))) == BATCHES // 2
     with shop.opened(store_path) as engine, engine.snapshot() as snap:
-        # opened by a clock that is ahead, then by one that is behind again
+        # opened under a clock that is ahead, then under one that is behind
         assert snap.sources == {writer.SOURCE: BATCHES // 2}
     assert acknowledged(run(clock, *wrote, str(BATCHES // 2), str(BATCHES), str(SIZE))) == BATCHES
     assert shop.check_batches(store_path, BATCHES, BATCHES, SIZE) == BATCHES

@@ -1,4 +1,4 @@
-"""Damage of every kind in small numbers, and a bug that the campaign finds; `make damage` runs more of it."""
+"""Run a few trials of every kind of damage, and a planted bug that the campaign finds. `make damage` runs more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_DIGEST = Edit("cache.lmdb.page_scrub:Scrub.run", "if written is not None and"
 
 
 def astray(file: bytes, folder: Path) -> bytes:
-    """A file whose root page of a view leads look-ups astray: a separator has another byte, and is in order."""
+    """Return a file in which a view's root page misleads look-ups: a separator has a wrong byte, but the order holds."""
     (folder / "data.mdb").write_bytes(file)
     with Pages(str(folder)) as pages:
         tree = next(tree for name, tree in pages.databases(pages.new_marks()).items() if name.startswith("view:"))
@@ -34,7 +34,7 @@ def astray(file: bytes, folder: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the sound stores of all campaigns here lie."""
+    """Return the folder with the sound stores of all campaigns here."""
     return tmp_path_factory.mktemp("damage")
 
 
@@ -98,7 +98,7 @@ def test_a_walk_that_misses_damage_is_found(place: int, tmp_path: Path, monkeypa
 
 
 def test_check_walks_pages_before_anything_else(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A separator of a branch page is damaged: each page is in order, and look-ups miss rows of a view."""
+    """Damage a separator of a branch page: each page has the right order, but look-ups miss rows of a view."""
     monkeypatch.setattr(lmdb_databases, "_FIRST", 0)
     world = flips.worlds(folder)[1]
     (tmp_path / "data.mdb").write_bytes(world.file)
@@ -116,7 +116,7 @@ def test_check_walks_pages_before_anything_else(folder: Path, tmp_path: Path, mo
 
 
 def test_a_put_after_a_lost_key_does_not_hide_it(folder: Path, tmp_path: Path) -> None:
-    """A read can't know that a row is lost. A check finds it, whatever was put since, and sets it right."""
+    """Reads cannot notice a lost row. A check finds it despite later puts, and `fix` restores it."""
     world = flips.worlds(folder)[1]
     path = tmp_path / "store"
     path.mkdir()

@@ -1,4 +1,7 @@
-"""A store of a newer format: refused with a word on what to do, and not touched; what reads it has all of it."""
+"""Refuse a store of a newer format with the next step, and leave it untouched.
+
+A version that knows the format reads all.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from tests.faults import shop
 
 BATCHES, SIZE = 3, 10
 CATALOG = b"catalog"
-LMDB_VERSION = 20  # where LMDB says in a meta page which version it is, after the page's header and its magic
+LMDB_VERSION = 20  # the place of LMDB's version in a meta page, after the page's header and the magic number
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def filled(store_path: Path) -> Path:
 
 
 def change_catalog(path: Path, change: Callable[[Any], Any]) -> bytes:
-    """Another catalog, under a right checksum; what it was."""
+    """Replace the catalog, under a right checksum. Return the former row."""
     store = open_lmdb(path)
     with store.write() as txn:
         [row] = txn.get_many(META, [CATALOG])

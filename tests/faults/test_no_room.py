@@ -1,7 +1,7 @@
-"""A full disk, a full map, no permission: the engine stops with a word on what to do, goes on after it, loses nothing.
+"""A full disk, a full map, or a missing permission: the engine stops, names the next step, and resumes without a loss.
 
-Writers put numbered batches until one is refused; what they show then, and once there is room again and they go on in
-the store that they have open, is what the oracle shows of the batches that were acknowledged.
+Writers put numbered batches until one is refused. Then the store must show the acknowledged batches of the oracle. The
+same holds after the writers get room, and continue in the store that they have open.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tests.harness.worlds import TINY
 
 SIZE = 30
 MOST = 400
-MORE = 3  # batches that are put once there is room
+MORE = 3  # batches to put after room was made
 FULL = "(No space left on device|File too large|Input/output error, its disk is full.*)"
 UNDONE = "; what was being written is undone; free some space and put it again"
 
 
 def until_refused(engine: Any, done: int = 0) -> tuple[int, str]:
-    """Put batches until one is refused; how many were acknowledged in all, and what is said."""
+    """Put batches until one is refused. Return the number of acknowledged batches in all, and the error."""
     put = writer.write(engine, done, MOST, SIZE)
     try:
         while True:
@@ -43,14 +43,14 @@ def until_refused(engine: Any, done: int = 0) -> tuple[int, str]:
 
 
 def shows(engine: Any, done: int) -> None:
-    """It has these batches and no others."""
+    """Check that the store has these batches and no others."""
     with engine.snapshot() as snap:
         assert snap.sources == {writer.SOURCE: done}
     shop.check_shown(engine, shop.model_after(done, SIZE))
 
 
 def fills_up(engine: Any, make_room: Callable[[], object]) -> str:
-    """What a writer is told that finds no room, and goes on once there is some."""
+    """Fill the store, make room, and continue. Return the error of the full store."""
     done, said = until_refused(engine)
     assert done > 2
     shows(engine, done)
@@ -64,7 +64,7 @@ def fills_up(engine: Any, make_room: Callable[[], object]) -> str:
 
 
 def on_small_disk(disk: Disk, path: Path, act: Callable[[Callable[[], object]], object]) -> str:
-    """What is said of something that is done on a small disk, by a process of its own."""
+    """Do something on a small disk, in a process of its own. Return its output."""
 
     def run() -> object:
         with small_disk(disk, path) as make_room:
@@ -164,13 +164,13 @@ class _Rights(ctypes.Structure):
 
 
 def like_anyone(act: Callable[[], object]) -> str:
-    """What is said of something that is done by a process whose files' permissions count for it, root or not."""
+    """Do something in a process that must obey file permissions, even as root. Return its output."""
 
     def run() -> object:
         libc = ctypes.CDLL(None, use_errno=True)
         head, rights = _Head(0x20080522, 0), (_Rights * 2)()
         assert not libc.capget(ctypes.byref(head), rights), os.strerror(ctypes.get_errno())
-        rights[0].effective &= ~(1 << 1 | 1 << 2 | 1 << 3)  # past permissions of files, of folders, and of owners
+        rights[0].effective &= ~(1 << 1 | 1 << 2 | 1 << 3)  # rights to bypass permissions of files, folders and owners
         assert not libc.capset(ctypes.byref(head), rights), os.strerror(ctypes.get_errno())
         return act()
 
@@ -178,7 +178,7 @@ def like_anyone(act: Callable[[], object]) -> str:
 
 
 def opening(path: Path, readonly: bool = False) -> str:
-    """What is said of opening a store."""
+    """Open a store. Return "opened", or the error."""
     try:
         with ps.open(shop.WORLD.app(), path, readonly=readonly, listen=False) as engine:
             shows(engine, MORE)
@@ -197,7 +197,7 @@ def filled(store_path: Path) -> Path:
 
 @pytest.mark.parametrize("file", ["owner", "data.mdb", "lock.mdb", "."])
 def test_without_permission_the_file_and_the_step_are_named(filled: Path, file: str) -> None:
-    """And with it all is there."""
+    """With the permission restored, the store has all batches."""
     path = filled / file
     mode = path.stat().st_mode
     path.chmod(0o500 if file == "." else 0o400)

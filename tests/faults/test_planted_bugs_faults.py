@@ -1,4 +1,4 @@
-"""Bugs planted where faults are met: each is found by the tests of that fault, for what it is."""
+"""Plant bugs in the handling of faults. The tests of each fault find them, with the right message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.recovery.repair import test_emission_repair
 
 @dataclass(frozen=True)
 class World:
-    """Stores that tests begin with: one with rows of every kind, and what is read of it; one of a shop."""
+    """The stores that the tests start with: one with rows of every kind and the results of its reads, and a shop."""
 
     whole: Path
     names: dict[str, str]
@@ -27,18 +27,18 @@ class World:
     folder: Path
 
     def bits(self, kind: str) -> None:
-        """A bit of rows of a kind."""
+        """Flip bits in the rows of a kind."""
         self.folder.mkdir()
         damaged = Damaged(self.whole, self.folder)
         test_bit_flips.test_a_turned_bit_is_named_and_never_served(kind, damaged, self.names, self.read)
 
     def lost(self) -> None:
-        """Most of an index is gone."""
+        """Lose most of an index."""
         with test_emission_repair.folding() as engine:
             test_emission_repair.test_an_index_is_made_anew(test_emission_repair.lose, engine)
 
     def newer(self) -> None:
-        """A store of a newer format."""
+        """Make a store of a newer format."""
         with shop.opened(self.folder) as engine:
             for _ in writer.write(engine, 0, test_format.BATCHES, test_format.SIZE):
                 pass
@@ -56,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @dataclass(frozen=True)
 class Planted:
-    """A bug, who finds it, and what is said then."""
+    """A bug, the test that finds it, and the message of the failure."""
 
     bug: Bug
     by: Callable[[World], None]
@@ -72,7 +72,7 @@ BUGS = [
             "if False and row[-_SIZE:] !=",
         ),
         lambda world: world.bits("told"),
-        "the next step is left open",  # it was the decoder that stumbled over it
+        "the next step is left open",  # the decoder failed on it first
     ),
     Planted(
         Bug(
@@ -100,7 +100,7 @@ BUGS = [
             "if False and",
         ),
         World.lost,
-        "compared once these are repaired",  # all that is said then: nothing names the index
+        "compared once these are repaired",  # the whole message: it does not name the index
     ),
     Planted(
         Bug("a newer format is opened", "core.catalog:catalog_of", "if format != FORMAT:", "if False:"),
@@ -111,7 +111,7 @@ BUGS = [
 
 
 def found(by: Callable[[World], None], world: World) -> str | None:
-    """What is said that fails."""
+    """Return the message of the failure, or None."""
     try:
         by(world)
     except (Exception, pytest.fail.Exception) as error:

@@ -1,7 +1,7 @@
-"""Power lost at any moment: what was acknowledged is there, nothing is there twice, and writing goes on.
+"""Cut the power at any moment: acknowledged records are there, nothing counts twice, and writing can continue.
 
-A process records all that it writes and syncs; images are made of the record, and each is opened in a process of its
-own, since LMDB follows what stands in its pages.
+A process records all its writes and syncs. Images are made from the record. Each is opened in a process of its own,
+since LMDB follows the pages as they are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def recorded(library: Path, folder: Path, *how: str) -> list[power.Entry]:
 
 
 def after(folder: Path, image: bytes, check: Callable[[Path], int]) -> str:
-    """What a check of this image says, in a process of its own; nothing if that died."""
+    """Check an image in a process of its own. Return its output, which is empty if the process died."""
     store = folder / "image"
     store.mkdir(exist_ok=True)
     for name in ("lock.mdb", "owner"):
@@ -39,7 +39,7 @@ def after(folder: Path, image: bytes, check: Callable[[Path], int]) -> str:
 
 
 def check_all(record: list[power.Entry], folder: Path, seed: str, check: Callable[[Path, int], int]) -> set[int]:
-    """Check images of all a record; how much was in, in each."""
+    """Check images of the whole record. Return the numbers of stored batches."""
     found: set[int] = set()
     for what, least, image in power.images(record, Random(seed), IMAGES):
         said = after(folder, image, lambda store, least=least: check(store, least))
@@ -56,7 +56,7 @@ def test_batches_that_were_acknowledged_are_there(library: Path, tmp_path: Path)
 
 
 def prepared() -> None:
-    """Have what all forks ask of the oracle."""
+    """Compute the results of the oracle that all forks use."""
     shop.digest_after(BATCHES, SIZE)
     for number in range(BATCHES + 1):
         shop.model_after(number, SIZE)
@@ -69,7 +69,7 @@ def test_documents_whose_tickets_were_done_are_there(library: Path, tmp_path: Pa
 
 
 def test_the_record_is_the_file(library: Path, tmp_path: Path) -> None:
-    """Nothing that reached the file went past the recorder."""
+    """Every write to the file went through the recorder."""
     disk = power.Disk()
     for entry in recorded(library, tmp_path, "sync", str(BATCHES), str(SIZE)):
         disk.take(entry)
@@ -78,7 +78,7 @@ def test_the_record_is_the_file(library: Path, tmp_path: Path) -> None:
 
 
 def test_a_store_that_does_not_sync_is_found_out(library: Path, tmp_path: Path) -> None:
-    """A planted bug: LMDB opened without syncing."""
+    """A planted bug: LMDB is opened without syncing."""
     record = recorded(library, tmp_path, "sync", str(BATCHES), str(SIZE), "unsynced")
     prepared()
     wrong = 0

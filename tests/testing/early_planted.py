@@ -1,7 +1,7 @@
-"""Bugs planted in what partitions tell each other before it is saved, for the simulator of several partitions to find.
+"""Bugs planted in the early sets that partitions exchange, for the simulator of partitioned stores to find.
 
-Those of `NAMED` are cases of the crash analysis: each is a protocol that leaves a dangler, by its name there. A seed is
-a run of views that are weak or of views that are auto.
+`NAMED` has the cases of the crash analysis, under their names there. Each is a protocol that leaves an orphan. A seed
+runs views that are weak, or views that are auto.
 """
 
 from __future__ import annotations
@@ -191,12 +191,12 @@ BUGS = [
 
 
 def kind_of(seed: int) -> Production:
-    """What a seed is a run of: for each app some of either."""
+    """Return the delivery mode of a seed's run. Each app gets both modes."""
     return (Production.WEAK, Production.AUTO)[seed // len(TRIALS) % 2]
 
 
 def finds(seed: int) -> FleetFailure | None:
-    """What a seed finds."""
+    """Return the failure of a seed, or None."""
     trial, plan = fleet_of(seed, TRIALS, kind_of(seed))
     try:
         run_fleet(trial.app, plan)

@@ -1,6 +1,6 @@
-"""Bugs planted in what crosses between partitions, for the simulator of several partitions to find.
+"""Bugs planted in the productions that partitions exchange, for the simulator of partitioned stores to find.
 
-Those of `NAMED` are cases of the crash analysis: each is a protocol that leaves a dangler, by its name there.
+`NAMED` has the cases of the crash analysis, under their names there. Each is a protocol that leaves an orphan.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ BUGS = [
 
 
 def finds(seed: int) -> FleetFailure | None:
-    """What a seed finds."""
+    """Return the failure of a seed, or None."""
     trial, plan = fleet_of(seed, TRIALS)
     try:
         run_fleet(trial.app, plan)

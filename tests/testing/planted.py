@@ -1,8 +1,8 @@
-"""Bugs planted in the engine, and in the node that publishes, for the simulator to find.
+"""Bugs planted in the engine and in the publisher, for the simulator to find.
 
-Those of `tests/engine` in documents, generations and the feed, and more of what only a crash, a fault, a slow reader or
-an operator brings out. Each has in `pins.json` a seed that finds it, and what that finds, which tests run;
-`python -m tests.testing.search` looks for seeds anew.
+They include the bugs of `tests/engine` in documents, generations and the feed. Others show only after a crash or a
+fault, or with a slow reader or an operator. For each bug, `pins.json` has a seed that finds it, and the finding. The
+tests run these seeds. `python -m tests.testing.search` searches for other seeds.
 """
 
 from __future__ import annotations
@@ -125,21 +125,21 @@ _OTHERWISE = (
     "what is dropped is not said",
     "a commit behind a large one is passed over",
 )
-"""Of the feed, what only its first read, one that ends in a commit, and a store of millions of changes bring out."""
+"""Bugs of the feed that need its first read, a read that ends within a commit, or a store with millions of changes."""
 
 BUGS: list[Bug] = [*ENGINE, *GENERATIONS, *(bug for bug in FEED if bug.name not in _OTHERWISE), *OWN]
 
 
 @contextmanager
 def planted(bug: Bug) -> Iterator[None]:
-    """While it is there."""
+    """Plant a bug within this context."""
     with pytest.MonkeyPatch.context() as patch:
         bug.plant(patch)
         yield
 
 
 def finds(seed: int) -> Failure | None:
-    """What a seed finds."""
+    """Return the failure of a seed, or None."""
     trial, plan = trial_of(seed, TRIALS)
     try:
         run(trial.app, plan)
@@ -150,7 +150,7 @@ def finds(seed: int) -> Failure | None:
 
 @dataclass(frozen=True)
 class Pin:
-    """A seed that finds a bug, by which check, and what it says."""
+    """A seed that finds a bug, the check that fails, and its text."""
 
     seed: int
     check: str
@@ -158,5 +158,5 @@ class Pin:
 
 
 def pins(file: Path = PINS) -> dict[str, Pin]:
-    """The pin of each bug."""
+    """Return the pins by the names of their bugs."""
     return {name: Pin(**pin) for name, pin in json.loads(file.read_text("utf-8")).items()} if file.exists() else {}

@@ -1,7 +1,7 @@
-"""Look for a seed that finds each planted bug, and pin it: `python -m tests.testing.search [--seeds 5000] [NAME …]`.
+"""Search a seed that finds each planted bug, and pin it: `python -m tests.testing.search [--seeds 5000] [NAME …]`.
 
-A seed that is pinned already and still finds its bug in the same way stays. Where the engine only raises, which tells
-little, other seeds are looked at too. What each seed says is for people to read: is it what that bug does?
+A pinned seed stays if it still finds its bug by the same check. If the engine only raises an error, which explains
+little, further seeds are tried. People should read the finding of each seed: is it the effect of that bug?
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ KINDS = {
     "fused": fused,
     "strong": fleet_planted,
     "early": early_planted,
-}  # of production: its bugs, their pins, and what a seed finds
+}  # for each kind of production: the bugs, their pins, and the function that runs a seed
 
 
 class Failure(Protocol):
-    """What a seed found."""
+    """The failure of a seed."""
 
     wrong: Wrong
 
@@ -38,7 +38,7 @@ Finds = Callable[[int], Failure | None]
 
 
 def main() -> int:
-    """Search; 1 where a bug is not found."""
+    """Search seeds. Return 1 if a bug is not found."""
     parser = argparse.ArgumentParser("python -m tests.testing.search", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5_000)
     parser.add_argument("--kind", choices=tuple(KINDS), default="fused", help="of production")
@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def _pin(bug: Bug, finds: Finds, known: Pin | None, seeds: int) -> Pin | None:
-    """The pin of a bug, the known one where it holds; None where no seed finds it."""
+    """Return the pin of a bug: the known one, if it still holds. Return None if no seed finds the bug."""
     try:
         with planted(bug):
             if known is not None:

@@ -1,4 +1,4 @@
-"""Campaigns go on where the last one ended, and add up in a file; and the command that replays one seed."""
+"""A campaign continues after the last one, and adds its counts to a file. Another command replays one seed."""
 
 import json
 from pathlib import Path

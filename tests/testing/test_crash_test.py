@@ -1,4 +1,4 @@
-"""The crash test of a user's app: verdicts, seeds that are remembered, what is made of a view that is wrong."""
+"""The crash test of a user's app: verdicts, remembered seeds, and the views that are chained to a wrong view."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_views_on_a_view_that_is_unsound_are_not_tried() -> None:
 
 
 def test_a_map_that_laws_cannot_see_through_is_found_by_seeds() -> None:
-    """What it yields depends on how often it was ever called, but only after a while."""
+    """The map's emissions depend on the number of its calls, but only after many calls."""
     app = ps.App("shop")
     users = app.table("users", key="id")
     calls = {"n": 0}

@@ -1,4 +1,4 @@
-"""A history crashed at every place ends as it does undisturbed."""
+"""A history that is crashed at every place ends like the history without a crash."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The state machine for users of Hypothesis: it runs, it finds a planted bug, and it needs its package by name."""
+"""The state machine for users of Hypothesis runs, finds a planted bug, and names a missing package."""
 
 import builtins
 from typing import Any

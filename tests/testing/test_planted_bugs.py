@@ -1,4 +1,4 @@
-"""Each planted bug is found by its seed, by the check that it should be, and by no seed where none is planted."""
+"""The seed of each planted bug finds it, by the right check. Without a planted bug, no seed finds anything."""
 
 import pytest
 

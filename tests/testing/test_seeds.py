@@ -1,6 +1,6 @@
-"""Seed after seed, as many as the budget allows: none may find anything.
+"""Run as many seeds as the budget allows. No seed may fail.
 
-PENSTOCK_CRASH_SEEDS is the budget; .ci/run gives it more. `python -m penstock.testing --first N` goes further.
+PENSTOCK_CRASH_SEEDS is the budget; .ci/run raises it. `python -m penstock.testing --first N` runs further seeds.
 """
 
 import os
@@ -44,7 +44,7 @@ def test_a_seed_is_the_same_run_each_time() -> None:
 
 
 def test_a_disk_that_does_not_sync_is_found() -> None:
-    """What is acknowledged is gone after a power loss."""
+    """After a power loss, acknowledged records are missing."""
     for seed in range(500):
         trial, plan = trial_of(seed, TRIALS)
         steps = tuple(

@@ -1,4 +1,4 @@
-"""The apps of examples/unsound: each is caught, with its reason; the sound one passes."""
+"""The apps of examples/unsound: each is caught with a reason, and the sound app passes."""
 
 import importlib
 import threading
@@ -53,7 +53,7 @@ def test_the_order_of_a_set_passes() -> None:
 
 
 def reports_of(name: str) -> dict[str, Any]:
-    """The verdicts on the views of an app, by name."""
+    """Return the verdicts on the views of an app, by name."""
     return {verdict.name: verdict for verdict in crashtest(app_of(name), seeds=1).verdicts}
 
 

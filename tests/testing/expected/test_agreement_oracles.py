@@ -1,4 +1,4 @@
-"""Two oracles that know nothing of each other, that of the tests and the one that ships, over the same histories."""
+"""Compare two independent oracles over the same histories: the oracle of the tests, and the one of the package."""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Documents like those of a sample: types, ranges, keys and shares are learnt; a strategy's are left as they are."""
+"""Documents like those of a sample: types, ranges, keys and shares are learnt.
+
+Documents of a strategy keep their fields.
+"""
 
 import json
 from pathlib import Path

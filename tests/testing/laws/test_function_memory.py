@@ -1,4 +1,4 @@
-"""What a function keeps: found by what its code mentions, compared, and put back."""
+"""The state of a function between calls: found through the names in its code, compared, and restored."""
 
 from typing import Any
 

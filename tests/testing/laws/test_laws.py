@@ -1,4 +1,4 @@
-"""The laws of maps and reducers: what breaks one is named, with the documents that show it; what is sound passes."""
+"""The laws of maps and reducers: a breach is named, with the documents that show it. Sound functions pass."""
 
 import itertools
 import random
@@ -146,7 +146,7 @@ def test_what_always_raises_is_held_and_breaks_no_law() -> None:
 
 
 class Sound:
-    """A group, and as a monoid one too."""
+    """An invertible reducer that is also a sound monoid."""
 
     zero: Any = 0
 

@@ -1,6 +1,6 @@
-"""Seeds over several partitions, on a wire that loses, repeats, delays and reorders: none may find anything.
+"""Run seeds over several partitions, on a wire that loses, repeats, delays and reorders messages. No seed may fail.
 
-`python -m penstock.testing --kind weak --first N` goes further, `make campaign ARGS="--kind weak"` much further.
+`python -m penstock.testing --kind weak --first N` runs more seeds, `make campaign ARGS="--kind weak"` many more.
 """
 
 import os
@@ -32,7 +32,7 @@ def test_no_seed_finds_anything(kind: str) -> None:
     assert seeds.totals.faults > seeds.totals.seeds / 2, "faults must strike"
 
 
-# A batch in doubt was believed after the next one; trees were not put back where no row changed with them.
+# Faults: a batch in doubt was accepted after the next batch; trees were not restored if no row changed with them.
 @pytest.mark.parametrize(("kind", "seed"), [("weak", 25_248), ("weak", 9_187), ("weak", 23_659)])
 def test_a_seed_that_once_failed(kind: str, seed: int) -> None:
     assert KINDS[kind](seed, Seeds().totals) is None

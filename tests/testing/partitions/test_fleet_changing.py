@@ -1,4 +1,4 @@
-"""Views that change in a store of several partitions, under crashes; and bugs planted in that, which are found."""
+"""Change views in a partitioned store under crashes. No seed may fail; each planted bug is found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.testing.partitions.fleet_plan import fleet_plan
 from penstock.testing.partitions.fleet_run import FleetFailure, run_fleet
 
 SEEDS = 60
-MOST = 320  # seeds in which each planted bug is found
+MOST = 320  # the seeds that find each planted bug
 TRIALS = [trial for trial in trials() if trial.others]
 
 

@@ -1,4 +1,4 @@
-"""What seeds go through is counted, and what never came is named."""
+"""The events of seeds are counted, and events that never occurred are named."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from penstock.testing.simulator.run import run
 
 
 def test_every_kind_of_event_and_every_reducer_comes() -> None:
-    """Within so few seeds all but what strikes seldom; `--coverage --seeds 500` has all of it."""
+    """Few seeds reach all but the rarest events; `--coverage --seeds 500` reaches all."""
     coverage, every = Coverage(), trials()
     for seed in range(60):
         trial, plan = trial_of(seed, every)

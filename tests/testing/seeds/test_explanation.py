@@ -1,4 +1,4 @@
-"""A failure tells itself: where, which documents count there, and step by step what was told and what a reader saw."""
+"""The explanation of a failure: the place, the documents that count there, and the emissions and rows of each step."""
 
 import pytest
 

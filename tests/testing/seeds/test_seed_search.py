@@ -1,4 +1,4 @@
-"""Which seeds come, how long, and which failed before."""
+"""The order of seeds, the end of a search, and the file of seeds that failed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The simulated store against the machine that LMDB and the store in memory are held to."""
+"""Run the simulated store through the state machine that tests LMDB and the store in memory."""
 
 from hypothesis import settings
 
@@ -9,7 +9,7 @@ from tests.cache.store.test_agreement_store import Machine
 
 
 class SimulatedMachine(Machine):
-    """Nothing strikes."""
+    """The simulated store without faults."""
 
     def open(self) -> Store:
         return Disk(Points()).open()

@@ -1,4 +1,4 @@
-"""Definitions that change in the middle of a history: built step by step, crashed everywhere, turned back."""
+"""Change the app in the middle of a history: build step by step, crash everywhere, and return to the first app."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -81,7 +81,10 @@ def test_readers_see_the_old_views_until_all_is_built_and_then_those_of_the_app(
 
 @pytest.mark.parametrize("fault", [Fault.CRASH, Fault.FAIL, Fault.INTERRUPT])
 def test_a_fault_at_every_place_of_the_building_costs_nothing(fault: Fault) -> None:
-    """Every call and both sides of every commit: of each step, of the switch, of emptying what was; or every fifth."""
+    """Strike the calls and commits of build steps, of the switch, and of the deletion of replaced views.
+
+    A crash strikes at each place, other faults at every fifth.
+    """
     struck = set(_struck(fault, lambda world: world.change(1, clean=False), _build))
     if fault is Fault.CRASH:
         assert {"begin", "put told:6", "put view:6", "delete meta", "clear held:2", "commit before"} <= struck
@@ -94,7 +97,7 @@ def test_a_crash_at_every_place_of_opening_with_another_app_costs_nothing() -> N
 
 
 def _struck(fault: Fault, first: Callable[[World], None], then: Callable[[World], None]) -> Iterator[str]:
-    """Where it strikes, place after place; each time all must be well in the end."""
+    """Yield the places that a fault strikes, one run for each. Each run must end with the right rows."""
     world = a_world()
     first(world)
     before = world.points.passed

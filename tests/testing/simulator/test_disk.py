@@ -15,7 +15,7 @@ def rows(disk: Disk) -> dict[bytes, bytes]:
 
 
 def commit(disk: Disk, key: bytes, strike: Strike | None = None) -> None:
-    """A transaction of two calls, during which this may strike."""
+    """Commit a transaction of two calls, with this fault armed."""
     store = disk.open()
     disk.points.arm(strike)
     try:
@@ -36,7 +36,7 @@ def test_a_transaction_is_whole_or_absent(fault: Fault) -> None:
         disk = Disk(Points())
         after = nth == 5
         if fault is Fault.FAIL and after:
-            continue  # the commit's own word that it is done
+            continue  # the disk cannot be full after the commit
         with pytest.raises((Crash, Interrupted, StoreFull)):
             commit(disk, b"k", Strike(fault, nth))
         assert rows(disk) == ({b"k": b"1", b"k'": b"2"} if after else {})

@@ -1,4 +1,4 @@
-"""Places are counted, and the fault that is armed strikes at its place, once."""
+"""Places are counted. An armed fault strikes once, at its place."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from penstock.testing.simulator.faults import Crash, Fault, Interrupted, Points,
 
 
 def walked(points: Points, *places: str) -> list[str]:
-    """The places that were passed before something struck."""
+    """Return the places that were passed before the fault."""
     passed: list[str] = []
     try:
         for place in places:

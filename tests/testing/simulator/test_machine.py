@@ -1,4 +1,4 @@
-"""What is found out after a fault: what struck, what waits, and what no fault explains."""
+"""The recovery from faults: the fault that struck, the fault that stays armed, and errors that no fault explains."""
 
 import pytest
 

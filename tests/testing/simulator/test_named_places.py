@@ -1,4 +1,4 @@
-"""One document renamed, stopped at five places by name: before, at and after each, by every fault."""
+"""Rename one document while each fault strikes at five named places: before, at and after each."""
 
 import pytest
 

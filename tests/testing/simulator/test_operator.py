@@ -1,4 +1,4 @@
-"""What an operator does to a store that is right changes nothing; what an outage left is taken by a retry."""
+"""An operator changes nothing in a correct store. After an outage a retry takes the held documents."""
 
 from functools import partial
 
@@ -42,7 +42,7 @@ def test_of_a_store_that_is_right_nothing_is_mended(how: Mending) -> None:
 
 
 def test_nothing_to_mend_leaves_memory_in_doubt_and_the_store_where_it_stands() -> None:
-    """Seed 81554: after Ctrl-C at the end of a commit, an operator restates a document that is not there."""
+    """After Ctrl-C at the end of a commit, an operator restates a document that does not exist."""
     world = a_world()
     assert not world.during(partial(world.deliver, 0, 2), Strike(Fault.INTERRUPT, 1, "commit after"))
     assert world.position == 1

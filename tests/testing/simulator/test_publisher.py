@@ -1,4 +1,4 @@
-"""The node that publishes, message by message: what is pending, what is sent again, what comes too late."""
+"""The publisher, message by message: pending groups, repeated changes, and changes that arrive too late."""
 
 from collections.abc import Iterator
 from random import Random
@@ -73,7 +73,7 @@ def test_an_equal_value_is_no_silence_while_something_is_pending(store: MemorySt
     node.poll(Snap(2, Sue=2), VIEWS)
     assert holds(downstream) == {"Sue": 2}
     downstream.link = Link.UP
-    node = a_node(store, downstream)  # it was stopped, and begins with what it had saved
+    node = a_node(store, downstream)  # it was stopped, and starts with its saved state
     assert node.poll(Snap(3, Sue=1), VIEWS) == 1
     assert holds(downstream) == {"Sue": 1}
 

@@ -1,4 +1,4 @@
-"""A subscriber of the feed: it resumes, and finds what does not fit what it has or what a reader sees."""
+"""A subscriber of the feed resumes. It finds changes that contradict its rows, or the rows that a reader sees."""
 
 from typing import Any
 
