@@ -19,7 +19,7 @@ _BURN = "while True: pass"
 
 
 def main(arguments: list[str]) -> int:
-    """Run the suite with these arguments; its exit code."""
+    """Run the suite with these arguments. Return its exit code."""
     with ExitStack() as stack:
         for _ in range(BURNING):
             burning = stack.enter_context(

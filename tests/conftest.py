@@ -1,10 +1,10 @@
-"""What every test has: Hypothesis profiles, a path for a store, and the process that it runs in.
+"""Settings of all tests: Hypothesis profiles, a path for a store, and the process in which a test runs.
 
-The default profile, `ci`, draws the same examples in every run, so that a failure is a property of the tree and not of
-the day. `HYPOTHESIS_PROFILE=search` draws other ones, and more, in every run.
+The default profile, `ci`, draws the same examples in every run. So a failure depends on the tree only, not on the run.
+`HYPOTHESIS_PROFILE=search` draws other and more examples in each run.
 
-`make test` runs tests in several processes. Those of one file share one, since they may share what is costly to make;
-those with a broker or a session of Spark share it over their folder.
+`make test` runs tests in several processes. The tests of one file share a process, since they may share fixtures that
+are costly to make. Tests with a broker or with a Spark session share one process per folder.
 """
 
 import os
@@ -21,7 +21,7 @@ from tests import closing
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Machines that run tests are shared and slow by turns: time is no criterion of an example.
+# Test machines are shared, and slow at times: an example may take any time.
 _QUIET = [HealthCheck.too_slow]
 
 settings.register_profile(
@@ -35,7 +35,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.fixture
 def store_path(tmp_path: Path) -> Path:
-    """A path where no store is yet."""
+    """Return a path where no store exists yet."""
     return tmp_path / "store"
 
 

@@ -1,4 +1,4 @@
-"""The package itself: its names are imported when they are asked for, and are what the rooms offer."""
+"""The package imports its names on demand. They are the names that its rooms export."""
 
 import subprocess
 import sys

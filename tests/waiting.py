@@ -1,4 +1,4 @@
-"""Waits of tests: for progress, with a last deadline that no busy machine reaches."""
+"""The deadline of waits in tests. A wait ends with progress, long before this deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench runs, whole and tiny: what it measures is compared with the input by itself, so this is a test of both."""
+"""Run the whole bench with tiny sizes. It compares the results that it measures with its input."""
 
 import json
 import subprocess

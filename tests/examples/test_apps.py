@@ -1,4 +1,4 @@
-"""The small apps: each runs to its end, finds a wrong answer, and works from the command line on the data it makes."""
+"""Run the small apps: each ends well, finds a wrong answer, and works from the command line on data that it makes."""
 
 from __future__ import annotations
 

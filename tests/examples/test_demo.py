@@ -1,4 +1,4 @@
-"""The demo, small: it comes to its end, in a pipe and on a terminal, leaves nothing behind, finds a wrong answer."""
+"""Run a small demo: it ends well in a pipe and on a terminal, leaves nothing behind, and finds a wrong answer."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""The example over Kafka: one command starts the broker, and comes to its end."""
+"""Run the Kafka example: one command starts the broker and ends well."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ NO_DIGEST = Edit("cache.lmdb.page_scrub:Scrub.run", "if written is not None and"
 
 
 def astray(file: bytes, folder: Path) -> bytes:
-    """Return a file in which a view's root page misleads look-ups: a separator has a wrong byte, but the order holds."""
+    """Return a file in which a view's root page misleads look-ups: a separator has a wrong byte, in the right order."""
     (folder / "data.mdb").write_bytes(file)
     with Pages(str(folder)) as pages:
         tree = next(tree for name, tree in pages.databases(pages.new_marks()).items() if name.startswith("view:"))

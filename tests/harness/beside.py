@@ -1,4 +1,4 @@
-"""An engine with its oracle beside it: each call goes to both, and all that is shown is compared after it."""
+"""An engine with an oracle beside it: each call goes to both. After it, all their documents and rows are compared."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ WORLD = World(
 
 
 class Beside:
-    """An engine with its oracle beside it."""
+    """An engine with an oracle beside it."""
 
     def __init__(self, engine: Any, world: World) -> None:
         self.engine, self.model = engine, world.model()
 
     def __call__(self, call: str, *args: Any, **options: Any) -> Counts:
-        """`put`, `put_many` or `delete` in both, compared."""
+        """Call `put`, `put_many` or `delete` on both, and compare."""
         got = counts_of(getattr(self.engine, call)(*args, **options))
         wanted = getattr(self.model, call)(*args, **options)
         assert got == wanted, f"{call}: counted {got}, should be {wanted}; {str((args, options))[:300]}"
@@ -46,7 +46,7 @@ class Beside:
 
     @contextmanager
     def batch(self) -> Iterator[Sequence[Any]]:
-        """A batch in both, compared at its end."""
+        """Run a batch on both, and compare at its end."""
         with self.engine.batch() as real, self.model.batch() as model:
             yield real, model
         got = counts_of(real.counts)
@@ -54,21 +54,21 @@ class Beside:
         self.check()
 
     def check(self) -> None:
-        """Everything shown is what it should be."""
+        """Compare everything that the engine shows with the oracle and with a recomputation."""
         check(self.engine, self.model)
         check_recompute(self.engine, self.model)
 
     def shown(self, view: str) -> dict[Any, Any]:
-        """The rows of a view as the engine shows them."""
+        """Return the rows of a view as the engine shows them."""
         with self.engine.snapshot() as snap:
             return dict(snap.view(view).items())
 
 
 def user(name: str, ts: int, key: int = 1) -> dict[str, Any]:
-    """A document of `users`."""
+    """Return a document of `users`."""
     return {"id": key, "name": name, "ts": ts}
 
 
 def number_of(rejection: Any) -> int:
-    """The number of the line or document that was rejected, the first being 1."""
+    """Return the number of the rejected line or document, counted from 1."""
     return int("".join(c for c in str(rejection.where) if c.isdigit()))

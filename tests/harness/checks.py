@@ -1,4 +1,4 @@
-"""Whether an engine shows what the oracle says, and if not, where and what instead."""
+"""Compare an engine with the oracle, and describe the differences."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ ABSENT = "no such row"
 
 
 def counts_of(answer: Any) -> Counts:
-    """The counts of a call, whether it waited or gave a ticket."""
+    """Return the counts of a call, which either waited or returned a ticket."""
     counts = answer.result(timeout=PATIENCE) if hasattr(answer, "result") else answer
     return Counts(**{name: getattr(counts, name) for name in COUNTED})
 
 
 def identities(rows: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Rows that compare as they should: 1, 1.0 and True apart, NaN equal to itself."""
+    """Return rows in a form to compare: 1, 1.0 and True differ, and NaN equals itself."""
     return [(identity(key), identity(value)) for key, value in rows]
 
 
 def differences(name: str, got: Iterable[tuple[Any, Any]], wanted: Iterable[tuple[Any, Any]]) -> list[str]:
-    """What differs between the rows of a view and those wanted, by key; else whether their order does."""
+    """Return the differences of a view's rows from the expected ones, by key. If there are none, compare the order."""
     got, wanted = [(key, value) for key, value in got], list(wanted)
     mine, yours = {rank(k): (k, v) for k, v in wanted}, {rank(k): (k, v) for k, v in got}
     found = []
@@ -40,18 +40,18 @@ def differences(name: str, got: Iterable[tuple[Any, Any]], wanted: Iterable[tupl
 
 
 def rows_of(model: Model, view: str) -> list[tuple[Any, Any]]:
-    """The rows of a view in group order."""
+    """Return the rows of a view in group order."""
     return [(shown.group, shown.result) for shown in model.rows[view].values()]
 
 
 def documents_of(model: Model, table: str) -> list[tuple[Any, Any]]:
-    """The documents of a table in the order of their keys."""
+    """Return the documents of a table in the order of their keys."""
     living = model.living(table)
     return [living[where] for where in sorted(living)]
 
 
 class Picture:
-    """All that the oracle shows at one moment, to be held against a snapshot then or later."""
+    """The content of the oracle at one moment, to be compared with a snapshot at any time."""
 
     def __init__(self, model: Model) -> None:
         self.tables = {name: documents_of(model, name) for name in model.tables}
@@ -60,7 +60,7 @@ class Picture:
         self.sources = dict(model.sources)
 
     def differences(self, snap: Any) -> list[str]:
-        """What a snapshot shows otherwise."""
+        """Return the differences of a snapshot from this content."""
         found = []
         for name, docs in self.tables.items():
             stored = sorted(snap.table(name).items(), key=lambda row: rank(row[0]))
@@ -78,7 +78,7 @@ class Picture:
 
     @staticmethod
     def _points(name: str, reader: Any, rows: list[tuple[Any, Any]]) -> list[str]:
-        """What single reads say otherwise than the scan."""
+        """Return the differences of single reads from the scan."""
         keys = [key for key, _ in rows]
         found = [] if len(reader) == len(rows) else [f"{name}: len is {len(reader)}, should be {len(rows)}"]
         found += differences(f"{name}.get_many", zip(keys, reader.get_many(keys), strict=True), rows)
@@ -93,14 +93,14 @@ class Picture:
 
 
 def check(engine: Any, model: Model) -> None:
-    """The engine shows at this moment all that the oracle shows, and nothing else."""
+    """Check that the engine shows exactly the content of the oracle now."""
     with engine.snapshot() as snap:
         found = Picture(model).differences(snap)
     assert not found, "\n" + "\n".join(found)
 
 
 def check_recompute(engine: Any, model: Model) -> None:
-    """Every view that holds no document equals a recompute from what the engine itself has stored."""
+    """Check that each view without held documents equals a recomputation from the engine's own stored documents."""
     with engine.snapshot() as snap:
         for name, view in model.views.items():
             chained = view.source in model.views

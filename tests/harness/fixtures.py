@@ -1,4 +1,4 @@
-"""Where an engine of a test stands: in memory or on disk; and one with its oracle beside it."""
+"""Fixtures of engines: in memory, on disk, and with an oracle beside it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def both(request: pytest.FixtureRequest, place: Path | None) -> Iterator[Beside]
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of a store, not to be changed."""
+    """Return a copy of a store that tests must not change."""
     folder = tmp_path_factory.mktemp("made")
     filled(folder / "store")
     copy_of(str(folder / "store"), str(folder / "copy"))

@@ -1,10 +1,12 @@
-"""Seeded histories over all merges and views, on a store in memory that fails at times and outlives its engine.
+"""Seeded histories over all merges and views, on a store in memory that sometimes fails, and that outlives its engine.
 
-One step after the other goes to the engine and to the oracle, and to an engine that nothing disturbs and that never
-folds. After each all that is shown is compared with the one, and the digest with that of the other. Steps are single
-documents, lists, batches over several tables, sources that deliver again; versions that are new, equal and late; what
-can't be mapped; a commit that fails; memory forgotten; the engine closed or lost, and opened again. Tables are folded
-and compacted in steps between all of it, into so many small buckets that the index doubles under way.
+Each step goes to the engine, to the oracle, and to a twin engine without faults and index folds. After each step, the
+content is compared with the oracle, and the digest with that of the twin.
+
+Steps are single documents, lists, batches over several tables, and sources that deliver again. Versions are later,
+equal and late, and some documents can't be mapped. Commits fail, caches are dropped, and the engine is closed or
+killed, and opened again. Between all this, tables are folded and compacted in steps. Their index has so many small
+buckets that it doubles on the way.
 """
 
 from __future__ import annotations
@@ -30,21 +32,21 @@ HOT = 4
 GROUPS = ["Sue", "Joe", "Bob", "Ann", "Bobby", "Robert", "Joanna", "Susannah", "x" * 450]
 VALUES: list[Any] = [1, -7, 0.1, 0.2, 0.3, 1e16, -1e16, 1 << 62, (1 << 63) - 1, None, "no number", "none either"]
 SOURCE = "file:a"
-# What is folded is compacted soon, and every other record is of a few keys; or it rests in an index that grows.
+# Either folded data is compacted soon, and half the records have few keys; or it stays in a growing index.
 LIMITS = (TINY, Limits(fold_least=4, fold_most=8, fold_buckets=1, space=2.5, entries=16))
-FEW = (16, 0, 4)  # batches up to which are taken as plain values
+FEW = (16, 0, 4)  # the largest batches that are processed value by value
 
 
 class Failed(Exception):
-    """What a store says whose disk failed."""
+    """The error of a store whose disk failed."""
 
 
 class LastingStore(MemoryStore):
-    """A store in memory that stays when its engine is closed; one of its next commits may fail."""
+    """A store in memory that stays when its engine is closed. One of its next commits may fail."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.fails_in = -1  # commits until the one that fails
+        self.fails_in = -1  # commits before the one that fails
 
     def commit(self, cleared: set[str], staged: dict[str, dict[bytes, bytes | None]]) -> None:
         """Commit, or fail and leave everything as it was."""
@@ -54,11 +56,11 @@ class LastingStore(MemoryStore):
         super().commit(cleared, staged)
 
     def close(self) -> None:
-        """Nothing: the next engine finds it as it is."""
+        """Do nothing: the next engine finds the store as it is."""
 
 
 class History:
-    """An engine with its oracle, and what happens to them."""
+    """An engine with its oracle and twin, and the steps of a history."""
 
     def __init__(self, seed: int) -> None:
         self.choose = Random(seed)
@@ -73,7 +75,7 @@ class History:
         self._open()
 
     def run(self, steps: int) -> None:
-        """So many steps, each compared."""
+        """Run some steps, and compare after each."""
         kinds = [self.put, self.many, self.delete, self.batch] * 2
         kinds += [self.ingest, self.undone, self.strict, self.failing, self.forget, self.reopen]
         for _ in range(steps):
@@ -82,10 +84,10 @@ class History:
             check(self.engine, self.model)
             assert self.engine.digest() == self.twin.digest(), "content differs from that of an undisturbed engine"
 
-    # -- what is put
+    # -- records
 
     def document(self, table: str) -> dict[str, Any]:
-        """A document of a table, with a ts around the present; now and then one that was there before."""
+        """Return a document of a table, with a ts around the present. It may be an earlier document again."""
         pick = self.choose.choice
         known = self.known[table]
         if known and self.choose.random() < 0.15:
@@ -95,7 +97,7 @@ class History:
         if table == "plain":
             doc |= {"g": pick(GROUPS), "v": pick(VALUES), "gs": [pick(GROUPS) for _ in range(self.choose.randrange(4))]}
             if self.choose.random() < 0.1:
-                del doc["gs"]  # a function that asks for it fails
+                del doc["gs"]  # a function that needs it fails
             return doc
         doc["ts"] = self.ts()
         if table == "users":
@@ -106,19 +108,19 @@ class History:
         return doc
 
     def key(self) -> int:
-        """One of the keys."""
+        """Draw a key."""
         return self.choose.randrange(self.choose.choice([HOT, KEYS]) if self.hot else KEYS)
 
     def ts(self) -> int:
-        """New, equal or late."""
+        """Draw a later, equal or late ts."""
         return self.clock + self.choose.choice([1, 0, 0, -1, -4, -16])
 
     def table(self) -> str:
-        """One of the tables."""
+        """Draw a table."""
         return self.choose.choice([table.name for table in WORLD.tables])
 
     def record(self, offset: int | None) -> Record:
-        """A document or a deletion."""
+        """Draw a document or a deletion."""
         table, key = self.table(), self.key()
         if self.choose.random() < 0.3:
             return Record(table, key, None, self.deletion(table), offset)
@@ -126,28 +128,28 @@ class History:
         return Record(table, doc["id"], doc, None, offset)
 
     def deletion(self, table: str) -> int | None:
-        """The ts of a deletion, or none."""
+        """Draw the ts of a deletion, or none."""
         return None if table == "plain" or self.choose.random() < 0.3 else self.ts()
 
-    # -- what happens
+    # -- steps
 
     def put(self) -> None:
-        """One document."""
+        """Put one document."""
         table = self.table()
         self._both("put", table, self.document(table))
 
     def many(self) -> None:
-        """Several, of one key more than once at times."""
+        """Put several documents, some of them with the same key."""
         table = self.table()
         self._both("put_many", table, [self.document(table) for _ in range(self.choose.choice([1, 2, 5, 16]))])
 
     def delete(self) -> None:
-        """One deletion."""
+        """Delete one key."""
         table = self.table()
         self._both("delete", table, self.key(), ts=self.deletion(table))
 
     def batch(self) -> None:
-        """One transaction over tables."""
+        """Run one transaction over several tables."""
         with self.engine.batch() as real, self.model.batch() as model, self.twin.batch() as twin:
             self._fill([real, model, twin], self.choose.randrange(8))
         _same("batch", real.counts, model.counts)
@@ -162,7 +164,7 @@ class History:
                     target.put(record.table, record.doc)
 
     def undone(self) -> None:
-        """A batch that its user gives up."""
+        """Raise an error in a batch, which cancels it."""
         try:
             with self.engine.batch() as real:
                 self._fill([real], 3)
@@ -171,7 +173,7 @@ class History:
             pass
 
     def ingest(self) -> None:
-        """What a source delivers, some of it for the second time."""
+        """Ingest records of a source, some of them for the second time."""
         start = max(0, len(self.log) - self.choose.randrange(4))
         self.log += [self.record(len(self.log) + i) for i in range(self.choose.randrange(6))]
         told = [ps.Record(r.table, r.key, r.doc, ts=r.ts, offset=r.offset) for r in self.log[start:]]
@@ -180,7 +182,7 @@ class History:
         _same("ingest", got, self.model.ingest(self.log[start:], SOURCE, len(self.log)))
 
     def strict(self) -> None:
-        """Documents that go in together or, where one of them is bad, not at all."""
+        """Put documents that are stored together, or not at all if one of them is bad."""
         table = self.table()
         docs = [self.document(table) for _ in range(self.choose.randrange(1, 6))]
         if self.choose.random() < 0.5:
@@ -192,7 +194,10 @@ class History:
         self._alone("put_many", table, docs)
 
     def failing(self) -> None:
-        """The store fails in a commit of the batch or of the work before it: the batch is in if the call succeeds."""
+        """Let one of the next commits fail: of the batch, or of other work.
+
+        The batch is stored if the call succeeds.
+        """
         table = self.table()
         docs = [self.document(table) for _ in range(self.choose.choice([1, 2, 5, 16]))]
         self.store.fails_in = self.choose.randrange(3)
@@ -207,12 +212,12 @@ class History:
             self._open()
 
     def forget(self) -> None:
-        """As where memory ran out."""
+        """Drop the caches, as when memory runs out."""
         for node in self.engine._core.tables.values():
             node.forget()
 
     def reopen(self) -> None:
-        """The engine is closed, or lost with its memory."""
+        """Close the engine, or lose it with its memory, and open the next one."""
         if self.choose.random() < 0.5:
             self.engine.close()
         self._open()
@@ -225,7 +230,7 @@ class History:
         _same(call, getattr(self.engine, call)(*args, **options), self._alone(call, *args, **options))
 
     def _alone(self, call: str, *args: Any, **options: Any) -> Counts:
-        """A call that the engine took, in the oracle and the undisturbed engine."""
+        """Repeat a call that the engine accepted, on the oracle and the twin."""
         getattr(self.twin, call)(*args, **options)
         return getattr(self.model, call)(*args, **options)
 
@@ -237,12 +242,12 @@ def _same(call: str, got: Any, wanted: Counts) -> None:
 
 @contextmanager
 def small_buckets() -> Iterator[None]:
-    """An index of a bucket for each key, so that it doubles with few of them."""
+    """Give the index one bucket per key, so that it doubles with few keys."""
     with mock.patch.object(hash_index, "BUCKET", 1):
         yield
 
 
 def run(seed: int, steps: int) -> None:
-    """One history; an AssertionError says what was shown and what should be."""
+    """Run one history. An AssertionError names the actual and the expected content."""
     with small_buckets():
         History(seed).run(steps)

@@ -1,4 +1,4 @@
-"""Odd values: of every kind that a caller may give by mistake, and such as fail when they are looked at."""
+"""Odd values that a caller may pass by mistake. Some of them fail when they are printed or compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Odd = Callable[[], Any]
 
 
 class Strange:
-    """An object that fails when it is shown, compared or asked for its length."""
+    """An object that fails when it is printed, compared or asked for its length."""
 
     def __repr__(self) -> str:
         return "<strange>"
@@ -44,7 +44,7 @@ def _deep() -> Any:
 
 
 def constants(*values: Any) -> list[Odd]:
-    """Each of these values, given anew at each call."""
+    """Return functions that return these values."""
     return [partial(same, value) for value in values]
 
 

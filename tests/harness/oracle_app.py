@@ -1,4 +1,4 @@
-"""The app of the package for the definitions of the oracle: the one place where the two vocabularies meet."""
+"""Translate definitions of the oracle into an app of the package. No other place knows both vocabularies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMPARE = {
 
 
 def app_of(tables: Sequence[Table], views: Sequence[View]) -> ps.App:
-    """The app with these tables and views."""
+    """Return the app with these tables and views."""
     app = ps.App("oracle")
     sources: dict[str, Any] = {
         t.name: app.table(t.name, key=t.key, ts=t.ts, merge=t.merge, tombstones=t.tombstones) for t in tables
@@ -42,7 +42,7 @@ def app_of(tables: Sequence[Table], views: Sequence[View]) -> ps.App:
 
 
 def reducer(spec: Any) -> Any:
-    """The reducer of the package for this one of the oracle; None for an index."""
+    """Return the package's reducer for one of the oracle, or None for an index."""
     match spec:
         case None:
             return None
@@ -76,7 +76,7 @@ def reducer(spec: Any) -> Any:
 
 
 def condition(spec: Is | Where) -> Any:
-    """The `where=` of the package for this condition of the oracle."""
+    """Return the package's `where=` for a condition of the oracle."""
     if isinstance(spec, Is):
         return spec.field if spec.op == "true" else _COMPARE[spec.op](ps.field(spec.field), spec.constant)
     parts = [condition(part) for part in spec.parts]

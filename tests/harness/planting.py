@@ -1,6 +1,6 @@
-"""A bug that is planted: a text put in another's place in one function, whose code is exchanged while a test runs.
+"""Plant a bug: replace a text in one function, and exchange the function's code while a test runs.
 
-A text that is not there any more fails its test: the function was rewritten, and the bug must be planted anew.
+A test fails if the text is not there. Then the function was rewritten, and the bug must be planted in it again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Edit:
-    """In one function of the package: `old` became `new`."""
+    """A replacement of `old` by `new` in one function of the package."""
 
     where: str
     old: str
@@ -34,13 +34,13 @@ class Edit:
 
 
 class Bug:
-    """What is wrong, and how it got there."""
+    """A bug: its description, and its edits."""
 
     def __init__(self, name: str, where: str, old: str, new: str, *others: Edit) -> None:
         self.name = name
         self.edits = (Edit(where, old, new), *others)
 
     def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Have it in the package while a test runs."""
+        """Plant the bug in the package while a test runs."""
         for edit in self.edits:
             edit.plant(monkeypatch)

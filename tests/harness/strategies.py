@@ -1,4 +1,4 @@
-"""Documents, records and histories, good and bad: few keys and few names, so that they meet often."""
+"""Strategies for documents, records and histories, good and bad. Keys and names are few, so that they repeat."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BROKEN = ["{", "[1]", "7", "", '{"id": 1', '{"id": NaN}', '{"id": 1} {"id": 2}']
 
 
 def mostly(good: list[Any], bad: list[Any], weight: int = 15) -> st.SearchStrategy[Any]:
-    """Good values, and now and then a bad one."""
+    """Draw good values, and sometimes a bad one."""
     return st.integers(0, weight).flatmap(lambda n: st.sampled_from(bad if n == weight else good))
 
 
@@ -40,7 +40,7 @@ def mostly(good: list[Any], bad: list[Any], weight: int = 15) -> st.SearchStrate
 def documents(
     draw: st.DrawFn, table: Table, ts: list[Any], plain_json: bool = False, wrong: bool = True
 ) -> dict[str, Any]:
-    """A document of a table; `wrong` allows what is rejected or held, `plain_json` only what JSON can say."""
+    """Draw a document of a table. `wrong` allows rejected and held ones, `plain_json` only values that JSON has."""
     doc: dict[str, Any] = {"id": draw(mostly(KEYS, BAD_KEYS) if wrong else st.sampled_from(KEYS))}
     if table.ts and table.ts != BROKER:
         doc[table.ts] = draw(mostly(ts, BAD_TS + NUMBERS + INSTANTS) if wrong else st.sampled_from(ts))
@@ -64,7 +64,7 @@ def documents(
 
 
 def keys(table: Table, wrong: bool = True) -> st.SearchStrategy[Any]:
-    """A key to delete."""
+    """Draw a key to delete."""
     single = mostly(KEYS, BAD_KEYS) if wrong else st.sampled_from(KEYS)
     if not isinstance(table.key, tuple):
         return single
@@ -72,23 +72,23 @@ def keys(table: Table, wrong: bool = True) -> st.SearchStrategy[Any]:
 
 
 def key_in(table: Table, doc: dict[str, Any]) -> Any:
-    """The key that a document carries."""
+    """Return the key in a document."""
     return at(doc, table.key) if isinstance(table.key, str) else tuple(at(doc, path) for path in table.key)
 
 
 def with_key(table: Table, doc: dict[str, Any], key: Any) -> dict[str, Any]:
-    """The document under another key."""
+    """Return the document under another key."""
     return doc | ({"id": key[0], "org": {"name": key[1]}} if isinstance(table.key, tuple) else {"id": key})
 
 
 def lines(table: Table, ts: list[Any]) -> st.SearchStrategy[str]:
-    """One line of JSON, now and then a broken one."""
+    """Draw a line of JSON, sometimes a broken one."""
     good = documents(table, ts, plain_json=True).map(json.dumps)
     return st.integers(0, 12).flatmap(lambda n: st.sampled_from(BROKEN) if n == 12 else good)
 
 
 def bounds() -> st.SearchStrategy[dict[str, Any]]:
-    """What a reader asks for."""
+    """Draw the arguments of a range read."""
     groups = st.sampled_from([False, True, 1, 7.5, "", "J", "Joe", "Sue", LONG, LONG + "b", (), (1,), ("Joe", "x")])
     asked = {
         "start": groups,

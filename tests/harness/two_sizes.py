@@ -1,7 +1,7 @@
-"""Histories through both sizes of the pipeline: one engine takes small batches as plain values, its twin never does.
+"""Histories through both forms of the pipeline: one engine processes small batches value by value, its twin by columns.
 
-Both stand on stores in memory that begin with the same bytes and are folded and compacted in tiny steps. After each
-step the calls' counts, every row of every database, and what memory holds of each key and group must be the same.
+Both use stores in memory that start with the same bytes, and fold and compact in tiny steps. After each step three
+things must be equal: the calls' counts, every row of every database, and the memory of each key and group.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ SIZES = [1, 1, 1, 1, 2, 3, 5, 16]
 
 
 class Functions:
-    """The functions of one app; `calls` counts what each is given."""
+    """The functions of one app. `calls` counts the documents that each one gets."""
 
     def __init__(self, calls: Counter[str]) -> None:
         self._calls = calls
 
     def one_each(self, doc: dict[str, Any]) -> Iterator[Any]:
-        """A group with a value, of every document; it spoils the document that it is given."""
+        """Yield a group with a value for each document, and spoil the document."""
         self._calls["one_each"] += 1
         yield doc["name"], doc["amount"]
         doc.clear()
 
     def initials(self, doc: dict[str, Any]) -> Iterator[Any]:
-        """A group alone; a name that has no first letter is an error."""
+        """Yield a group. A name without a first letter is an error."""
         self._calls["initials"] += 1
         yield doc["name"][0]
         doc["tags"].append("spoilt")
 
     def tagged(self, doc: dict[str, Any]) -> Iterator[Any]:
-        """The same groups, each with a value."""
+        """Yield the same groups, each with a value."""
         self._calls["tagged"] += 1
         for i, tag in enumerate(doc["tags"]):
             yield tag, [i, doc.get("name")]
 
     def tags(self, doc: dict[str, Any]) -> Iterator[Any]:
-        """Any number of groups, some of them twice, some with a value."""
+        """Yield any number of groups, some twice, some with a value."""
         self._calls["tags"] += 1
         for tag in doc["tags"]:
             yield (tag, doc.get("paid")), doc.get("amount")
@@ -70,7 +70,7 @@ class Functions:
 
 
 def app(calls: Counter[str]) -> ps.App:
-    """Tables of every kind of version, with the views that differ in how they are read, folded and told."""
+    """Return an app with tables of every kind of version, and views that differ in reading, folding and storing."""
     functions = Functions(calls)
     out = ps.App("sizes")
     users = out.table("users", key="id", ts="ts")
@@ -110,13 +110,13 @@ WITH_TS = ("users", "pairs", "stamped")
 
 
 class TwoSizes:
-    """The two engines, and what happens to them; `choose` decides all of it."""
+    """The two engines and the steps on them, all drawn by `choose`."""
 
     def __init__(self, choose: Random, odd: float = 0.08, few: int = 16) -> None:
         self.choose = choose
         self.odd = odd
         self.clock = 0
-        self.texts = choose.random() < 0.3  # whether a ts is RFC 3339
+        self.texts = choose.random() < 0.3  # a ts is RFC 3339 text
         self.known: list[tuple[str, dict[str, Any]]] = []
         with mock.patch("secrets.randbits", return_value=1234567):
             limits = [replace(TINY, few=most) for most in (few, 0)]
@@ -126,7 +126,7 @@ class TwoSizes:
             ]
 
     def run(self, steps: int) -> None:
-        """So many steps, each compared."""
+        """Run some steps, and compare after each."""
         with small_buckets():
             for _ in range(steps):
                 self.clock += 1
@@ -135,16 +135,16 @@ class TwoSizes:
                 )()
                 self.check()
 
-    # -- what happens
+    # -- steps
 
     def put(self) -> None:
-        """One document."""
+        """Put one document."""
         table = self.table()
         doc, ts = self.document(table), self.ts() if table == "heard" else None
         self._both("put", table, doc, ts)
 
     def many(self) -> None:
-        """Several documents, as dicts and as JSON; one more than what counts as few, at times."""
+        """Put several documents as dicts or as JSON. Some batches are one larger than the limit of small batches."""
         table = self.table()
         size = self.choose.choice([*SIZES, 17])
         docs: list[Any] = [self.document(table) for _ in range(size)]
@@ -155,7 +155,7 @@ class TwoSizes:
         self._both("put_many", table, docs)
 
     def back(self) -> None:
-        """Another document in the place of one that is there, and in the same batch that one again."""
+        """Replace a document, and restore it in the same batch."""
         known = [doc for name, doc in self.known if name == "plain" and isinstance(doc["id"], int | str)]
         if known:
             doc = self.choose.choice(known)
@@ -163,11 +163,11 @@ class TwoSizes:
             self._both("put_many", "plain", [doc | {"paid": "otherwise"}, doc])
 
     def delete(self) -> None:
-        """One deletion."""
+        """Delete one key."""
         self._both("delete", *self.deletion(self.table()))
 
     def batch(self) -> None:
-        """One transaction over tables."""
+        """Run one transaction over several tables."""
         steps: list[tuple[str, Any]] = []
         for _ in range(self.choose.choice(SIZES)):
             table = self.table()
@@ -184,12 +184,12 @@ class TwoSizes:
         assert counts[0] == counts[1], f"batch: {counts[0]} in the small form, {counts[1]} in columns; {steps}"
 
     def forget(self) -> None:
-        """As where memory ran out."""
+        """Drop the caches, as when memory runs out."""
         for engine in self.engines:
             for node in engine._core.tables.values():
                 node.forget()
 
-    # -- of what
+    # -- records
 
     def table(self) -> str:
         return self.choose.choice(TABLES)
@@ -199,7 +199,7 @@ class TwoSizes:
         return (key, self.choose.choice(["x", None])) if table == "pairs" else key
 
     def ts(self) -> Any:
-        """New, equal or late; an int, a float, or none at all."""
+        """Draw a later, equal or late ts: an int, a float, a text, or rarely a bad one."""
         if self.choose.random() < self.odd / 3:
             return self.choose.choice(BAD_TS)
         at = max(1, self.clock + self.choose.choice([1, 0, 0, -1, -4]))
@@ -208,7 +208,7 @@ class TwoSizes:
         return self.choose.choice([at, at, at, float(at), at + 0.5, at + (1 << 64)])
 
     def document(self, table: str) -> dict[str, Any]:
-        """A document of a table; now and then one that was there before."""
+        """Return a document of a table. It may be an earlier document again."""
         pick, chance = self.choose.choice, self.choose.random
         known = [doc for name, doc in self.known if name == table]
         if known and chance() < 0.2:
@@ -229,7 +229,7 @@ class TwoSizes:
         return doc
 
     def deletion(self, table: str) -> tuple[str, Any, Any]:
-        """Table, key and ts of a deletion; half of them of what was put."""
+        """Draw the table, key and ts of a deletion. Half the keys are of earlier documents."""
         known = [doc for name, doc in self.known if name == table]
         key = self.key(table)
         if known and self.choose.random() < 0.5:
@@ -238,14 +238,14 @@ class TwoSizes:
         stamped = table in (*WITH_TS, "heard") and self.choose.random() < 0.7
         return table, key, self.ts() if stamped else None
 
-    # -- compared
+    # -- comparison
 
     def _both(self, call: str, *args: Any) -> None:
         small, large = (counts_of(getattr(engine, call)(*args)) for engine in self.engines)
         assert small == large, f"{call}: {small} in the small form, {large} in columns; {args}"
 
     def check(self) -> None:
-        """All that is stored is the same, and all that memory holds."""
+        """Check that all stored rows and all memory are equal."""
         small, large = (engine._core.store.databases for engine in self.engines)
         for name in sorted(small.keys() | large.keys()):
             one, two = (stored[name].rows if name in stored else {} for stored in (small, large))
@@ -268,14 +268,14 @@ def _compare(what: str, one: dict[Any, Any], two: dict[Any, Any]) -> None:
 
 
 def _shown(value: Any) -> Any:
-    """What compares as it should: 1, 1.0 and True apart, NaN equal to itself."""
+    """Return a value in a form to compare: 1, 1.0 and True differ, and NaN equals itself."""
     if isinstance(value, list | tuple):
         return [type(value), *map(_shown, value)]
     return type(value), repr(value)
 
 
 def _remembered(node: Any) -> Iterator[tuple[Any, Any]]:
-    """By key, what memory holds of it: where its line stands, its ts, and what views were told."""
+    """Yield the memory of each key: the place of its log line, its ts, and its remembered emissions."""
     keys, memory = node.log.keys, node.memory
     groups = [node.spaces.groups(key) for key in memory.codes]
     views = {view.name: view for view in node.views}
@@ -305,7 +305,7 @@ def _group(groups: Any, code: int) -> Any:
 
 
 def _accumulated(view: Any) -> Iterator[tuple[Any, Any]]:
-    """By group, the accumulators that memory holds, where the group has contributions."""
+    """Yield the accumulators in memory of each group with contributions."""
     if not isinstance(view.reduce, ReduceNode):
         return
     memory, groups = view.reduce.memory, view.groups
@@ -317,7 +317,7 @@ def _accumulated(view: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _json(doc: dict[str, Any]) -> str:
-    """A document as JSON, as far as JSON can say it."""
+    """Return a document as JSON, with 1 for values that JSON lacks."""
 
     def plain(value: Any) -> Any:
         return 1 if isinstance(value, Decimal) or value != value else value
@@ -326,5 +326,5 @@ def _json(doc: dict[str, Any]) -> str:
 
 
 def run(seed: int, steps: int, few: int = 16) -> None:
-    """One history; an AssertionError says what differs."""
+    """Run one history. An AssertionError names the differences."""
     TwoSizes(Random(seed), few=few).run(steps)

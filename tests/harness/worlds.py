@@ -1,6 +1,6 @@
-"""The apps that histories run over: every merge with and without ts, every reducer, views of views.
+"""The apps of histories: every merge with and without ts, every reducer, and chained views.
 
-`RICH` has all of it; `SHOP` is the app a crash runs over: its views hold nothing, so that a recompute says it all.
+`RICH` has all of it. `SHOP` is the app of crash tests: its views hold nothing, so a recomputation determines all rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.oracle.reducers import Count, Group, Histogram, Mean, Stddev, Sum, Va
 from tests.oracle.tables import BROKER, Table
 from tests.oracle.views import Is, View, Where
 
-# Folding and compacting begin after a handful of documents, and go a step at a time.
+# Index folds and compaction begin after a handful of documents, and take one step at a time.
 TINY = Limits(fold_least=4, fold_most=8, fold_buckets=2, space=1.5, entries=4)
 
 
@@ -29,16 +29,16 @@ class World:
     views: tuple[View, ...]
 
     def app(self) -> ps.App:
-        """The app of the package."""
+        """Return the app of the package."""
         return app_of(self.tables, self.views)
 
     def model(self) -> Model:
-        """The oracle's model of it."""
+        """Return the oracle's model of it."""
         return Model(self.tables, self.views)
 
 
 class Polynomial:
-    """A user's group: the count, the sum and the sum of cubes of ints, exact at any size."""
+    """A user's invertible reducer: the count, the sum and the sum of cubes of ints, exact at any size."""
 
     def zero(self) -> list[int]:
         return [0, 0, 0]
@@ -58,12 +58,12 @@ class Polynomial:
 
 
 def initials(doc: dict[str, Any]) -> Iterator[Any]:
-    """One group a document; a name that is no text is an error."""
+    """Yield one group per document. A name that is no text is an error."""
     yield doc["name"][0]
 
 
 def tags(doc: dict[str, Any]) -> Iterator[Any]:
-    """Any number of emissions a document, the same one more than once, and tuple groups."""
+    """Yield any number of emissions per document, with repeated ones and tuple groups."""
     for tag in doc.get("tags") or ():
         yield (tag, doc.get("name")), doc.get("amount")
         yield tag
@@ -71,7 +71,7 @@ def tags(doc: dict[str, Any]) -> Iterator[Any]:
 
 
 def by_length(row: Any) -> Iterator[Any]:
-    """A view of a view: groups by the length of their text."""
+    """Yield groups of a chained view: the lengths of text groups."""
     yield (len(row.key) if isinstance(row.key, str) else None), row.value
 
 
@@ -113,7 +113,7 @@ VIEWS = (
     View("parities", "lengths", Sum("value"), key="key"),
 )
 RICH = World(TABLES, VIEWS)
-# The tables whose documents say all of themselves; those of HEARD have their ts beside them.
+# The tables whose documents contain their ts. Records of HEARD have it beside the document.
 TOLD = tuple(table for table in TABLES if table.ts != BROKER)
 (HEARD,) = (table for table in TABLES if table.ts == BROKER)
 

@@ -1,6 +1,6 @@
-"""The oracle: what every view must show, recomputed from scratch. It imports nothing of the package it judges.
+"""The oracle: recomputes from scratch what every view must show. It imports nothing of the package that it judges.
 
-Where the engine is clever, the oracle is slow: numbers are fractions, groups are sorted by a key of its own, and every
-view is folded anew after every transaction. It keeps one thing that no recompute could tell: what a view was last
-told of a document it can't take (`told`).
+The oracle is slow and simple. Numbers are fractions, groups are sorted by a key of the oracle's own, and each
+transaction folds every view again. It keeps one thing that no recomputation could find: the last accepted emission of a
+document that a view holds (`told`).
 """

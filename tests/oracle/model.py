@@ -1,12 +1,12 @@
-"""The whole engine, one record at a time: tables, what views were told, rows, and the position of every source.
+"""The model of the whole engine, one record at a time: tables, remembered emissions, rows, and offsets.
 
-Laws the model is built on:
+Laws of the model:
 
-- a transaction is all or nothing, and views are brought up to date once, at its end, from the previous document of a
-  key to its last one: versions between the two were never told;
-- what a view was told of a document stands until it is told something else: a document that it can't map changes
-  nothing there and is held;
-- rows are folded anew from all that was told, so no row can depend on how it came to be.
+- A transaction is atomic. Views are updated once, at its end, from the previous document of a key to the last one.
+  Versions between the two never reach a view.
+- The emission of a document is remembered until another one is accepted. A document that a view can't map changes
+  nothing there, and is held.
+- Rows are folded again from all remembered emissions. So no row can depend on its history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .views import Docs, Rows, Said, Stamps, View, as_seen, check_definition, do
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of the records of a call: how many had which outcome, and how many documents a view holds."""
+    """The counts of a call: its records by outcome, and the documents that a view holds."""
 
     applied: int = 0
     equal: int = 0
@@ -33,14 +33,14 @@ class Counts:
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome], held: int = 0) -> Counts:
-        """The counts of these outcomes."""
+        """Count these outcomes."""
         seen = [outcome.value for outcome in outcomes]
         return cls(**{name: seen.count(name) for name in ("applied", "equal", "late", "rejected")}, held=held)
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record of a spout; without a document it deletes."""
+    """A record of a spout. Without a document it is a deletion."""
 
     table: str
     key: Any
@@ -51,18 +51,18 @@ class Record:
 
 @dataclass
 class Told:
-    """What one view was last told: by the rank of a document's key, what was said, and the document it saw last."""
+    """The state of one view: the remembered emissions and last documents, by the rank of the document's key."""
 
     said: dict[Any, Said] = field(default_factory=dict)
     seen: dict[Any, Any] = field(default_factory=dict)
     held: set[Any] = field(default_factory=set)
 
     def copy(self) -> Told:
-        """What was told up to now."""
+        """Return a copy of the state."""
         return Told(dict(self.said), dict(self.seen), set(self.held))
 
     def tell(self, view: View, docs: Docs, chained: bool, stamps: Stamps) -> None:
-        """Tell the view what changed since it was last told; a document that it holds keeps the ts it had then."""
+        """Update the view's emissions with changed documents. A held document keeps its former ts."""
         for where in self.seen.keys() - docs.keys():
             self.said.pop(where, None)
             self.held.discard(where)
@@ -81,7 +81,7 @@ class Told:
 
 
 class Model:
-    """Tables and views of one app, and all that was put."""
+    """The tables and views of one app, with all their documents."""
 
     def __init__(self, tables: Sequence[Table], views: Sequence[View]) -> None:
         stamped = {table.name for table in tables if table.ts}
@@ -95,13 +95,13 @@ class Model:
         self.changed = False
 
     def put(self, table: str, doc: Any, ts: Any = None) -> Counts:
-        """One document in a transaction."""
+        """Put one document in a transaction."""
         with self.batch() as batch:
             batch.put(table, doc, ts)
         return batch.counts
 
     def put_many(self, table: str, docs: Iterable[Any]) -> Counts:
-        """Documents or JSON lines in one transaction; blank lines are none."""
+        """Put documents or JSON lines in one transaction. Blank lines are skipped."""
         with self.batch() as batch:
             for doc in docs:
                 if not isinstance(doc, (str, bytes)) or doc.strip():
@@ -109,13 +109,16 @@ class Model:
         return batch.counts
 
     def delete(self, table: str, key: Any, ts: Any = None) -> Counts:
-        """One deletion in a transaction."""
+        """Delete one key in a transaction."""
         with self.batch() as batch:
             batch.delete(table, key, ts)
         return batch.counts
 
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
-        """Records of a source in one transaction with the offset after them; those below the committed one are late."""
+        """Take records of a source, and the offset after them, in one transaction.
+
+        Records below the committed offset are late.
+        """
         with self.batch() as batch:
             committed = self.sources.get(source, 0)
             for record in records:
@@ -130,7 +133,7 @@ class Model:
 
     @contextmanager
     def batch(self) -> Iterator[Batch]:
-        """One transaction; an exception undoes it."""
+        """Run one transaction. An exception cancels it."""
         tables = {name: documents.copy() for name, documents in self.tables.items()}
         sources = dict(self.sources)
         batch = Batch(self)
@@ -145,19 +148,19 @@ class Model:
         self.changed = any(changed.values())
 
     def living(self, table: str) -> dict[Any, tuple[Any, Any]]:
-        """The documents of a table by the rank of their key."""
+        """Return the documents of a table by the rank of their key."""
         return self.tables[table].living()
 
     def documents_for(self, view: View) -> Docs:
-        """What a view maps: the documents of its table, or the rows of its view."""
+        """Return the input of a view: the documents of its table, or the rows of its parent view."""
         return self.living(view.source) if view.source in self.tables else documents_of(self.rows[view.source])
 
     def rollup(self, view: str, level: int) -> list[tuple[Any, Any]]:
-        """The results over prefixes of tuple groups."""
+        """Return the results over prefixes of tuple groups."""
         return rollup(self.views[view], self.told[view].said, level)
 
     def _settle(self) -> None:
-        """Bring every view up to date, sources first."""
+        """Update every view, parent views first."""
         for name, view in self.views.items():
             told = self.told[name] = self.told[name].copy()
             chained = view.source in self.views
@@ -166,7 +169,7 @@ class Model:
             self.rows[name] = fold(view, told.said, self.rows[name], told.held)
 
     def _held(self, changed: dict[str, set[Any]]) -> int:
-        """How many of the documents just changed are held by a view of their table."""
+        """Count the changed documents that a view of their table holds."""
         direct = [view for view in self.views.values() if view.source in self.tables]
         return len({(v.source, where) for v in direct for where in changed[v.source] & self.told[v.name].held})
 
@@ -180,12 +183,12 @@ class Batch:
         self.counts = Counts()
 
     def put(self, table: str, doc: Any, ts: Any = None, key: Any = None) -> Outcome:
-        """A document or a JSON line."""
+        """Put a document or a JSON line."""
         self.outcomes.append(self._model.tables[table].put(doc, ts, key))
         return self.outcomes[-1]
 
     def delete(self, table: str, key: Any, ts: Any = None) -> Outcome:
-        """A deletion."""
+        """Delete a key."""
         self.outcomes.append(self._model.tables[table].delete(key, ts))
         return self.outcomes[-1]
 

@@ -1,6 +1,7 @@
-"""Reducers without an inverse, each from scratch: what they choose is sorted anew from all contributions of a group.
+"""Reducers without an inverse, each from scratch: they sort all contributions of a group each time.
 
-Values stand in one total order (`place`); contributions in that of their sources, (document key, which of its values).
+Values have one total order (`place`). Contributions have the order of their sources: (document key, number of the value
+in that document).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Collect(Reducer):
 
 @dataclass(frozen=True)
 class Last(Reducer):
-    """The value that has the greatest ts or field beside it, and of equal ones that of the last source."""
+    """The value with the greatest ts or field beside it. Of equal ones the last source wins."""
 
     by: str | None = None
 
@@ -75,7 +76,7 @@ class Last(Reducer):
         return marked[-1][1] if marked else None
 
     def marked(self, told: Sequence[Given]) -> list[tuple[Any, Any]]:
-        """What has a value, in order."""
+        """Return the values with their marks, in order."""
         given = [one for one in by_source(told) if self.read(one.value) is not None]
         marked = [(rank(at(one.value, self.by)) if self.by else one.ts, self.read(one.value)) for one in given]
         return sorted(marked, key=lambda pair: pair[0])
@@ -83,7 +84,7 @@ class Last(Reducer):
 
 @dataclass(frozen=True)
 class First(Last):
-    """The value that has the least ts or field beside it, and of equal ones that of the first source."""
+    """The value with the least ts or field beside it. Of equal ones the first source wins."""
 
     def fold(self, told: Sequence[Given]) -> Any:
         marked = self.marked(told)
@@ -92,7 +93,7 @@ class First(Last):
 
 @dataclass(frozen=True)
 class Monoid(Reducer):
-    """A user's monoid, folded value by value; what it raises holds the group."""
+    """A user's monoid, folded value by value. An error holds the group."""
 
     user: Any = None
 
@@ -108,7 +109,7 @@ class Monoid(Reducer):
 
 @dataclass(frozen=True)
 class Function(Reducer):
-    """A function as CouchDB has them, called once with everything."""
+    """A CouchDB reduce function, called once with all values."""
 
     call: Callable[..., Any] | None = None
     keys: bool = False
@@ -124,7 +125,7 @@ class Function(Reducer):
 
 @dataclass(frozen=True)
 class Distinct(Reducer):
-    """How many values differ as groups do."""
+    """The number of values that differ as groups do."""
 
     def result(self, values: Sequence[Any]) -> Any:
         return len({rank(value) for value in values if value is not None})
@@ -132,7 +133,7 @@ class Distinct(Reducer):
 
 @dataclass(frozen=True)
 class Quantiles(Numeric):
-    """For each share the first number that, with all before it, is that share of them or more."""
+    """For each share, the first number at which the cumulative count reaches that share."""
 
     qs: tuple[Any, ...] = (0.5,)
 
@@ -143,10 +144,13 @@ class Quantiles(Numeric):
 
 
 def in_order(values: Sequence[Any]) -> list[Any]:
-    """The values that are not null, in their one order."""
+    """Return the values that are not null, in their total order."""
     return sorted((value for value in values if value is not None), key=place)
 
 
 def by_source(told: Sequence[Given]) -> list[Given]:
-    """The contributions in the order of their sources; of one source in several groups, in that of their values."""
+    """Return the contributions in the order of their sources.
+
+    Within a source that has several groups, order them by value.
+    """
     return sorted(told, key=lambda one: (one.where, one.number, place(one.value)))

@@ -1,7 +1,7 @@
-"""How the values of a group fold, each from scratch: exact in fractions, rounded once.
+"""Fold the values of a group, each time from scratch: exactly in fractions, rounded once.
 
-A reducer skips null, refuses a value of the wrong kind (which holds the document) and is asked for a result over all
-values of a group at once. Nothing is ever taken back here, which is why it can judge what takes back.
+A reducer skips null. It refuses a value of the wrong type, which holds the document. It returns a result over all
+values of a group at once. It never retracts a value, so it can judge code that does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DIGITS = Context(prec=28, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
 
 
 class Given(NamedTuple):
-    """One contribution: its group and value; the document's key and its rank; which of its values there; its ts."""
+    """A contribution: its group and value, its document's key and rank, its number in the document, and its ts."""
 
     group: Any
     value: Any
@@ -31,26 +31,26 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Reducer:
-    """What all reducers have: the field they read of a contribution's value."""
+    """The base of all reducers: the field that they read from a contribution's value."""
 
     field: str | None = None
 
     def read(self, value: Any) -> Any:
-        """What this reducer sees of a value; Refused where it is of the wrong kind."""
+        """Return the part of a value that this reducer reads. Raise Refused if its type is wrong."""
         seen = at(value, self.field)
         if seen is not None:
             self.check(seen)
         return seen
 
     def check(self, seen: Any) -> None:
-        """Refused where a value that is not null is of the wrong kind."""
+        """Raise Refused if a value that is not null has the wrong type."""
 
     def fold(self, told: Sequence[Given]) -> Any:
-        """The result over all contributions of a group."""
+        """Return the result over all contributions of a group."""
         return self.result([self.read(one.value) for one in told])
 
     def result(self, values: Sequence[Any]) -> Any:
-        """The result over what `read` gave for every contribution of a group."""
+        """Return the result over the values that `read` returned for the contributions of a group."""
         raise NotImplementedError
 
 
@@ -64,7 +64,7 @@ class Count(Reducer):
 
 @dataclass(frozen=True)
 class Numeric(Reducer):
-    """What takes numbers alone."""
+    """The base of reducers that accept only numbers."""
 
     def check(self, seen: Any) -> None:
         if isinstance(seen, bool) or not isinstance(seen, (int, float, Decimal)):
@@ -74,7 +74,7 @@ class Numeric(Reducer):
         return self.over([v for v in values if v is not None])
 
     def over(self, numbers: list[Any]) -> Any:
-        """The result over the non-nulls."""
+        """Return the result over the values that are not null."""
         raise NotImplementedError
 
 
@@ -109,7 +109,7 @@ class Mean(Numeric):
 
 @dataclass(frozen=True)
 class Variance(Numeric):
-    """The exact variance, rounded once; null where there are too few values."""
+    """The exact variance, rounded once; null if there are too few values."""
 
     ddof: int = 1
 
@@ -121,7 +121,7 @@ class Variance(Numeric):
         return rounded(self.exact_variance(numbers), numbers)
 
     def exact_variance(self, numbers: list[Any]) -> Fraction:
-        """The squared deviations over their number less ddof, as a fraction."""
+        """Return the sum of squared deviations, divided by the number of values less ddof, as a fraction."""
         mean = exact(numbers) / len(numbers)
         return sum(((Fraction(v) - mean) ** 2 for v in numbers), Fraction(0)) / (len(numbers) - self.ddof)
 
@@ -140,7 +140,7 @@ class Stddev(Variance):
 
 @dataclass(frozen=True)
 class Histogram(Numeric):
-    """How many values lie in each bin: closed below, the first and the last without end."""
+    """The number of values in each bin. Bins are closed below; the first and the last have no outer bound."""
 
     edges: tuple[Any, ...] = ()
 
@@ -153,7 +153,7 @@ class Histogram(Numeric):
 
 @dataclass(frozen=True)
 class Group(Reducer):
-    """A user's own group; what it raises holds the group."""
+    """A user's invertible reducer. An error holds the group."""
 
     user: Any = None
 
@@ -168,12 +168,12 @@ class Group(Reducer):
 
 
 def exact(numbers: Sequence[Any]) -> Fraction:
-    """The sum as a fraction; every number is finite."""
+    """Return the sum of finite numbers as a fraction."""
     return sum(map(Fraction, numbers), Fraction(0))
 
 
 def strange_sum(numbers: Sequence[Any]) -> float | None:
-    """The sum where NaN or an infinity is among the numbers, else None."""
+    """Return the sum if NaN or an infinity is among the numbers, else None."""
     strange = [v for v in numbers if isinstance(v, float) and not math.isfinite(v)]
     if not strange:
         return None
@@ -183,7 +183,7 @@ def strange_sum(numbers: Sequence[Any]) -> float | None:
 
 
 def to_float(value: Fraction) -> float:
-    """The nearest float; beyond its range an infinity."""
+    """Return the nearest float, or an infinity beyond the range of floats."""
     try:
         return value.numerator / value.denominator
     except OverflowError:
@@ -191,14 +191,14 @@ def to_float(value: Fraction) -> float:
 
 
 def rounded(value: Fraction, numbers: Sequence[Any]) -> float | Decimal:
-    """A float, or 28 digits where the numbers are Decimals without floats."""
+    """Return a float, or 28 digits if there are Decimals and no floats."""
     if any(isinstance(v, Decimal) for v in numbers) and not any(isinstance(v, float) for v in numbers):
         return shortest(Fraction(_DIGITS.divide(Decimal(value.numerator), Decimal(value.denominator))))
     return to_float(value)
 
 
 def shortest(value: Fraction) -> Decimal:
-    """A decimal fraction as a Decimal without trailing zeros and without an exponent above zero."""
+    """Return a decimal fraction as a Decimal, without trailing zeros and without a positive exponent."""
     places, scaled = 0, value
     while scaled.denominator != 1:
         places, scaled = places + 1, scaled * 10
@@ -207,7 +207,7 @@ def shortest(value: Fraction) -> Decimal:
 
 
 def near_root(value: Fraction) -> Fraction:
-    """A fraction that rounds as the root does: over 120 digits of it, and a last one that says whether more follow."""
+    """Return a fraction that rounds as the root does: over 120 of its digits, and one more if others follow."""
     scale = 10 ** (120 + len(str(value.denominator)))
     whole = value.numerator * scale * scale // value.denominator
     root = math.isqrt(whole)

@@ -1,7 +1,7 @@
-"""What a table holds: the winner of every key, by (ts, arrival), under both merges.
+"""The content of a table: the winner of every key, by (ts, arrival), under both merges.
 
-A row of the table is a field map: under `replace` the whole document is one field (`WHOLE`), under `patch` every
-top-level field stands alone, each with the version that wrote it, above the floor left by the last delete.
+A key has a map of fields. Under `replace` the whole document is one field (`WHOLE`). Under `patch` each top-level field
+has the version that wrote it. The last deletion leaves a floor: no field is older.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Path = str | tuple[str, ...]
 
 
 class Outcome(Enum):
-    """What became of a record."""
+    """The outcome of a record."""
 
     APPLIED = "applied"
     EQUAL = "equal"
@@ -33,9 +33,9 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Table:
-    """The definition of a table; `ts` is a path in the document, or BROKER where the ts comes beside it.
+    """The definition of a table. `ts` is a path in the document, or BROKER if the ts comes beside it.
 
-    `tombstones` is how far a deletion may lie behind the greatest ts and still be remembered when others are forgotten.
+    `tombstones` is the distance from the greatest ts within which deletions are remembered.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Table:
 
 @dataclass
 class Entry:
-    """One key: its fields with their versions, and the version of the last delete."""
+    """The state of one key: its fields with their versions, and the version of the last deletion."""
 
     key: Any
     fields: dict[str | None, tuple[Any, Version]] = field(default_factory=dict)
@@ -55,22 +55,22 @@ class Entry:
 
     @property
     def content(self) -> Any:
-        """What of this key is content: values and their ts, not when they arrived."""
+        """The content of this key: values and their ts, without their arrival."""
         fields = {name: (identity(value), version[0]) for name, (value, version) in self.fields.items()}
         return fields, self.floor[0]
 
     def losers(self, fields: Iterable[Any], version: Version) -> list[Any]:
-        """Which of these fields a record of this version would win."""
+        """Return the fields that a record of this version would win."""
         return [name for name in fields if name not in self.fields or version > self.fields[name][1]]
 
     @property
     def version(self) -> Version:
-        """The greatest version this key has seen."""
+        """The greatest version that this key has had."""
         return max([self.floor, *(version for _, version in self.fields.values())])
 
     @property
     def doc(self) -> Any:
-        """The document, or None where there is none."""
+        """The document, or None if it does not exist."""
         if WHOLE in self.fields:
             return self.fields[WHOLE][0]
         return {name: value for name, (value, _) in self.fields.items()} or None
@@ -86,17 +86,17 @@ class Documents:
         self.arrival = 0
 
     def copy(self) -> Documents:
-        """These documents as they are now."""
+        """Return a copy of these documents."""
         other = Documents(self.table)
         other.ts_kind, other.arrival, other.entries = self.ts_kind, self.arrival, deepcopy(self.entries)
         return other
 
     def content(self) -> dict[Any, Any]:
-        """The content of every key, dead ones with it."""
+        """Return the content of every key, including deleted ones."""
         return {where: entry.content for where, entry in self.entries.items()}
 
     def forget(self) -> int:
-        """Forget the deletions that are too old to be remembered; how many."""
+        """Forget the deletions that are too old. Return their number."""
         if self.table.tombstones is None:
             return 0
         greatest = max((entry.version[0] for entry in self.entries.values()), default=Fraction(0))
@@ -107,16 +107,16 @@ class Documents:
         return len(old)
 
     def living(self) -> dict[Any, tuple[Any, Any]]:
-        """Every document by the rank of its key, with its key."""
+        """Return every document with its key, by the rank of the key."""
         return {where: (entry.key, entry.doc) for where, entry in self.entries.items() if entry.doc is not None}
 
     def stamps(self) -> dict[Any, Fraction]:
-        """The ts of every document of a table that has them, by the rank of its key."""
+        """Return the ts of every document by the rank of its key, or nothing if the table has no ts."""
         living = {where: entry for where, entry in self.entries.items() if entry.doc is not None}
         return {where: entry.version[0] for where, entry in living.items()} if self.table.ts else {}
 
     def put(self, doc: Any, ts: Any = None, key: Any = None) -> Outcome:
-        """Take a document, or one JSON line."""
+        """Take a document or a JSON line."""
         try:
             doc, key = self._document(doc, key)
             moment = self._moment(ts if self.table.ts == BROKER else at(doc, self.table.ts), None)
@@ -126,7 +126,7 @@ class Documents:
         return self._merge(key, moment, fields)
 
     def delete(self, key: Any, ts: Any = None) -> Outcome:
-        """Take a deletion; without ts it takes the ts of the version that stands."""
+        """Take a deletion. Without a ts, it takes the ts of the stored version."""
         try:
             key = key_of(normalise(key))
             entry = self.entries.get(rank(key))
@@ -147,7 +147,7 @@ class Documents:
         return doc, key_of(key)
 
     def _moment(self, ts: Any, standing: Entry | None) -> Fraction:
-        """What the ts compares by; the first one taken decides the table's kind."""
+        """Return the number that orders a ts. The first accepted ts sets the table's kind of ts."""
         if self.table.ts is None:
             return Fraction(0)
         if ts is None and standing is not None:
@@ -159,7 +159,10 @@ class Documents:
         return moment
 
     def _merge(self, key: Any, moment: Fraction, fields: dict[Any, Any] | None) -> Outcome:
-        """Applied where content changes; else late where nothing of the record wins, and equal where something does."""
+        """Merge a record into its key.
+
+        The outcome is `applied` if content changes. Otherwise it is `equal` if a part of the record wins, else `late`.
+        """
         self.arrival += 1
         version = (moment, self.arrival)
         entry = self.entries.setdefault(rank(key), Entry(key))

@@ -1,4 +1,4 @@
-"""The oracle itself, against values worked out by hand or by the standard library."""
+"""Test the oracle itself against values computed by hand or by the standard library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle's reducers without an inverse, and its rows and ts for them, against values worked out by hand."""
+"""Test the oracle's reducers without an inverse, and its rows and ts for them, against values computed by hand."""
 
 from __future__ import annotations
 

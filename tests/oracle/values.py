@@ -1,8 +1,7 @@
-"""What a value is: which ones can be taken, when two are the same, in which order they stand.
+"""Values: their validity, their equality, and their order.
 
-Python calls True, 1 and 1.0 equal and NaN unequal to itself, so nothing here compares values with Python's `==`:
-`identity` says what a document is, `rank` where a group or a value stands, and two groups are one when their ranks
-are equal.
+Python has True == 1 == 1.0, and NaN differs from itself. So nothing here compares values with Python's `==`. `identity`
+tells documents apart. `rank` orders groups and values, and two groups are equal if their ranks are equal.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ _INSTANT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})
 
 
 class Refused(Exception):
-    """A record, a value or a group that can't be taken, with the reason."""
+    """A record, a value or a group that is invalid, with the reason."""
 
 
 def normalise(value: Any) -> Any:
-    """The document value that stands for this one: tuples as lists, dates and UUIDs as text."""
+    """Return the document value for a Python value: tuples become lists, dates and UUIDs become text."""
     if value is None or isinstance(value, (bool, int, float, bytes)):
         return value
     if isinstance(value, Decimal):
@@ -59,7 +58,7 @@ def _text(value: str) -> str:
 
 
 def from_line(line: str | bytes) -> Any:
-    """The value of one JSON line."""
+    """Return the value of one JSON line."""
     try:
         return json.loads(line, parse_constant=_no_constant)
     except ValueError as error:
@@ -71,7 +70,7 @@ def _no_constant(name: str) -> Any:
 
 
 def identity(value: Any) -> Any:
-    """Hashable, and equal exactly where two document values are the same value: 1, 1.0 and True are three."""
+    """Return a hashable value that is equal exactly for equal document values. 1, 1.0 and True are three values."""
     if value is None:
         return ("null",)
     if isinstance(value, bool):
@@ -96,7 +95,7 @@ def identity(value: Any) -> Any:
 
 
 def rank(value: Any) -> tuple[Any, ...]:
-    """Where a value stands: null < false < true < numbers < text < bytes < tuples and lists < maps."""
+    """Return the order of a value: null < false < true < numbers < text < bytes < tuples and lists < maps."""
     if value is None:
         return (0,)
     if isinstance(value, bool):
@@ -121,12 +120,15 @@ def _number_rank(value: int | float | Decimal) -> tuple[int, Fraction]:
 
 
 def place(value: Any) -> tuple[Any, bytes]:
-    """Where a value stands among all values: by rank, and of equal ones by the bytes of its MessagePack."""
+    """Return the total order of a value: its rank, and for equal ranks the bytes of its MessagePack."""
     return rank(value), packed(value)
 
 
 def packed(value: Any) -> bytes:
-    """MessagePack: ints as short as can be, floats in 64 bits, maps by key; longer ints and Decimals as their text."""
+    """Return MessagePack: the shortest ints, floats of 64 bits, maps sorted by key.
+
+    Longer ints and Decimals become text.
+    """
     if value is None or isinstance(value, bool):
         return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
     if isinstance(value, int):
@@ -167,7 +169,7 @@ def _extension(code: int, text: str) -> bytes:
 
 
 def _sized(size: int, short: tuple[int, int], tags: tuple[int, int, int]) -> bytes:
-    """The head of what has a size: in one byte with it where it is short, else in the least of 1, 2, 4 bytes."""
+    """Return the head of a value with a size: one byte for a short value, else a tag and 1, 2 or 4 bytes."""
     if size <= short[1]:
         return bytes([short[0] | size])
     for tag, form, most in zip(tags, (">B", ">H", ">I"), (1 << 8, 1 << 16, 1 << 32), strict=True):
@@ -177,7 +179,7 @@ def _sized(size: int, short: tuple[int, int], tags: tuple[int, int, int]) -> byt
 
 
 def group_of(value: Any) -> Any:
-    """The group that a value names: integral floats are ints, lists are tuples, −0.0 is 0."""
+    """Return the group of a value: integral floats become ints, lists become tuples, and −0.0 becomes 0."""
     if value is None or isinstance(value, (bool, int, bytes)):
         return value
     if isinstance(value, float):
@@ -190,7 +192,7 @@ def group_of(value: Any) -> Any:
 
 
 def key_of(value: Any) -> Any:
-    """The document key that a value names: any group but null, of a bounded length."""
+    """Return the document key of a value: any group except null, of a bounded length."""
     key = group_of(value)
     if key is None:
         raise Refused("the key is null")
@@ -208,7 +210,7 @@ def _weight(group: Any) -> int:
 
 
 def at(value: Any, path: str | None) -> Any:
-    """What stands at a dotted path; null where nothing does."""
+    """Return the value at a dotted path, or null if there is none."""
     for name in path.split(".") if path else ():
         if not isinstance(value, dict):
             return None
@@ -217,7 +219,10 @@ def at(value: Any, path: str | None) -> Any:
 
 
 def instant(text: str) -> Fraction:
-    """Seconds since 1970 of an RFC 3339 text; a leap second, the last of a day of UTC, is the second after it."""
+    """Return the seconds since 1970 of an RFC 3339 text.
+
+    A leap second at the end of a UTC day counts as the next second.
+    """
     found = _INSTANT.fullmatch(text)
     if not found:
         raise Refused(f"not RFC 3339: {text}")
@@ -239,7 +244,7 @@ def instant(text: str) -> Fraction:
 
 
 def ts_of(value: Any) -> tuple[str, Fraction]:
-    """The kind of a ts ("number" or "instant") and what it compares by."""
+    """Return the kind of a ts ("number" or "instant"), and the number that orders it."""
     if isinstance(value, str):
         return "instant", instant(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):

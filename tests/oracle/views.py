@@ -1,7 +1,7 @@
-"""What a view shows: the emission of a document, the rows over all emissions, and what a reader gets of them.
+"""The content of a view: the emission of a document, the rows over all emissions, and the rows that a reader gets.
 
-An emission is a multiset of (group, value); a document that can't be mapped has none, it is *held*. Rows are folded
-from all that was told anew each time; nothing here knows what they were before.
+An emission is a multiset of (group, value). A document that can't be mapped is *held*, and has none. Rows are folded
+from all remembered emissions each time, without knowledge of former rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stamps = Mapping[Any, Fraction]
 
 
 class Said(NamedTuple):
-    """What a view was told of one document: its key, its emission, and its ts."""
+    """The remembered emission of one document, with its key and its ts."""
 
     key: Any
     emission: Emission
@@ -31,7 +31,7 @@ class Said(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row as a function of a view of a view sees it."""
+    """A row of the parent view, as the function of a chained view gets it."""
 
     key: Any
     value: Any
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Is:
-    """A comparison of a field with a constant; without an operator the field must be exactly true.
+    """A comparison of a field with a constant. Without an operator the field must be exactly true.
 
     A comparison with None by `==` or `!=` tests for null.
     """
@@ -49,7 +49,10 @@ class Is:
     constant: Any = None
 
     def holds(self, doc: Any) -> bool:
-        """Whether it holds of a document; never for null, and for two kinds only `!=` does."""
+        """Return whether the condition is true for a document.
+
+        For null it is false; for two types only `!=` is true.
+        """
         seen = at(doc, self.field)
         if self.op == "true":
             return seen is True
@@ -79,20 +82,20 @@ def _kind(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Where:
-    """`and`, `or` or `not` over conditions, in two-valued logic."""
+    """A condition of `and`, `or` or `not` over others, in two-valued logic."""
 
     op: str
     parts: tuple[Any, ...]
 
     def holds(self, doc: Any) -> bool:
-        """Whether it holds of a document."""
+        """Return whether the condition is true for a document."""
         found = [part.holds(doc) for part in self.parts]
         return not found[0] if self.op == "not" else all(found) if self.op == "and" else any(found)
 
 
 @dataclass(frozen=True)
 class View:
-    """A view of a table or of a view: by fields (`key`), or by a function (`fn`). Without reducers it is an index."""
+    """A view of a table or of a view: by fields (`key`) or by a function (`fn`). Without reducers it is an index."""
 
     name: str
     source: str
@@ -111,7 +114,7 @@ class View:
         return list(self.reduce.values()) if isinstance(self.reduce, dict) else [self.reduce]
 
     def emission(self, doc: Any) -> Emission:
-        """What this view is told of a document; any error says that the document is held."""
+        """Return the emission of a document. Any error means that the view holds the document."""
         if self.fn:
             pairs = [self._pair(item) for item in self.fn(doc)]
         elif self.where is None or self.where.holds(doc):
@@ -135,14 +138,14 @@ class View:
         return item[0], item[1]
 
     def result(self, told: Sequence[Given]) -> Any:
-        """The result over the contributions of one group."""
+        """Return the result over the contributions of one group."""
         results = [reducer.fold(told) for reducer in self.reducers]
         return dict(zip(self.reduce, results, strict=True)) if isinstance(self.reduce, dict) else results[0]
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A row of a view: its group, its result, and whether its reducer or a document that it counts is held."""
+    """A row of a view: its group and its result. `held` is set if its reducer fails, or a counted document is held."""
 
     group: Any
     result: Any
@@ -153,9 +156,9 @@ Rows = dict[Any, Shown]
 
 
 def fold(view: View, told: Mapping[Any, Said], good: Rows, held: Set[Any] = frozenset()) -> Rows:
-    """The rows over all that was told, in group order; a group whose reducer raises keeps its last good result.
+    """Fold all emissions into rows, in group order. A group whose reducer raises keeps its last good result.
 
-    A group is held also where it counts what a document of `held` (ranks of keys) said before.
+    A group is also held if it counts the earlier emission of a document in `held` (ranks of keys).
     """
     rows: Rows = {}
     old = {rank(group) for where in held & told.keys() for group, _ in told[where].emission}
@@ -175,7 +178,7 @@ def fold(view: View, told: Mapping[Any, Said], good: Rows, held: Set[Any] = froz
 
 
 def grouped(told: Mapping[Any, Said], level: int | None = None) -> dict[Any, tuple[Any, list[Given]]]:
-    """The contributions to each group, or to each prefix of `level` parts, in the order of their values."""
+    """Return the contributions to each group, or to each prefix of `level` parts, in the order of their values."""
     groups: dict[Any, tuple[Any, list[Given]]] = {}
     for where, said in told.items():
         pairs = sorted(said.emission, key=lambda pair: (rank(pair[0]), place(pair[1])))
@@ -191,19 +194,19 @@ def grouped(told: Mapping[Any, Said], level: int | None = None) -> dict[Any, tup
 
 
 def documents_of(rows: Rows) -> dict[Any, tuple[Any, Any]]:
-    """The rows of a view as the documents that a view of it maps."""
+    """Return the rows of a view as documents, for the map of a chained view."""
     return {where: (shown.group, shown.result) for where, shown in rows.items()}
 
 
 def as_seen(view: View, chained: bool, key: Any, doc: Any) -> Any:
-    """What the map of a view gets: the document itself, or the row of a view."""
+    """Return the input of a view's map: the document itself, or the row of a view."""
     if not chained:
         return doc
     return Row(key, doc) if view.fn else {"key": key, "value": doc}
 
 
 def recompute(view: View, docs: Docs, chained: bool = False, stamps: Stamps | None = None) -> tuple[Rows, set[Any]]:
-    """The rows of a view from its source alone, and the keys that it can't map (their emission counts as none)."""
+    """Compute the rows of a view from its source alone. Return them with the keys that it can't map and skips."""
     told, held = {}, set()
     for where, (key, doc) in docs.items():
         try:
@@ -214,7 +217,7 @@ def recompute(view: View, docs: Docs, chained: bool = False, stamps: Stamps | No
 
 
 def rollup(view: View, told: Mapping[Any, Said], level: int) -> list[tuple[Any, Any]]:
-    """The results over every prefix of `level` parts of a tuple group; all groups together at level 0."""
+    """Return the results over every prefix of `level` parts of a tuple group. Level 0 is all groups together."""
     return [(prefix, view.result(given)) for _, (prefix, given) in sorted(grouped(told, level).items())]
 
 
@@ -226,7 +229,7 @@ def select(
     reverse: bool = False,
     limit: int | None = None,
 ) -> list[tuple[Any, Any]]:
-    """The rows that a reader gets: start inclusive, stop exclusive, prefix of a text or a tuple, then limit."""
+    """Return the rows of a range read: from start (inclusive) to stop (exclusive), with a prefix, up to a limit."""
     found = sorted(rows, key=lambda row: rank(row[0]), reverse=reverse)
     if start is not None:
         found = [row for row in found if rank(row[0]) >= rank(group_of(start))]
@@ -238,7 +241,7 @@ def select(
 
 
 def begins(group: Any, prefix: Any) -> bool:
-    """Whether a group begins with this text, or with these parts of a tuple."""
+    """Return whether a group begins with this text, or with these parts of a tuple."""
     if isinstance(prefix, str):
         return isinstance(group, str) and group.startswith(prefix)
     parts = group_of(prefix)
@@ -246,7 +249,10 @@ def begins(group: Any, prefix: Any) -> bool:
 
 
 def check_definition(view: View, stamped: bool = True) -> None:
-    """A field view without `value=` needs a field in every reducer but `count()`; going by ts needs one."""
+    """Refuse a reducer without a field in a view by fields without `value=`, and order by ts without a ts.
+
+    `count()` needs no field.
+    """
     for reducer in view.reducers:
         if not view.fn and view.value is None and reducer.field is None and type(reducer) is not Count:
             raise Refused(f"{view.name}: {type(reducer).__name__} needs a field")

@@ -1,4 +1,4 @@
-"""Rooms of the package: their order, and each exception to their rules with its reason. Every list may only shrink."""
+"""Rooms of the package: their order, and each exception to the rules with its reason. Every list may only shrink."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DESCRIBES = "`described_view` describes a catalog, so it belongs to `core.schem
 _OPENS = "opening an engine on a core belongs to `engine.opening`"
 _TYPE = "a type; a protocol takes its place"
 
-# (module, module that it imports against the order): why
+# (module, module that it imports against the order): the reason
 UPWARD = {
     ("penstock.core.commit", "penstock.generations.build"): _BUILDS,
     ("penstock.core.commit", "penstock.generations.build_progress"): _BUILDS,

@@ -58,7 +58,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
 
 
 def _run(body: str, path: Path, names: dict[str, Any]) -> str:
-    """What a block prints. It stands in a file of its own, so that tracebacks and `inspect` see its source."""
+    """Run a block, and return its output. The block gets a file of its own, so that `inspect` sees its source."""
     out = io.StringIO()
     if ">>>" in body:
         test = doctest.DocTestParser().get_doctest(body, names, path.name, None, 0)
@@ -81,7 +81,7 @@ def test_a_wrong_page_is_found(tmp_path: Path) -> None:
 
 
 def _public() -> list[tuple[str, Any]]:
-    """The functions of the API, and the classes that a user makes or is given, errors apart."""
+    """Return the functions of the API, and its classes except errors."""
     penstock: ModuleType = importlib.import_module("penstock")
     named = [(name, getattr(penstock, name)) for name in penstock.__all__]
     return [

@@ -1,4 +1,4 @@
-"""The code itself: sizes, dead files, and text that must not stand in the tree."""
+"""Check the code itself: sizes, dead files, and text that must not be in the tree."""
 
 import ast
 import importlib
@@ -64,7 +64,7 @@ def test_a_room_names_what_is_public(room: Path) -> None:
 
 
 def test_no_absolute_path_of_a_machine() -> None:
-    # Put together here, so that this file doesn't find itself.
+    # Assembled here, so that this file doesn't find itself.
     machine = re.compile("|".join(re.escape("/" + d + "/") for d in ("home", "root", "work", "Users", "tmp")))
     wrong = [
         _shown(path, number, line.strip()[:80])
@@ -106,7 +106,7 @@ def test_the_package_silences_no_checker_and_leaves_nothing_open() -> None:
 
 
 def _text(path: Path) -> str:
-    """A file's text; nothing for one that isn't text."""
+    """Return a file's text, or nothing if it is not text."""
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError:

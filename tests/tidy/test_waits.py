@@ -1,4 +1,4 @@
-"""No test measures time, and none waits for a fixed time or to a short deadline: machines are busy."""
+"""Check that no test measures time, sleeps for a fixed time, or waits with a short deadline: machines are busy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST = 60  # seconds of a last deadline
 
 
 def found(code: str) -> Iterator[str]:
-    """Calls that measure time, sleep, or give up soon."""
+    """Yield calls that measure time, sleep, or wait too briefly."""
     for node in ast.walk(ast.parse(code)):
         if not isinstance(node, ast.Call):
             continue

@@ -1,4 +1,4 @@
-"""The files of this repository, as the tests over the code see them."""
+"""The files of this repository, for the tests over the code."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _HIDDEN_BUT_OURS = {".ci", ".gitignore"}
 
 
 def files(*suffixes: str, under: Path = ROOT) -> list[Path]:
-    """Every file of the tree with one of these suffixes (all files without), but for what tools made."""
+    """Return every file of the tree with one of these suffixes, or all files. Skip files that tools made."""
     return [p for p in sorted(_walk(under)) if not suffixes or p.suffix in suffixes]
 
 
@@ -30,15 +30,16 @@ def parsed(path: Path) -> ast.Module:
 
 
 def module_name(path: Path) -> str:
-    """`penstock/cache/__init__.py` is penstock.cache."""
+    """Return the name of a file's module: `penstock/cache/__init__.py` is penstock.cache."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
-    """What a file of the package imports from the package: dotted names with their lines, those of `from` with each
-    name that is a module itself, unless the package offers something of that name. Imports inside functions and under
-    TYPE_CHECKING count as any other.
+    """Yield the imports of the package within a file of the package, as dotted names with their lines.
+
+    A name in a `from` import counts if it is a module that the package doesn't export. Imports inside functions and
+    under TYPE_CHECKING count too.
     """
     modules = {module_name(p) for p in files(".py", under=PACKAGE)}
     here = module_name(path).split(".")
@@ -59,7 +60,7 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
 
 @cache
 def _offered(package: str) -> frozenset[str]:
-    """The `__all__` of a package of this repository; nothing for a module."""
+    """Return the `__all__` of a package of this repository. A module has none."""
     path = ROOT.joinpath(*package.split("."), "__init__.py")
     if not path.exists():
         return frozenset()
