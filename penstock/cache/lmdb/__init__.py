@@ -1,1 +1,1 @@
-"""The store on disk, built on LMDB."""
+"""Implement the store on disk with LMDB."""

@@ -1,4 +1,4 @@
-"""How much address space a map may take: the host may bound it, and all maps of a process share it."""
+"""Choose map sizes that fit the address space. The host may limit it, and all maps of a process share it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import mmap
 __all__ = ["LARGEST", "fitting", "room"]
 
 LARGEST = 1 << 40
-_FEW, _SMALLER = 32, 1 << 36  # maps of the largest size in a process, and the size of those after them
+_FEW, _SMALLER = 32, 1 << 36  # so many maps of the largest size per process, and the size of later maps
 _SMALLEST = 1 << 26
 
 
 def room(size: int) -> bool:
-    """Whether the host lets this process have so much more address space."""
+    """Return whether the host gives this process `size` more bytes of address space."""
     try:
         mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ).close()
     except (OSError, ValueError, OverflowError):
@@ -21,9 +21,11 @@ def room(size: int) -> bool:
 
 
 def fitting(size: int, maps: int) -> int:
-    """This size of a map; beside many maps the largest is smaller, and 1,000 fit into the 128 TiB that there are.
+    """Return a map size that fits beside `maps` others. Only the default size is reduced.
 
-    Where the host refuses that too, it is smaller still and leaves as much again for all else.
+    Many maps get a smaller size, so that 1,000 of them fit into the 128 TiB of address space. If the host refuses this
+    size
+    too, the result is halved until it leaves the same amount free for other uses.
     """
     if size != LARGEST:
         return size

@@ -1,11 +1,11 @@
-"""The file of a store: made whole, looked at before LMDB maps it, and watched while it is open.
+"""Create a store's data file completely, check it before LMDB maps it, and watch it while it is open.
 
-LMDB trusts the file: it reads a page beyond the end, and the process ends by SIGBUS; it writes into a file that has no
-name any more, and the commit is lost. Invariants:
+LMDB trusts the file. If it reads a page beyond the end, SIGBUS ends the process. If it writes to a file that was
+deleted, the commit is lost. Invariants:
 
-- a store's file gets its name with both meta pages on the disk, so that an empty one is damage and no beginning;
-- a file that became shorter is read by no further transaction;
-- a commit is acknowledged only where the file still has its name.
+- a store's file gets its name after both meta pages are on the disk, so an empty file is always damage;
+- after a file became shorter, no further transaction reads it;
+- a commit is acknowledged only if the file still has its name.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ __all__ = ["DATA", "SCRUB", "DataFile", "check_beginning", "empty_file", "make_f
 
 DATA, LOCK = "data.mdb", "lock.mdb"
 SCRUB = "scrub"
-"""The file with the result of the last scrub."""
+"""The name of the file with the result of the last scrub."""
 _HEAD = struct.Struct("=QHHLLLQQ")  # page number, padding, flags, bounds; magic, version, address, size of the map
 _DATABASE = struct.Struct("=LHHQQQQQ")  # padding, flags, depth, branches, leaves, overflow pages, entries, root
 _LAST = struct.Struct("=QQ")  # the last page, the transaction
 _META_SIZE = _HEAD.size + 2 * _DATABASE.size + _LAST.size
 _META_PAGE, _MAGIC, _VERSION, _INT_KEYS, _NO_ROOT = 0x08, 0xBEEFC0DE, 1, 0x08, (1 << 64) - 1
-_LOOK = 1.0  # seconds between two looks at the file's name by readers
+_LOOK = 1.0  # seconds between two checks of the file's name by readers
 
 
 def empty_file(page: int = mmap.PAGESIZE) -> bytes:
-    """A store without any row, as LMDB makes one: two meta pages of this size."""
+    """Return the bytes of an empty store as LMDB writes them: two meta pages of this size."""
     free = _DATABASE.pack(page, _INT_KEYS, 0, 0, 0, 0, 0, _NO_ROOT)
     main = _DATABASE.pack(0, 0, 0, 0, 0, 0, 0, _NO_ROOT)
     heads = [_HEAD.pack(number, 0, _META_PAGE, 0, _MAGIC, _VERSION, 0, 1 << 20) for number in (0, 1)]
@@ -46,12 +46,12 @@ def empty_file(page: int = mmap.PAGESIZE) -> bytes:
 
 
 def make_file(folder: str, sync: bool, mode: int) -> None:
-    """Give a folder the file of a store, if it has none. The caller alone may write there."""
+    """Create the data file of a store in a folder, if there is none. The caller is the only writer."""
     name = os.path.join(folder, DATA)
     if os.path.lexists(name):
         return
     make_private(folder, mode)
-    fresh = f"{name}.new"  # a process that ended on the way leaves it, and the next one writes over it
+    fresh = f"{name}.new"  # a killed process leaves this file, and the next one overwrites it
     must_be_own(fresh, empty_file())
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with gate(folder), os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
@@ -64,9 +64,12 @@ def make_file(folder: str, sync: bool, mode: int) -> None:
 
 
 def check_beginning(folder: str) -> None:
-    """StoreDamaged of a file that ends within its meta pages; other files than LMDB's are left to LMDB."""
+    """Check the start of the data file.
+
+    Raise StoreDamaged if it is cut within its meta pages. LMDB itself refuses other files.
+    """
     must_be_plain(os.path.join(folder, DATA))
-    with suppress(PermissionError):  # LMDB says so, if it needs the file
+    with suppress(PermissionError):  # LMDB reports this, if it needs the file
         must_be_own(os.path.join(folder, LOCK), struct.pack("=L", _MAGIC))
     try:
         with open(os.path.join(folder, DATA), "rb", buffering=0) as file:
@@ -98,7 +101,7 @@ def _place_of(name: str) -> tuple[int, int] | None:
 
 
 class DataFile:
-    """The file of a store that is open."""
+    """The data file of an open store."""
 
     def __init__(self, folder: str, had_lock: bool = True) -> None:
         self._folder = folder
@@ -118,7 +121,7 @@ class DataFile:
         self._next = 0.0
 
     def check(self) -> None:
-        """That it is as long as it was, and now and then that it has its name."""
+        """Raise StoreDamaged if the file became shorter. From time to time also check its name."""
         if self._file < 0:
             raise Closed(f"the store at {self._folder}")
         size = os.lseek(self._file, 0, os.SEEK_END)
@@ -130,7 +133,7 @@ class DataFile:
             self._next = time.monotonic() + _LOOK
 
     def check_name(self) -> None:
-        """That the name still leads to this file, and not to another one or to none."""
+        """Raise StoreReplaced if the name belongs to another file or to none."""
         try:
             place = _place_of(self._name)
         except OSError as error:
@@ -139,7 +142,7 @@ class DataFile:
             raise StoreReplaced(self._folder)
 
     def check_commit(self) -> None:
-        """Refuse to acknowledge a commit unless the name leads to its file."""
+        """Refuse to acknowledge a commit unless the name still belongs to this file."""
         try:
             self.check_name()
         except StoreReplaced:
@@ -148,14 +151,16 @@ class DataFile:
             raise PenstockError(f"{error}; the last put may be in the store, so put that again") from error
 
     def is_replaced(self) -> bool:
-        """Whether the names of both files lead to other files or to none.
+        """Return whether the names of the data file and of the lock file both belong to other files or to none.
 
-        With the same lock file the answer is no: the kernel drops all locks of a process on a file at its first close.
+        If the lock file is the same, the answer is False. The kernel drops all locks of a process on a file when the
+        process
+        closes the file once, so that file must not be opened a second time.
         """
         return _place_of(self._name) != self._place and _place_of(self._lock_name) != self._lock_place
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -164,7 +169,7 @@ class DataFile:
 def open_file(
     folder: str, map_size: int, readonly: bool, metasync: bool, sync: bool
 ) -> tuple[lmdb.Environment, DataFile]:
-    """The environment of LMDB and the file that it maps, both open or none."""
+    """Open the LMDB environment and the data file that it maps. After an error neither is open."""
     try:
         with gate(folder):
             check_beginning(folder)

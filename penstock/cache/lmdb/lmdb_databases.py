@@ -1,8 +1,7 @@
-"""The databases of a data file: checked and opened with its environment, and known since then.
+"""Keep the handles and digests of an environment's databases, which are checked when the environment is opened.
 
-An interrupt can come between a commit and the notes about it in memory. Another process can write while an environment
-stays open here. So handles and digests belong to the transaction that has them, and one that follows another
-transaction reads them again.
+An interruption can come between a commit and the update of this memory. Another process can write while the environment
+stays open here. So handles and digests belong to one transaction. After a different transaction they are read again.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ __all__ = ["After", "Databases", "Handles", "databases_of", "digests_in"]
 
 Handles = dict[str, "lmdb._Database"]
 After = Callable[[], Digests | None]
-"""Gives the digests after a transaction."""
+"""A function that returns the digests after a transaction."""
 
-_FIRST = 256  # pages of the smallest databases that an opening walks
+_FIRST = 256  # pages of the smallest databases that are checked when a store is opened
 
 
 class Databases:
-    """The databases of an environment, as of a transaction; `handles` has all names that it has, and no others."""
+    """The databases of an environment as of one transaction. `handles` has exactly the databases that exist then."""
 
     def __init__(self, handles: Handles) -> None:
         self.handles = handles
@@ -38,10 +37,10 @@ class Databases:
         self.watches = Watches()
         self._opened = {name.encode(): handle for name, handle in handles.items()}
         self._names: list[bytes] = []
-        self._handles_of = self._digests_of = -1  # numbers of transactions
+        self._handles_of = self._digests_of = -1  # transaction numbers
 
     def missing(self, txn: lmdb.Transaction[memoryview], number: int) -> list[bytes]:
-        """The names that have to be opened before a transaction; without any, it has `handles` as of this number."""
+        """Return the names to open before a transaction. If there are none, `handles` is correct for this number."""
         if number == self._handles_of:
             return []
         names = [bytes(name) for name in txn.cursor().iternext(values=False)]
@@ -59,33 +58,33 @@ class Databases:
             try:
                 self._opened[name] = env.open_db(name, create=False)
             except lmdb.NotFoundError:
-                continue  # gone since it was listed: the next listing does not have it
+                continue  # deleted since it was listed: the next listing leaves it out
 
     def current(self, number: int) -> bool:
-        """True where handles and digests are those after the transaction of this number."""
+        """Return whether handles and digests belong to the transaction with this number."""
         return number == self._handles_of == self._digests_of
 
     def read_digests(self, txn: lmdb.Transaction[memoryview], number: int) -> None:
-        """Have the digests as of this number."""
+        """Read the digests as of this transaction number."""
         meta = self.handles.get(META)
         row = None if meta is None else txn.get(DIGESTS, db=meta)
         self.digests = None if row is None else Digests.of_row(bytes(row))
         self._digests_of = number
 
     def made(self, made: Handles) -> None:
-        """Know the databases that a commit made."""
+        """Add the databases that a commit created."""
         if made:
             self._opened.update((name.encode(), handle) for name, handle in made.items())
             self.handles = {**self.handles, **made}
 
     def changed(self, number: int, digests: After) -> None:
-        """The transaction of this number has changed them."""
+        """Set the digests after the commit of this transaction."""
         self.digests = digests()
         self._handles_of = self._digests_of = number
 
 
 def databases_of(env: lmdb.Environment, path: str, writing: bool) -> Databases:
-    """With the handles that a writer has from the beginning; a reader opens them before a snapshot."""
+    """Check an environment, and return its databases. A writer opens all handles now, a reader before each snapshot."""
     try:
         env.reader_check()
         _check_first(env, path)
@@ -99,7 +98,7 @@ def databases_of(env: lmdb.Environment, path: str, writing: bool) -> Databases:
 
 
 def _check_first(env: lmdb.Environment, path: str) -> None:
-    """Check the pages that are read before any check; a read transaction keeps them from being used again."""
+    """Check the pages that are read before any scrub. A read transaction keeps LMDB from reusing them."""
     while True:
         with env.begin() as txn, suppress(TooOld), Pages(path, txn.id()) as pages:
             pages.check_length()
@@ -110,7 +109,7 @@ def _check_first(env: lmdb.Environment, path: str) -> None:
 def _check_pages(pages: Pages) -> None:
     """Walk `meta` with its digests, the smallest databases and the free list.
 
-    An opening does so, for it reads what the store says of itself before a check can begin.
+    Each opening does this, because it reads the store's metadata before a scrub can begin.
     """
     seen, left = pages.new_marks(), _FIRST
     trees = pages.databases(seen)
@@ -128,7 +127,10 @@ def _check_pages(pages: Pages) -> None:
 
 
 def digests_in(pages: Pages, trees: Mapping[str, Tree], seen: bytearray) -> Digests | None:
-    """Walk `meta` for the digests, None where there are none; no row may be lost there, nor a database of theirs."""
+    """Walk `meta` and return its digests, or None without them.
+
+    Raise PageDamaged if a row or a whole database is lost.
+    """
     keys: list[bytes] = []
     row: bytes | None = None
     for page in pages.leaves(META, trees[META], seen) if META in trees else ():
@@ -148,7 +150,7 @@ def digests_in(pages: Pages, trees: Mapping[str, Tree], seen: bytearray) -> Dige
 
 
 def _open_all(env: lmdb.Environment) -> Handles:
-    """Open all handles; where half of the names there can be are taken, empty databases lose theirs."""
+    """Open all handles. If half of the possible names are in use, delete the empty databases."""
     with env.begin(write=True) as txn:
         names = [bytes(name) for name in txn.cursor().iternext(values=False)]
         opened = {name: env.open_db(name, txn=txn, create=False) for name in names}

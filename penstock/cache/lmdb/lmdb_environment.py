@@ -1,15 +1,16 @@
-"""One LMDB environment a path and process, shared by all that open it here; LMDB breaks when a file is opened twice.
+"""Share one LMDB environment per path and process. LMDB breaks if a process opens the same file twice.
 
 Invariants:
 
-- an environment belongs to the process that opened it: a forked child never touches it, not even to close it while
-  something is open in it, for that would free the parent's snapshot;
-- handles of databases are opened at opening, in the transaction that makes the database, or before the transaction
-  that first sees it (`lmdb_databases`). Nothing else writes here then. Names leave an environment only at its opening;
-- the map changes only while no transaction of this process is open: new snapshots wait, open ones are waited for;
-- the environment closes after the last transaction in it: a read in another thread ends before its pages go.
+- an environment belongs to the process that opened it. A forked child never uses it, and never closes it while
+  transactions are open in it, since that would free the parent's snapshot;
+- handles of databases are opened with the environment, in the transaction that creates the database, or before the
+  first transaction that sees it (`lmdb_databases`). Meanwhile no other thread writes. Databases are deleted only when
+  the environment is opened;
+- the map changes only while no transaction of this process is open: new snapshots wait, and open ones are awaited;
+- the environment closes after its last transaction: a read in another thread ends before its pages are unmapped.
 
-Only the holder of `owner.Owner` opens an environment to write. It may stay open after that, for readers here.
+Only the holder of a `writer_lock.Owner` opens an environment to write. It may stay open afterwards for readers here.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _log = logging.getLogger("penstock.cache")
 
 
 class Environment:
-    """The environment of one path, counted by those who use it."""
+    """The environment of one path, with a count of its users."""
 
     def __init__(
         self, path: str, readonly: bool, map_size: int, metasync: bool, patience: float, sync: bool = True
@@ -59,7 +60,7 @@ class Environment:
         self.env = self._start()
 
     def _start(self) -> lmdb.Environment:
-        """The environment opened, its dead readers cleared, its databases known."""
+        """Open the environment, clear its dead readers, and read its databases."""
         env, self._file = open_file(self.path, self.map_size, self.readonly, self._metasync, self._sync)
         try:
             self.databases = databases_of(env, self.path, not self.readonly)
@@ -70,12 +71,15 @@ class Environment:
         return env
 
     def shut(self) -> None:
-        """Unmap the file and let go of it; a second call does nothing."""
+        """Unmap and close the file. A second call does nothing."""
         self.env.close()
         self._file.close()
 
     def begin_read(self, opening: Opening, reader: Ends) -> tuple[ReadTransaction, Handles]:
-        """A read transaction, and the handles of all databases it has; the opening ends its reader with itself."""
+        """Begin a read transaction, and return it with the handles of all its databases.
+
+        The opening closes its reader.
+        """
         me = threading.get_ident()
         while True:
             with self._turn:
@@ -109,14 +113,17 @@ class Environment:
                 self._follow()
 
     def _open_handles(self, opening: Opening, names: list[bytes]) -> None:
-        """Open them once no other thread writes; its transaction may have just committed them."""
+        """Open handles after other threads have finished writing.
+
+        One of them may have created these databases just now.
+        """
         mine = self.writing == threading.get_ident()
         with nullcontext() if mine else self._write_lock, self._turn:
             opening.check()
             self.databases.open(self.env, names)
 
     def enter_write(self, opening: Opening) -> None:
-        """From here to `leave_write` the calling thread writes and the environment stays open."""
+        """Make the calling thread the writer until `leave_write`. The environment stays open until then."""
         me = threading.get_ident()
         self._write_lock.acquire()
         try:
@@ -128,13 +135,13 @@ class Environment:
             raise
 
     def leave_write(self) -> None:
-        """The transaction has ended."""
+        """End the turn of the writing thread."""
         self.writing = 0
         self._write_lock.release()
         self._close_if_unused()
 
     def begin_write(self) -> lmdb.Transaction[memoryview]:
-        """A transaction, after `enter_write`; handles and digests are those before it."""
+        """Begin a transaction after `enter_write`, with the handles and digests that precede it."""
         self._file.check()
         self._writes += 1
         if self._writes % _CHECK_EVERY == 0:
@@ -158,9 +165,9 @@ class Environment:
                 self.databases.open(self.env, missing)
 
     def commit(self, txn: lmdb.Transaction[memoryview], made: Handles, digests: After | None) -> None:
-        """Commit; the first snapshot that has them knows the databases made in it.
+        """Commit, and register the databases that the transaction created before any snapshot can see them.
 
-        A transaction without digests of its own may have changed nothing, and then the next one has its number.
+        A transaction without digests may have changed nothing. Then the next transaction gets the same number.
         """
         number = txn.id()
         with self._turn if made else nullcontext():
@@ -171,7 +178,7 @@ class Environment:
         self._file.check_commit()
 
     def grow(self) -> None:
-        """Double the map, between transactions."""
+        """Double the map between transactions."""
         size = min(self.map_size * 2, LARGEST)
         why = f"its map of {self.map_size} bytes is full"
         if size == self.map_size or not room(size - self.map_size):
@@ -181,7 +188,7 @@ class Environment:
         _log.warning("%s: %s; it has %d now. A map of %d never grows: ulimit -v", self.path, why, size, LARGEST)
 
     def _follow(self) -> None:
-        """Map as much as another process has written."""
+        """Enlarge the map to the size that another process has written."""
         size = self.map_size
         while size <= os.path.getsize(os.path.join(self.path, "data.mdb")):
             size *= 2
@@ -196,7 +203,7 @@ class Environment:
         self.map_size = size
 
     def to_write(self, map_size: int, metasync: bool) -> None:
-        """Open it again to write, where it was open to read."""
+        """Reopen an environment for writing that was open for reading."""
         former = self.map_size
         self._metasync = metasync
         with self._alone(lambda reason: PenstockError(f"the store at {self.path} is being read here: {reason}")):
@@ -210,13 +217,13 @@ class Environment:
                 try:
                     self.env = self._start()
                 except BaseException:
-                    del _registry[self.path]  # it stays closed, and the next opening has another one
+                    del _registry[self.path]  # it stays closed, and the next opening creates another
                     raise
                 raise
 
     @contextmanager
     def _alone(self, refusal: Callable[[str], PenstockError]) -> Iterator[None]:
-        """Without any snapshot of this process: new ones wait, and open ones are waited for."""
+        """Wait until no snapshot of this process is open, and block new ones for the duration of the block."""
         with self._turn:
             if threading.get_ident() in self._open.values():
                 raise refusal("this thread has a snapshot open; close it first")
@@ -231,7 +238,7 @@ class Environment:
 
     @contextmanager
     def still(self, opening: Opening) -> Iterator[lmdb.Environment]:
-        """The environment with its map where it is, and open."""
+        """Yield the environment. Within the block it stays open and its map stays in place."""
         with self._turn:
             opening.check()
             self._file.check()
@@ -239,11 +246,11 @@ class Environment:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is open in it."""
+        """Return whether no transaction is open."""
         return not self._open and not self.writing
 
     def end(self, opening: Opening) -> None:
-        """One opening less, and no reader of it: a call on the way ends first, and the next one raises Closed."""
+        """End an opening and its readers. A running call ends first, and the next call raises Closed."""
         self.databases.watches.clear()  # another process may write now
         with self._turn:
             opening.closed = True
@@ -255,10 +262,11 @@ class Environment:
             self._close_if_unused()
 
     def _close_if_unused(self) -> None:
-        """Close it after the last opening and the last transaction.
+        """Close the environment after its last opening and its last transaction.
 
-        A collected snapshot may end anywhere, also in a thread that has the lock of the registry. So nothing waits for
-        that lock here: the holder looks once more after it let go.
+        The garbage collector may end a snapshot anywhere, even in a thread that holds the lock of the registry. So this
+        does
+        not wait for that lock. A thread that releases the lock checks for unused environments again.
         """
         if self.users == 0 and self.idle:
             _unused.append(self)
@@ -266,15 +274,18 @@ class Environment:
 
 
 class Ends(Protocol):
-    """A reader, to be ended."""
+    """A reader that can be closed."""
 
     def close(self) -> None:
-        """End it."""
+        """Close it."""
         ...
 
 
 class ReadTransaction:
-    """A read transaction of LMDB. It ends when nothing refers to it: its reader, or rows that this one lent."""
+    """A read transaction of LMDB.
+
+    It ends with the last reference to it, from its reader or from rows lent without a copy.
+    """
 
     __slots__ = ("_env", "txn")
 
@@ -297,18 +308,21 @@ class Opening:
         self.readers: WeakSet[Ends] = WeakSet()
 
     def check(self) -> None:
-        """That it can be used here."""
+        """Raise ForkedStore in a forked child, and Closed after `close`."""
         self.check_process()
         if self.closed:
             raise Closed(f"the store at {self.env.path}")
 
     def check_process(self) -> None:
-        """That no other process opened it. This precedes any lock, which a thread of that process may hold for ever."""
+        """Raise ForkedStore in a forked child.
+
+        This precedes all locks: a thread of the parent may hold them for ever.
+        """
         if self.env.pid != os.getpid():
             raise ForkedStore(self.env.path, self.env.pid)
 
     def close(self) -> None:
-        """The last one in the process closes the environment. Nothing in a forked child."""
+        """Close it. The last opening of the process closes the environment. In a forked child nothing happens."""
         if not self.closed and self.env.pid == os.getpid():
             self.env.end(self)
         self.closed = True
@@ -321,7 +335,7 @@ _unused: list[Environment] = []
 
 @contextmanager
 def _registered() -> Iterator[dict[str, Environment]]:
-    """The environments of this process by path, for this thread alone."""
+    """Yield the environments of this process by path, under the lock of the registry."""
     try:
         with _registry_lock:
             yield _registry
@@ -330,7 +344,7 @@ def _registered() -> Iterator[dict[str, Environment]]:
 
 
 def _close_unused() -> None:
-    """Close the environments that nothing uses; where another thread has the registry, it does so."""
+    """Close unused environments. If another thread has the registry's lock, that thread does it."""
     while _unused and _registry_lock.acquire(blocking=False):
         try:
             env = _unused.pop() if _unused else None
@@ -343,14 +357,14 @@ def _close_unused() -> None:
 
 
 def acquire(path: str, readonly: bool, map_size: int, metasync: bool, patience: float, sync: bool = True) -> Opening:
-    """A use of the environment of a path, which is opened here if it is not open yet."""
+    """Open the environment of a path, or share it if it is open already."""
     path = os.path.realpath(path)
     with _registered() as registry:
         shared = registry.get(path)
         if shared is not None and shared.pid != os.getpid():
             _forget(shared)
             shared = None
-        if shared is None or (shared.users == 0 and shared._file.is_replaced()):  # lent rows keep it, and no name
+        if shared is None or (shared.users == 0 and shared._file.is_replaced()):  # kept open by lent rows, without a name
             shared = registry[path] = Environment(path, readonly, map_size, metasync, patience, sync)
         elif shared.readonly and not readonly:
             shared.to_write(map_size, metasync)
@@ -359,14 +373,14 @@ def acquire(path: str, readonly: bool, map_size: int, metasync: bool, patience: 
 
 
 def is_open(path: str) -> bool:
-    """Whether this process has the store at a path open."""
+    """Return whether this process has the store at a path open."""
     with _registered() as registry:
         shared = registry.get(os.path.realpath(path))
         return shared is not None and shared.pid == os.getpid()
 
 
 def _forget(inherited: Environment) -> None:
-    """Make room for an environment of this process's own."""
+    """Remove an inherited environment, so that this process can open its own."""
     if not inherited.idle:
         raise PenstockError(
             f"the store at {inherited.path} had a snapshot or a transaction open in process {inherited.pid} when that "
@@ -377,7 +391,7 @@ def _forget(inherited: Environment) -> None:
 
 
 def _after_fork() -> None:
-    """A child has the lock to itself: whoever held it at the fork is not here to let go."""
+    """Create a new lock in a forked child: a thread that held the old one does not exist in the child."""
     global _registry_lock
     _registry_lock = threading.Lock()
     _unused.clear()

@@ -1,4 +1,4 @@
-"""Errors of LMDB and of the system, as errors of Penstock."""
+"""Translate errors of LMDB and of the system into errors of Penstock."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _NO_RIGHT = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def translated(path: str, error: lmdb.Error | OSError) -> Exception:
-    """What an error of LMDB or of the system means to a user of the store at a path."""
+    """Translate an error of LMDB or of the system for the user of the store at a path."""
     code: int = (error.errno if isinstance(error, OSError) else getattr(error, "code", 0)) or 0
     if isinstance(error, lmdb.MapFullError):
         return StoreFull(path, "its map is full")
     if code in _NO_ROOM:
         return StoreFull(path, os.strerror(code))
-    if code == errno.EIO:  # LMDB's word for a write that the disk took in part
+    if code == errno.EIO:  # LMDB reports this when the disk took only part of a write
         return StoreFull(path, "Input/output error, its disk is full, over a quota, or failing")
     if code == errno.ENOMEM:
         return PenstockError(
@@ -51,7 +51,7 @@ def translated(path: str, error: lmdb.Error | OSError) -> Exception:
 
 
 def too_many_files(path: str) -> str:
-    """The words for a store that can't be opened since too many files are open."""
+    """Return the message for a store that can't be opened because too many files are open."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         f"too many open files for the store at {path}: this process may have {most}, and an open store takes about 6; "
@@ -64,7 +64,7 @@ def _translated_lmdb(path: str, error: Exception) -> Exception:
         return StoreFormat(path, f"unknown ({error})", FORMAT)
     if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError)):
         return StoreDamaged(f"{path}, {error}")
-    if isinstance(error, lmdb.BadValsizeError):  # encoded keys fit, so this one was read from damaged pages or rows
+    if isinstance(error, lmdb.BadValsizeError):  # encoded keys fit, so this key came from damaged pages or rows
         return StoreDamaged(f"{path}, a key of no bytes, or of more than {MAX_KEY}", None, _NAMED_BY)
     if "closed/deleted/dropped" in str(error):
         return Closed(f"the store at {path}")

@@ -1,6 +1,6 @@
-"""The meta pages of a data file: each is the state after one of the last two commits.
+"""Read the meta pages of a data file. Each is the state after one of the last two commits.
 
-LMDB takes the one with the greater number of a transaction, and checks little of it.
+LMDB uses the page with the greater transaction number, and checks little of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTEGER_KEYS = 8
 
 
 class PageDamaged(StoreDamaged):
-    """A page that LMDB must not follow; `where` names the database and the page.
+    """LMDB must not follow this page. `where` names the database and the page.
 
     >>> print(PageDamaged("view:3", "page 17 is cut off"))
     damaged row: view:3, page 17 is cut off; restore the store from a copy, or load its documents into a new path
@@ -39,16 +39,19 @@ class PageDamaged(StoreDamaged):
         self.db, self.reason = db, reason
 
     def of(self, place: str) -> PageDamaged:
-        """The same damage, its database called so."""
+        """Return the same damage with this name for its database."""
         return PageDamaged(place, self.reason)
 
 
 class TooOld(Exception):
-    """Two transactions were committed since the snapshot began, so the file has no meta page of it: take another."""
+    """The file has no meta page of the snapshot, because two transactions were committed since.
+
+    Take another snapshot.
+    """
 
 
 class Tree(NamedTuple):
-    """The record of a database: its tree, and the counts of it."""
+    """The record of a database: the root of its tree, and counters."""
 
     pad: int
     flags: int
@@ -61,7 +64,7 @@ class Tree(NamedTuple):
 
     @property
     def pages(self) -> int:
-        """The pages that it takes."""
+        """Return the number of its pages."""
         return self.branches + self.leaves + self.overflow
 
 
@@ -77,18 +80,18 @@ class Meta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the store has no database."""
+        """Return whether the store has no database."""
         return self.main.root == NO_PAGE
 
 
 def check_last(folder: str, number: int, last: int, size: int) -> None:
-    """Check that a map can have the last page that a meta page names: LMDB maps as much before it reads any."""
+    """Check that a map can hold the last page that a meta page names: LMDB maps all pages before it reads one."""
     if last * size > LARGEST:
         raise PageDamaged(folder, f"meta page {number} says that page {last} is the last one")
 
 
 def read_metas(file: int, folder: str) -> list[Meta]:
-    """Both meta pages of the open data file in a folder, each of them checked."""
+    """Read and check both meta pages of the open data file in a folder."""
     first = _read_meta(file, folder, 0, 0)
     both = [first, _read_meta(file, folder, 1, first.page_size)]
     if both[0].page_size != both[1].page_size:
@@ -105,7 +108,7 @@ def _read_meta(file: int, folder: str, number: int, at: int) -> Meta:
         trees = [Tree(*_TREE.unpack_from(raw, _HEADER.size + _META.size + i * _TREE.size)) for i in range(2)]
         end = _HEADER.size + _META.size + 2 * _TREE.size
         last, transaction = _NUMBER.unpack_from(raw, end)[0], _NUMBER.unpack_from(raw, end + _NUMBER.size)[0]
-    except Exception as error:  # struct.error has no better name
+    except Exception as error:  # struct.error has no narrower type
         raise PageDamaged(folder, f"{name} is cut off") from error
     size = trees[0].pad
     if (own, flags, magic, version) != (number, _IS_META, _MAGIC, _VERSION):
@@ -121,7 +124,7 @@ def _read_meta(file: int, folder: str, number: int, at: int) -> Meta:
 
 
 def chosen_meta(both: list[Meta], transaction: int | None) -> Meta:
-    """The meta page of a transaction; without one, that of the newest."""
+    """Return the meta page of a transaction, or of the newest one if none is given."""
     if transaction is None:
         return max(both, key=lambda meta: meta.transaction)
     for meta in both:

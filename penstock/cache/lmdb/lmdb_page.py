@@ -1,14 +1,14 @@
-"""The pages of a data file, read without LMDB, which trusts each page that it follows.
+"""Read the pages of a data file without LMDB, which trusts each page that it follows.
 
-LMDB keeps no checksums. A damaged page makes it read outside the file, or end the process. So what this module reads is
-checked before it is used: an error names the page, and nothing here can crash. Invariants that a sound tree meets:
+LMDB keeps no checksums. A damaged page makes it read outside the file, or ends the process. This module checks each
+value before it uses it. An error names the page, and no page can crash the process. Invariants of a sound tree:
 
-- the nodes of a page fill it from `upper` to its end, without a gap and without an overlap;
+- the nodes of a page fill it from `upper` to its end, without gaps and without overlaps;
 - keys ascend, and lie between the separators of all pages above them;
-- the counters of a tree's record are those of its pages;
+- the counters in a tree's record match its pages;
 - each page belongs to one tree, or is free.
 
-A file is of one machine: numbers have its byte order. Only 64-bit LMDB 0.9 is read.
+A file belongs to one kind of machine: numbers have its byte order. Only 64-bit LMDB 0.9 is supported.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["DATA", "FREE", "MAIN", "Extent", "ForeignFile", "Meta", "Page", "Pag
 
 MAIN, FREE = "the list of databases", "the free list"
 _HEADER = Struct("=QHHHH")  # page number, pad, flags, lower, upper
-_EXTENT = Struct("=QHHI")  # page number, pad, flags, pages: of an overflow page
-_NODE = Struct("=HHHH")  # low and high half of the size, or of the page number, flags, size of the key
+_EXTENT = Struct("=QHHI")  # of an overflow page: page number, pad, flags, pages
+_NODE = Struct("=HHHH")  # low and high half of the size or the page number, flags, size of the key
 _TREE = Struct("=IHHQQQQQ")  # pad, flags, depth, branch, leaf and overflow pages, entries, root
 _NUMBER = Struct("=Q")
 _BRANCH, _LEAF, _OVERFLOW = 1, 2, 4
@@ -42,37 +42,38 @@ _MAX_KEY = 511
 
 
 class ForeignFile(PageDamaged):
-    """A file with rows outside of named databases, or databases of another kind: LMDB's, and no store."""
+    """An LMDB file that is no store: it has rows outside of named databases, or databases of another kind."""
 
 
 class Page(NamedTuple):
-    """A branch or leaf page whose nodes were checked."""
+    """A branch or leaf page with checked nodes."""
 
     number: int
     leaf: bool
     keys: list[bytes]
     values: list[int | bytes | Extent | Tree]
-    """Of a branch the page numbers of its children; of a leaf the values: bytes, the extent where they lie, a tree."""
+    """Page numbers of a branch's children, or values of a leaf: bytes, an extent in overflow pages, or a tree."""
 
 
 class Extent(NamedTuple):
-    """A value in overflow pages of its own: the first one, and the bytes of the value."""
+    """A value in its own overflow pages: the first page, and the size of the value in bytes."""
 
     first: int
     size: int
 
 
 class Pages:
-    """The pages of the data file in a folder, as of one transaction; a context manager.
+    """The pages of the data file in a folder as of one transaction, as a context manager.
 
-    `transaction` is that of an open snapshot, so that LMDB uses none of its pages again. Without it, it is the newest
-    one, and nobody may write meanwhile.
+    `transaction` is that of an open snapshot, so LMDB does not reuse its pages. Without it, the newest transaction is
+    read,
+    and no writer may commit meanwhile.
     """
 
     def __init__(self, folder: str, transaction: int | None = None) -> None:
         self.folder = folder
         self.passed = 0  # pages that were walked
-        self._freed = 0  # those of them that the free list names
+        self._freed = 0  # walked pages that the free list names
         self._file = os.open(os.path.join(folder, DATA), os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._both = read_metas(self._file, folder)
@@ -89,9 +90,9 @@ class Pages:
         os.close(self._file)
 
     def check_newest(self) -> None:
-        """Check that no bit of a meta page makes an earlier commit the newest one.
+        """Check that no damaged meta page makes an earlier commit the newest one.
 
-        Each commit from the second one on ends its free list with a record under its own number.
+        From the second commit on, the free list of each commit ends with a record under its own number.
         """
         chosen, number = self.meta, self._both.index(self.meta)
         other = self._both[1 - number]
@@ -104,7 +105,7 @@ class Pages:
             try:
                 newer = self._last_record(other) == chosen.transaction + 1 or chosen.is_empty > other.is_empty
             except PageDamaged:
-                return  # later commits may use the pages of the other one again
+                return  # later commits may have reused the pages of the other meta page
             if not newer:
                 return
             reason = f"its meta page {1 - number} is of a later transaction than it says"
@@ -113,7 +114,7 @@ class Pages:
         raise PageDamaged(self.folder, reason)
 
     def _last_record(self, meta: Meta) -> int:
-        """The transaction that the free list of a meta page ends with, 0 of an empty one."""
+        """Return the last transaction number in the free list of a meta page, 0 for an empty list."""
         chosen, self.meta = self.meta, meta
         try:
             number = meta.free.root
@@ -128,7 +129,7 @@ class Pages:
             self.meta = chosen
 
     def page(self, db: str, number: int) -> Page:
-        """A branch or leaf page, each node of which lies within it."""
+        """Read a branch or leaf page, and check that each node lies within it."""
         size, raw = self._size, self._raw(db, number)
         own, pad, flags, lower, upper = _HEADER.unpack_from(raw, 0)
         n = (lower - _HEADER.size) >> 1
@@ -163,7 +164,7 @@ class Pages:
         return Page(number, flags == _LEAF, keys, values)
 
     def extent(self, db: str, extent: Extent) -> int:
-        """How many pages an extent takes, whose header says the same."""
+        """Check the header of an extent, and return its number of pages."""
         pages = (_HEADER.size - 1 + extent.size) // self._size + 1
         if not _METAS <= extent.first <= self.meta.last + 1 - pages:
             raise PageDamaged(db, f"a value lies on page {extent.first}, which the file does not have")
@@ -173,7 +174,7 @@ class Pages:
         return pages
 
     def value(self, extent: Extent) -> bytes:
-        """The value in an extent."""
+        """Read the value in an extent."""
         return os.pread(self._file, extent.size, extent.first * self._size + _HEADER.size)
 
     def _raw(self, db: str, number: int) -> bytes:
@@ -185,7 +186,7 @@ class Pages:
         return raw
 
     def leaves(self, db: str, tree: Tree, seen: bytearray, ordered: bool = True) -> Iterator[Page]:
-        """The leaves of a tree in the order of their keys, every page of it checked and marked in `seen`.
+        """Yield the leaves of a tree in key order. Check each of its pages and mark it in `seen`.
 
         `ordered=False` is for the free list, whose keys are numbers.
         """
@@ -234,7 +235,7 @@ class Pages:
         self.passed += pages
 
     def databases(self, seen: bytearray) -> dict[str, Tree]:
-        """The trees of all databases by name, from the main tree, whose pages are checked."""
+        """Check the main tree, and return the trees of all databases by name."""
         out: dict[str, Tree] = {}
         for page in self.leaves(MAIN, self.meta.main, seen):
             for key, value in zip(page.keys, page.values, strict=True):
@@ -246,7 +247,10 @@ class Pages:
         return out
 
     def check_length(self) -> None:
-        """Check that each page beyond the end of the file is free: LMDB reads none of these, and may never write it."""
+        """Check that each page beyond the end of the file is free.
+
+        LMDB never reads a free page, and may never write it.
+        """
         size = os.fstat(self._file).st_size
         end = size // self._size
         if end > self.meta.last:
@@ -262,7 +266,7 @@ class Pages:
             raise PageDamaged(DATA, why) from damage
 
     def free(self, seen: bytearray) -> Iterator[Page]:
-        """The leaves of the free list; the pages that it names are marked in `seen` as well."""
+        """Yield the leaves of the free list. The pages that it names are also marked in `seen`."""
         db, before, self._freed = FREE, 0, 0
         for page in self.leaves(db, self.meta.free, seen, ordered=False):
             for key, value in zip(page.keys, page.values, strict=True):
@@ -284,20 +288,22 @@ class Pages:
             yield page
 
     def check_count(self, trees: Iterable[Tree]) -> None:
-        """Check that these trees, and the free list that was walked, have all pages: LMDB adds after the last one."""
+        """Check that these trees and the walked free list have all pages, since LMDB appends new pages after the last
+        one.
+        """
         used = _METAS + sum(tree.pages for tree in (self.meta.main, self.meta.free, *trees)) + self._freed
         if used != self.meta.last + 1:
             raise PageDamaged(FREE, f"it and the databases have {used} pages of {self.meta.last + 1}")
 
     def new_marks(self) -> bytearray:
-        """Marks for the pages of the file, none of them set but those of the meta pages."""
+        """Return marks for all pages of the file, set for the meta pages only."""
         marks = bytearray(self.meta.last + 1)
         marks[:_METAS] = b"\1" * _METAS
         return marks
 
 
 def _tree(db: str, number: int, kind: int, value: bytes) -> Tree:
-    """The record of a database that a value is; all databases of a store have plain keys."""
+    """Decode the record of a database. All databases of a store have plain keys."""
     if kind == _TREE_NODE and len(value) == _TREE.size:
         tree = Tree(*_TREE.unpack(value))
         if not (tree.flags or tree.pad):
@@ -306,7 +312,7 @@ def _tree(db: str, number: int, kind: int, value: bytes) -> Tree:
 
 
 def _numbers(value: object) -> NDArray[np.uint64] | None:
-    """The page numbers of a record of the free list: their count, then the numbers."""
+    """Decode a record of the free list: the count of page numbers, then the numbers. Return None if it is invalid."""
     if not isinstance(value, bytes) or not value or len(value) % _NUMBER.size:
         return None
     numbers = np.frombuffer(value, np.uint64)
@@ -316,7 +322,7 @@ def _numbers(value: object) -> NDArray[np.uint64] | None:
 def _check_keys(
     db: str, page: Page, keys: Sequence[bytes], before: bytes | None, low: bytes, high: bytes | None
 ) -> None:
-    """That keys ascend, and lie where the pages above say."""
+    """Check that keys ascend and lie between the separators of the pages above."""
     if not keys:
         return
     if any(a >= b for a, b in pairwise(keys)) or (before is not None and keys[0] <= before):

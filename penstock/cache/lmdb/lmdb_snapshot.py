@@ -1,9 +1,9 @@
-"""Snapshots of LMDB, and the reading that they and transactions have in common.
+"""Read LMDB in snapshots. Transactions share the methods of `Rows`.
 
 Invariants:
 
-- a call has the lock of its reader, and the end of that reader waits for it: LMDB would read pages that are gone;
-- rows that a snapshot lends, not copied, keep its pages: they hold the read transaction, which ends after them.
+- each call holds the lock of its reader, and `close` waits for it. Otherwise LMDB would read unmapped pages;
+- rows that a snapshot lends without a copy keep their pages: they hold the read transaction, which ends after them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from penstock.cache.store.database_watch import Moment
 __all__ = ["LmdbReader", "Row", "Rows", "down", "up"]
 
 Row = tuple[bytes, bytes]
-_AT_ONCE = 64  # rows that a scan copies under one turn of the lock, and bytes of their values
+_AT_ONCE = 64  # rows, and bytes of values, that a scan copies under one hold of the lock
 _BYTES_AT_ONCE = 1 << 16
 
 
 class Rows:
-    """Reading in an LMDB transaction of either kind."""
+    """Read methods of an LMDB transaction of either kind."""
 
     _what: str
     _handles: Handles
@@ -44,7 +44,7 @@ class Rows:
         self._cursors: dict[str, lmdb.Cursor[memoryview]] = {}
 
     def get_many(self, db: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of these keys, in their order; None where there is no such row."""
+        """Return the values of these keys in their order, None for an absent row."""
         self._opening.check_process()
         with self._lock:
             txn = self._live()
@@ -61,7 +61,7 @@ class Rows:
         return list(map(values.get, keys))
 
     def floor(self, db: str, key: bytes) -> tuple[bytes, memoryview] | None:
-        """The last row at or before a key, its value where it lies: to be read before anything is done here."""
+        """Return the last row at or before a key, or None. The value is not copied: read it before the next call."""
         self._opening.check_process()
         with self._lock:
             txn = self._live()
@@ -81,7 +81,7 @@ class Rows:
         return value
 
     def scan(self, db: str, start: bytes = b"", stop: bytes | None = None, reverse: bool = False) -> Iterator[Row]:
-        """The rows from `start` on and before `stop`, last one first under `reverse`."""
+        """Yield the rows from `start` on and before `stop`. With `reverse` the last row comes first."""
         self._opening.check_process()
         self._live()
         return self._walk(db, start, stop, reverse)
@@ -90,7 +90,7 @@ class Rows:
         raise NotImplementedError
 
     def count(self, db: str) -> int:
-        """The number of rows, in constant time."""
+        """Return the number of rows in constant time."""
         self._opening.check_process()
         with self._lock:
             txn = self._live()
@@ -104,7 +104,7 @@ class Rows:
         return self._handles.get(db)
 
     def _cursor(self, txn: lmdb.Transaction[memoryview], db: str) -> lmdb.Cursor[memoryview] | None:
-        """The one cursor that goes to keys of a database."""
+        """Return the cursor that moves to single keys of a database. There is one per database."""
         cursor = self._cursors.get(db)
         if cursor is None:
             handle = self._handle(db)
@@ -120,10 +120,10 @@ class Rows:
 
 
 class LmdbReader(Rows):
-    """A snapshot."""
+    """A snapshot of the store on disk."""
 
     _what = "the snapshot"
-    _read: ReadTransaction | None = None  # an interrupt may end `__init__` anywhere, and `__del__` closes
+    _read: ReadTransaction | None = None  # an interruption may end `__init__` anywhere, and `__del__` closes
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
@@ -133,35 +133,41 @@ class LmdbReader(Rows):
             raise translated(self._env.path, error) from error
 
     def names(self) -> list[str]:
-        """The names of all databases that have rows."""
+        """Return the names of all databases that have rows."""
         return [name for name in sorted(self._handles) if self.count(name)]
 
     def moments(self) -> Sequence[Moment]:
-        """This snapshot."""
+        """Return this snapshot with its commit number."""
         self._opening.check_process()
         with self._lock:
             return (Moment(self, self._live().id(), self._env.databases.watches),)
 
     def pages(self) -> Pages:
-        """Its pages, to be walked without LMDB while it is open; TooOld where others committed since it began."""
+        """Return its pages, to be walked without LMDB while it is open.
+
+        Raise TooOld if later commits overwrote its meta page.
+        """
         self._opening.check_process()
         with self._lock:
             return Pages(self._env.path, self._live().id())
 
     @property
     def awaited(self) -> bool:
-        """Whether a change of the map waits for the end of all snapshots."""
+        """Return whether a change of the map waits for the end of all snapshots."""
         return self._env.held
 
     def copy_to(self, descriptor: int) -> None:
-        """Write a data file that has what this snapshot sees, and no free pages; other snapshots go on meanwhile."""
+        """Write a data file with the rows of this snapshot and without free pages.
+
+        Other snapshots continue meanwhile.
+        """
         self._opening.check_process()
         with self._lock:
             txn = self._live()
             self._env.env.copyfd(descriptor, compact=True, txn=txn)
 
     def used(self) -> int:
-        """Bytes of the pages that its rows take."""
+        """Return the bytes of the pages that its rows take."""
         self._opening.check_process()
         with self._lock:
             txn = self._live()
@@ -179,13 +185,15 @@ class LmdbReader(Rows):
         return read.txn
 
     def _lent(self, value: memoryview) -> memoryview:
-        """A row that holds the read transaction, and so its own pages, for as long as anything refers to it."""
+        """Return the row as an array that holds the read transaction, and thereby its pages, as long as a reference
+        exists.
+        """
         lent = _Lent(len(value), np.uint8, value)
         lent.read = self._read
         return lent.data
 
     def _walk(self, db: str, start: bytes, stop: bytes | None, reverse: bool) -> Iterator[Row]:
-        """Each row is copied, some of them at a time."""
+        """Yield copies of the rows. Several are copied under one lock."""
         rows: Iterator[Row] | None = None
         some: list[Row] = []
         ends = False
@@ -208,7 +216,10 @@ class LmdbReader(Rows):
                 yield row
 
     def close(self) -> None:
-        """Let go of its rows, once no other thread reads them. Nothing where it is closed, or in a forked child."""
+        """Release the rows after other threads have read.
+
+        A second call does nothing, nor does a call in a forked child.
+        """
         if self._read is not None and self._env.pid == os.getpid():
             with self._lock:
                 self._cursors.clear()
@@ -225,14 +236,14 @@ class LmdbReader(Rows):
 
 
 class _Lent(np.ndarray[Any, np.dtype[np.uint8]]):
-    """The bytes of a row where they lie."""
+    """The bytes of a row in the map, without a copy."""
 
     __slots__ = ("read",)
     read: ReadTransaction | None
 
 
 def _some(rows: Iterator[Row], most: int) -> tuple[list[Row], bool]:
-    """The next rows, a few or some bytes of them, and whether they are the last."""
+    """Return the next rows, limited by number and bytes, and whether they are the last."""
     some: list[Row] = []
     room = _BYTES_AT_ONCE
     for row in islice(rows, most):
@@ -244,7 +255,7 @@ def _some(rows: Iterator[Row], most: int) -> tuple[list[Row], bool]:
 
 
 def up(cursor: lmdb.Cursor[memoryview], start: bytes, stop: bytes | None) -> Iterator[Row]:
-    """The rows of a range, copied, the first one first."""
+    """Yield copies of the rows of a range, the first one first."""
     if not (cursor.set_range(start) if start else cursor.first()):
         return
     for key, value in cursor.iternext():
@@ -255,7 +266,7 @@ def up(cursor: lmdb.Cursor[memoryview], start: bytes, stop: bytes | None) -> Ite
 
 
 def down(cursor: lmdb.Cursor[memoryview], start: bytes, stop: bytes | None) -> Iterator[Row]:
-    """The rows of a range, copied, the last one first."""
+    """Yield copies of the rows of a range, the last one first."""
     if stop is not None and cursor.set_range(stop):
         found = cursor.prev()
     else:

@@ -1,9 +1,9 @@
-"""The store on disk: LMDB, every commit synced, one environment a process (`lmdb_environment`).
+"""The store on disk: LMDB with a sync after each commit, and one environment per process (`lmdb_environment`).
 
 Invariants:
 
-- nothing is written through the map: a full disk fails a transaction and never kills the process;
-- a commit that returned is on the disk, its meta page too, unless `metasync=False` was asked for, or `sync=False`.
+- no row is written through the map: a full disk fails a transaction and never kills the process;
+- a commit that returned is on the disk with its meta page, unless the caller chose `metasync=False` or `sync=False`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def open_lmdb(
     sync: bool = True,
     mode: int = PRIVATE,
 ) -> LmdbStore:
-    """The store at a path, made if need be; only the holder of `Owner(path)` opens one to write.
+    """Open the store at a path, and create it for a writer. Only the holder of `Owner(path)` opens a store to write.
 
-    `metasync=False` saves the second flush of a commit, and with it a power loss can take back the last commit.
-    `sync=False` flushes nothing: for a store that nobody needs after a crash.
-    A folder that is made here has these permissions, and its files have those of `mode & 0o666`.
+    `metasync=False` saves the second flush of a commit. A power loss can then take back the last commit.
+    `sync=False` flushes nothing. It is for a store that is not needed after a crash.
+    `mode` is the permissions of a new folder. Its files get `mode & 0o666`.
     A `map_size` below 1 TiB grows when it is full, after waiting up to `patience` seconds for open snapshots.
 
     >>> import tempfile
@@ -67,23 +67,23 @@ class LmdbStore:
 
     @property
     def folder(self) -> str:
-        """The folder of its files."""
+        """Return the folder of its files."""
         return self._env.path
 
     def read(self) -> LmdbReader:
-        """A snapshot of what is committed."""
+        """Open a snapshot of the committed rows."""
         self._opening.check()
         return LmdbReader(self._opening)
 
     def write(self) -> LmdbWriter:
-        """A transaction; waits for the one another thread has."""
+        """Begin a transaction. Wait for the transaction of another thread."""
         self._opening.check()
         if self._opening.readonly:
             raise ReadOnly(self._env.path)
         return LmdbWriter(self._opening)
 
     def info(self) -> Info:
-        """Sizes and places, for people."""
+        """Return sizes and the path for status reports."""
         self._opening.check_process()
         with self._env.still(self._opening) as env:
             about = env.info()
@@ -99,12 +99,15 @@ class LmdbStore:
         }
 
     def trim(self) -> None:
-        """Give back memory that only makes later reads faster: pages of the map, and the heap's free ones."""
+        """Release memory that only serves to speed up later reads: pages of the map, and free memory of the heap."""
         self._opening.check_process()
         with self._env.still(self._opening):
             drop_mapped(os.path.join(self._env.path, "data.mdb"))
         trim_heap()
 
     def close(self) -> None:
-        """End it: a read on its way ends first. The last one in the process closes the environment, a child none."""
+        """Close it after running reads.
+
+        The last opening in the process closes the environment. A forked child closes none.
+        """
         self._opening.close()

@@ -1,10 +1,10 @@
-"""Transactions of LMDB.
+"""Write LMDB in transactions.
 
 Invariants:
 
-- a database is emptied, never dropped, while anything may read it;
-- a transaction in which a change failed never commits, and one whose end is not reached is undone;
-- where the map can grow, a transaction keeps what it was told to do, and does it again in the larger map.
+- a database is emptied, never dropped, while other code may read it;
+- a transaction with a failed change never commits, and a transaction that does not reach its end is undone;
+- if the map can grow, a transaction records its changes and repeats them in the larger map.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from penstock.cache.store.protocol import META
 __all__ = ["LmdbWriter"]
 
 
-_FEW = 8  # rows up to which looking for the new ones is quicker than counting them
+_FEW = 8  # up to so many rows, looking for new keys is faster than counting
 
 
 class LmdbWriter(Rows):
-    """A transaction."""
+    """A transaction on the store on disk."""
 
     _what = "the transaction"
-    _txn: lmdb.Transaction[memoryview] | None = None  # an interrupt may end `__init__` anywhere, and `__del__` closes
+    _txn: lmdb.Transaction[memoryview] | None = None  # an interruption may end `__init__` anywhere, and `__del__` closes
     _owns = False
 
     def __init__(self, opening: Opening) -> None:
@@ -51,7 +51,7 @@ class LmdbWriter(Rows):
             raise PenstockError(f"a transaction on {self._env.path} is open in this thread; end it before the next one")
         try:
             self._env.enter_write(opening)
-        finally:  # an interrupt may come after the lock was taken, and `close` gives it back
+        finally:  # an interruption may come after the lock was taken, and `close` releases it
             self._owns = self._env.writing == self._thread
         self._begin()
 
@@ -65,7 +65,7 @@ class LmdbWriter(Rows):
         self._tally = Tally(self._env.databases.digests)
 
     def put_many(self, db: str, items: Sequence[Row], append: bool = False, new: Sequence[bytes] | None = None) -> None:
-        """Put rows over those with the same keys; fastest in key order."""
+        """Put rows, which replace the rows of the same keys. Key order is the fastest."""
         self._live()
         if items:
             if db in self._changed:
@@ -73,7 +73,7 @@ class LmdbWriter(Rows):
             self._do(partial(self._put, db, items, append, new))
 
     def delete_many(self, db: str, keys: Sequence[bytes]) -> None:
-        """Delete these rows; keys that have none are passed over."""
+        """Delete the rows of these keys. Keys without a row are ignored."""
         self._live()
         if keys and self._handle(db) is not None:
             if db in self._changed:
@@ -89,7 +89,10 @@ class LmdbWriter(Rows):
             self._do(partial(self._empty, db))
 
     def lost_rows(self, db: str) -> bool:
-        """Compare all keys of a database with its digest: True where they differ, False without a digest of all."""
+        """Compare all keys of a database with its digest.
+
+        Return True if they differ, and False if no whole digest exists.
+        """
         txn, handle, digest = self._live(), self._handle(db), self._tally.digest(db)
         if handle is None or not digest.whole:
             return False
@@ -100,27 +103,27 @@ class LmdbWriter(Rows):
 
     @property
     def counted(self) -> bool:
-        """Whether there were digests before it."""
+        """Return whether digests existed before this transaction."""
         return self._env.databases.digests is not None
 
     @property
     def empty(self) -> bool:
-        """Whether no database has rows."""
+        """Return whether no database has rows."""
         return not any(self.count(db) for db in (*self._handles, *self._made))
 
     def complete(self, digests: Mapping[str, Digest]) -> None:
-        """Correct the digests of databases by what a check has counted."""
+        """Add a check's corrections to the digests of databases."""
         self._live()
         self._do(partial(self._complete, digests))
 
     def complete_uncounted(self, digests: Mapping[str, Digest]) -> None:
-        """Complete databases that are not whole yet; one that was emptied since the walk is whole."""
+        """Complete the digests that are not whole yet. A database that was emptied since the walk is whole already."""
         known = self._env.databases.digests
         before = {} if known is None else known.by_db
         self.complete({db: own for db, own in digests.items() if db not in before or not before[db].whole})
 
     def _note(self, db: str, keys: Sequence[bytes]) -> None:
-        """A watched database has changes of these keys."""
+        """Record changed keys of a watched database."""
         noted = self._changed[db]
         if noted is not None:
             noted += keys
@@ -142,7 +145,7 @@ class LmdbWriter(Rows):
         else:
             fresh, rows = new, txn.stat(self._handle(db))["entries"] + len(new)
         _, put = cursor.putmulti(items, append=append)
-        if put != len(items):  # LMDB passes over a row that comes out of order, and says nothing
+        if put != len(items):  # LMDB silently skips a row that is out of order
             raise PenstockError(f"rows appended to {db} out of order; sort them, or put them without append=True")
         if rows is not None and rows != txn.stat(self._handle(db))["entries"]:
             raise StoreDamaged(f"{db}, rows that were there are lost")
@@ -169,7 +172,7 @@ class LmdbWriter(Rows):
             self._tally.complete(db, digest)
 
     def _know(self, txn: lmdb.Transaction[memoryview], db: str) -> None:
-        """Have a digest of a database to add to; what a store says of itself is counted at once."""
+        """Start the digest of a database. The rows of `meta` are counted now, other rows only by a check."""
         handle = self._handle(db)
         rows = txn.stat(handle)["entries"]
         if db == META and rows:
@@ -178,7 +181,7 @@ class LmdbWriter(Rows):
             self._tally.begin(db, Digest(whole=not rows))
 
     def _do(self, change: Callable[[], None]) -> None:
-        """Make one change; one that fails part way fails the transaction."""
+        """Make one change. If it fails part way, the transaction fails."""
         self._changes += 1
         if self._journal is not None:
             self._journal.append(change)
@@ -192,7 +195,7 @@ class LmdbWriter(Rows):
             raise
 
     def _growing(self, act: Callable[[], None]) -> None:
-        """Act; if the map is full, do everything up to it again in a larger one."""
+        """Make a change. If the map is full, repeat all changes so far in a larger map."""
         again: list[Callable[[], None]] = [act]
         while True:
             try:
@@ -215,7 +218,7 @@ class LmdbWriter(Rows):
         self._begin()
 
     def _walk(self, db: str, start: bytes, stop: bytes | None, reverse: bool) -> Iterator[Row]:
-        """A scan that goes on from its last row when something was written since."""
+        """Yield rows. After a write, continue from the last row."""
         while True:
             txn, handle = self._live(), self._handle(db)
             if handle is None:
@@ -258,17 +261,20 @@ class LmdbWriter(Rows):
     def _commit_now(self) -> None:
         txn = self._live()
         row = self._tally.row()
-        cursor = None if row is None else self._cursor(txn, META)  # it stands near: other rows of `meta` were put
+        cursor = None if row is None else self._cursor(txn, META)  # fast, because other rows of `meta` were put just now
         if row is not None and cursor is not None:
             cursor.put(DIGESTS, row)
         self._cursors.clear()
         number = txn.id()
         self._env.commit(txn, self._made, None if row is None else self._tally.committed)
-        if self._changed and self._env.env.info()["last_txnid"] == number:  # without a change it takes no number
+        if self._changed and self._env.env.info()["last_txnid"] == number:  # a transaction without a change takes no number
             self._env.databases.watches.committed(number, self._changed)
 
     def close(self) -> None:
-        """Undo it, if it has not been committed. Closing twice is nothing, and so is closing in a forked child."""
+        """Undo the transaction if it was not committed.
+
+        A second call does nothing, nor does a call in a forked child.
+        """
         txn, self._txn = self._txn, None
         if not self._owns or self._env.pid != os.getpid():
             return
@@ -294,7 +300,7 @@ class LmdbWriter(Rows):
 
 
 def _new_keys(cursor: lmdb.Cursor[memoryview], items: Sequence[Row]) -> Collection[bytes]:
-    """The keys among those of rows to put that have no row yet."""
+    """Return the keys of these rows that have no row yet."""
     if len(items) == 1:
         key = items[0][0]
         return () if cursor.set_key(key) else (key,)

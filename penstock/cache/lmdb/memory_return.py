@@ -1,4 +1,4 @@
-"""Memory given back to the system: it holds copies of what is on disk, or nothing at all."""
+"""Return memory to the system that only holds copies of the disk, or that is free."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def drop_mapped(file: str) -> None:
-    """Drop this process's pages of a file it has mapped read-only; the next read of one fetches it again."""
+    """Drop this process's pages of a file that is mapped read-only. A later read fetches them again."""
     if _libc is None:
         return
     for line in Path("/proc/self/maps").read_text().splitlines():
@@ -23,7 +23,7 @@ def drop_mapped(file: str) -> None:
 
 
 def trim_heap() -> None:
-    """Give the free memory between live objects back; only glibc can."""
+    """Return free heap memory to the system. Only glibc supports this."""
     trim = getattr(_libc, "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,6 +1,6 @@
-"""All pages of a data file walked, and each held against the counts that lead to it.
+"""Walk all pages of a data file, and compare them with the counters and digests that cover them.
 
-LMDB checks nothing of a page that it follows, so this comes before LMDB reads one. Memory is a byte for each page.
+LMDB checks no page that it follows, so a scrub runs before LMDB reads one. It takes one byte of memory per page.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ __all__ = ["Scrub", "scrub_pages", "uncounted_in"]
 def scrub_pages(
     take: Callable[[], AbstractContextManager[Reader]], progress: Callable[[int, int], None] | None = None
 ) -> Scrub | None:
-    """Walk all pages of a snapshot that is taken here. A store in memory has none.
+    """Take a snapshot and walk all of its pages. Return None for a store in memory, which has no pages.
 
-    `progress` is told how many pages are passed, of how many. The walk begins again when the map has to grow, which
-    waits for all snapshots.
+    `progress` gets the numbers of passed pages and of all pages. If the map has to grow, which waits for all snapshots,
+    the
+    walk starts again.
     """
     while True:
         with suppress(TooOld), take() as reader:
@@ -41,7 +42,7 @@ def scrub_pages(
 
 
 def uncounted_in(reader: Reader) -> int:
-    """How many databases with rows have no digest of all their keys, in a snapshot; none of a store in memory."""
+    """Return how many databases of a snapshot have rows but no whole digest. A store in memory has 0."""
     if not isinstance(reader, LmdbReader):
         return 0
     row = reader.get_many(META, [DIGESTS])[0]
@@ -50,10 +51,11 @@ def uncounted_in(reader: Reader) -> int:
 
 
 class Scrub:
-    """One walk over the pages of a file, as of one transaction; `found` has the first damage of each database.
+    """One walk over the pages of a file as of one transaction. `found` has the first damage of each database.
 
-    `lost` has the databases whose keys are not those that were written, and `uncounted` those without a digest of all
-    their keys. Both say what to add to a digest, so that it is of the keys that there are.
+    `lost` has the databases whose keys differ from their digest, `uncounted` those without a whole digest. The values
+    are
+    the corrections: a digest plus its correction matches the keys that exist.
     """
 
     def __init__(self, pages: Pages) -> None:
@@ -65,11 +67,11 @@ class Scrub:
 
     @property
     def total(self) -> int:
-        """The pages of the file."""
+        """Return the number of pages in the file."""
         return len(self._seen)
 
     def run(self) -> Iterator[int]:
-        """Walk all of it; gives, as it goes, how many pages it has passed."""
+        """Walk all pages. Yield the number of passed pages from time to time."""
         trees: dict[str, Tree] = {}
         digests: Digests | None = None
         try:
@@ -93,7 +95,7 @@ class Scrub:
             self.found.append(PageDamaged(FREE, f"page {first} is neither free nor of a database; {lost} such pages"))
 
     def _passed(self, leaves: Iterator[Page], counted: list[Digest]) -> Iterator[int]:
-        """Walk these leaves, and add their keys to what is counted."""
+        """Walk these leaves, and add their keys to `counted`."""
         try:
             for page in leaves:
                 counted[0] = counted[0].plus(digest_of(page.keys))

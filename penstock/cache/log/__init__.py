@@ -1,1 +1,1 @@
-"""The documents of a table: a log of segments with an index of keys."""
+"""Keep the documents of a table in a log of segments with an index of keys."""

@@ -1,16 +1,16 @@
-"""The documents of a table, written behind: a log of segments, and an index folded from it in bounded steps.
+"""Keep the documents of a table in a log of segments, and their places in an index that is updated in bounded steps.
 
-A batch appends one segment in its own transaction and is durable with it. Folding writes for each key that changed
-since only where its newest line stands; compacting copies the living lines of the oldest segments to the end.
+Each batch appends one segment in its own transaction, which makes it durable. The index fold later writes the place of
+the newest line of each changed key. Compaction copies the live lines of the oldest segments to the end of the log.
 Invariants:
 
-- record numbers only grow; of two lines of one key the higher number is the newer, or its equal copy;
-- the index names a line for every key with a record below `folded`. It has the newest version of the key, unless a line
-  at or above `folded` has it. An opening applies the segments from `folded` on to the index, by their key lanes alone;
-- only the last step of a fold deletes a segment, if the fold began after its living lines were copied. No row of the
-  index names it then. A crash before that leaves lines without a name, and compaction passes over them later;
-- a line counts as dead only by an index that has the keys of its digest: each pass over the log compares them first;
-- a step is one transaction; memory changes only after a commit.
+- record numbers only grow. Of two lines of one key, the higher number is the newer line or an equal copy;
+- the index names a line for every key with a record below `folded`. This is the key's newest line, unless a record from
+  `folded` on is newer. `open` lays the segments from `folded` on over the index, by their key lanes alone;
+- only the last step of a fold deletes segments, and only those whose live lines were copied before the fold began. Then
+  no row of the index names them. A crash before that leaves dead lines, which compaction skips later;
+- a line counts as dead only if the index matches its digest. Each pass over the log compares them first;
+- each step is one transaction. Memory changes only after the commit.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from penstock.cache.log.log_reader import Records, log_db, read_lines, record_ke
 from penstock.cache.log.segment import Segment, build_few, build_segment
 from penstock.cache.store.protocol import META, Reader, Writer
 
-_WORTH = 16  # one line in so many that is dead, or so many small segments, are worth compacting
-_MOST_BYTES = 16 << 20  # of the lines that a step of compaction looks at
+_WORTH = 16  # compact if more than one line in 16 is dead, or if there are more than about 16 small segments
+_MOST_BYTES = 16 << 20  # bytes of the lines that one step of compaction reads
 _NO_SLOTS: Slots = np.zeros(0, np.int64)
 Carry = Callable[[Writer, Sequence[tuple[Segment, NDArray[np.int64]]], int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When work between batches begins, and how much of it is done at once."""
+    """The thresholds that start work between batches, and the size of its steps."""
 
-    few: int = 8  # records of a batch that are taken as plain values; columns are quicker for more. At most FEW
+    few: int = 8  # batches up to this size use plain values, larger ones columns. At most FEW
     fold_least: int = 1 << 17
     fold_most: int = 3 << 18
     fold_buckets: int = 64
-    bucket: int | None = None  # keys a bucket of the index, on average at most
+    bucket: int | None = None  # keys per bucket of the index, at most, on average
     space: float = 2.5
     entries: int = 1 << 13
     segment: int = 1 << 10
 
 
 class LogMark(msgspec.Struct, array_like=True, frozen=True):
-    """What the store says of a table's log: one row, written with every batch."""
+    """The stored state of a table's log: one row, written with every batch."""
 
     tail: int = 0  # the next record number
     folded: int = 0
@@ -61,37 +61,37 @@ class LogMark(msgspec.Struct, array_like=True, frozen=True):
     doubling: bool = False
     present: int = 0
     tombstones: int = 0
-    forgotten: int = 0  # how often tombstones were dropped: what was learnt of the log before that is not to be used
+    forgotten: int = 0  # how often tombstones were removed. Knowledge of the log from before that is outdated
 
 
 _decode_mark = msgspec.msgpack.Decoder(LogMark).decode
 
 
 def index_db(table: int) -> str:
-    """The database of a table's index."""
+    """Return the name of the database of a table's index."""
     return f"index:{table}"
 
 
 def mark_key(table: int) -> bytes:
-    """The key of a table's mark in `meta`."""
+    """Return the key of a table's mark in `meta`."""
     return b"log:%d" % table
 
 
 def mark_of_log(db: str) -> bytes | None:
-    """The key of the mark of a table whose log is this database; None if it is no log."""
+    """Return the key of the mark of a log database, or None for any other database."""
     kind, _, number = db.partition(":")
     return mark_key(int(number)) if kind == "log" else None
 
 
 def read_mark(reader: Reader, table: int) -> LogMark:
-    """The mark of a table's log."""
+    """Read the mark of a table's log."""
     key = mark_key(table)
     row = reader.get_many(META, [key])[0]
     return LogMark() if row is None else _decode_mark(unseal(key, row, META))
 
 
 class DocLog:
-    """The writer's side of one table's documents."""
+    """The documents of one table, for the writer."""
 
     def __init__(self, table: int, tombstones: bool, capacity: int, limits: Limits) -> None:
         self.table = table
@@ -100,21 +100,21 @@ class DocLog:
         self.mark = LogMark()
         self.keys = KeyCache(capacity)
         self._capacity = capacity
-        self.complete = True  # memory holds every key there is
+        self.complete = True  # memory has all keys of the table
         self._fold: Fold | None = None
-        self._owed = 0.0  # steps of folding
+        self._owed = 0.0  # steps of the fold
         self._checked: set[int] = set()
-        self._head = 0  # the first record not yet compacted away
-        self._compared = 0  # the record up to which compaction goes by an index that was compared with its digest
-        self.halted = False  # the index lost rows, so that compaction would take living lines for dead ones
+        self._head = 0  # the first record that is not compacted away
+        self._compared = 0  # up to this record, compaction uses an index that matched its digest
+        self.halted = False  # the index lost rows, so compaction would delete live lines
         self._entries = 0
         self._db, self._index = log_db(table), index_db(table)
-        self.sides: list[str] = []  # databases with a row for each segment, which go with it
+        self.sides: list[str] = []  # databases with a row per segment, which are deleted with it
 
     # -- opening and dropping
 
     def open(self, reader: Reader) -> None:
-        """Read the mark and lay the unfolded segments over the index."""
+        """Read the mark, and lay the segments that are not in the index over it."""
         self.mark = read_mark(reader, self.table)
         self.complete = reader.count(self._index) == 0
         first = next(iter(reader.scan(self._db)), None)
@@ -127,7 +127,7 @@ class DocLog:
             self.keys.overlay(run.k0, run.k1, run.base, run.gone)
 
     def forget(self, room: int = 0) -> None:
-        """Drop what memory holds, but for what the index does not name yet; there is room for so many keys then."""
+        """Drop the cached keys, except those that are not in the index. Afterwards `room` more keys fit."""
         fold, self._fold = self._fold, None
         room = max(room, self._capacity // 2)
         self.keys = self.keys.heir(None if fold is None else fold.slots, self._capacity, room)
@@ -136,7 +136,7 @@ class DocLog:
     # -- reading
 
     def resolve(self, reader: Reader, k0: Lane, k1: Lane | None) -> tuple[Slots, Slots]:
-        """The slot of each key, and those slots whose line must be read before they can be used."""
+        """Return the slot of each key, and the slots whose lines must be read before use."""
         keys = self.keys
         slots = keys.find_or_add(k0, k1)
         if self.mark.tail == 0:
@@ -155,7 +155,7 @@ class DocLog:
         return slots, fresh[keys.state[fresh] & LOADED == 0]
 
     def resolve_few(self, reader: Reader, keys: Sequence[tuple[int, int]]) -> tuple[list[int], Slots]:
-        """The same for a handful of keys."""
+        """Do the same as `resolve` for a few keys."""
         cache, known = self.keys, True
         slots = cache.find_or_add_few(keys)
         for slot in slots:
@@ -179,12 +179,12 @@ class DocLog:
         keys.state[slots] = np.where(found, RECORD, LOADED)
 
     def records(self, slots: Slots) -> Records:
-        """The full record numbers of slots that have one."""
+        """Return the full record numbers of slots that have a record."""
         last = self.mark.tail - 1
         return last - ((last - self.keys.record[slots].astype(np.int64)) & 0xFFFFFFFF)
 
     def lines(self, reader: Reader, slots: Slots) -> list[bytes]:
-        """The newest lines of slots that have a record."""
+        """Return the newest lines of slots that have a record."""
         return read_lines(reader, self.table, self.records(slots), self._checked)
 
     # -- writing a batch
@@ -197,7 +197,7 @@ class DocLog:
         gone: NDArray[np.bool_] | None,
         change: tuple[int, int],
     ) -> LogMark:
-        """Add a segment and the mark to the transaction; `change` is of (documents, tombstones)."""
+        """Write a segment and the mark in a transaction. `change` is the change of (documents, tombstones)."""
         k0, k1 = self.keys.map.lanes(slots)
         segment = build_segment(self.mark.tail, lines, k0, k1, gone) if lines else b""
         return self._append(writer, len(lines), segment, change)
@@ -210,7 +210,7 @@ class DocLog:
         gone: Sequence[bool] | None,
         change: tuple[int, int],
     ) -> LogMark:
-        """The same for a handful of lines; `keys` are their lanes."""
+        """Do the same as `append` for a few lines. `keys` are their lanes."""
         segment = build_few(self.mark.tail, lines, keys, self.keys.map.lane1 is not None, gone)
         return self._append(writer, len(lines), segment, change)
 
@@ -224,7 +224,7 @@ class DocLog:
         return new
 
     def appended(self, mark: LogMark, slots: Slots, gone: NDArray[np.bool_] | None) -> None:
-        """The transaction is committed: remember where the lines stand."""
+        """Remember the places of the lines after the commit."""
         base, self.mark = self.mark.tail, mark
         if not slots.size:
             return
@@ -235,23 +235,24 @@ class DocLog:
         self._entries += 1
 
     def appended_few(self, mark: LogMark, slots: list[int], gone: Sequence[bool] | None) -> None:
-        """The same for a handful of lines."""
+        """Do the same as `appended` for a few lines."""
         base, self.mark = self.mark.tail, mark
         here, absent = PRESENT | LOADED | RECORD, GONE | LOADED | RECORD
         self.keys.put_few(slots, base, [here] * len(slots) if gone is None else [absent if g else here for g in gone])
         self._entries += 1
 
     def put_mark(self, writer: Writer, mark: LogMark) -> None:
-        """Write the mark, within a transaction."""
+        """Write the mark in a transaction."""
         key = mark_key(self.table)
         writer.put_many(META, [(key, seal(key, msgspec.msgpack.encode(mark)))])
 
     # -- work between batches
 
     def fold_steps(self, n: int) -> int:
-        """How many steps of folding a batch of n documents owes, so that a fold ends before the next one is due.
+        """Return how many fold steps are due after a batch of n documents. At this rate a fold ends before the next is
+        due.
 
-        A fold that is due begins here, by putting its keys in order; its steps are for the batches after this one.
+        If a fold is due, this begins it by sorting its keys. Its steps follow after later batches.
         """
         if self._fold is not None:
             self._owed += self._fold.steps * n * 2 / self._fold_every()
@@ -264,13 +265,13 @@ class DocLog:
 
     def _fold_every(self) -> int:
         wanted = max(self.limits.fold_least, min(self.limits.fold_most, 2 * self.mark.present))
-        return min(wanted, max(1, self._capacity // 4))  # what is not folded can't be forgotten
+        return min(wanted, max(1, self._capacity // 4))  # keys that are not in the index must stay in memory
 
     def _fold_due(self) -> bool:
         return self.keys.dirty_count >= self._fold_every()
 
     def fold_step(self, writer: Writer, steps: int = 1) -> Callable[[], None]:
-        """Write the next parts of the index; the answer is to be called after the commit."""
+        """Write the next parts of the index. The caller calls the result after the commit."""
         fold = self._fold or self._begin_fold()
         stop = min(fold.at + steps, fold.steps)
         for at in range(fold.at, stop):
@@ -295,7 +296,7 @@ class DocLog:
 
     @property
     def folding(self) -> bool:
-        """Whether a fold is under way."""
+        """Return whether a fold is in progress."""
         return self._fold is not None
 
     def _begin_fold(self) -> Fold:
@@ -315,11 +316,11 @@ class DocLog:
 
     @property
     def head(self) -> int:
-        """The first record that is not compacted away."""
+        """Return the first record that is not compacted away."""
         return self._head
 
     def compact_worth(self) -> bool:
-        """Whether compacting all of it would give something back."""
+        """Return whether compacting the whole log would free space."""
         held = self.mark.tail - self._head
         garbage = held - self.mark.present - self.mark.tombstones
         return garbage * _WORTH > held or self._entries > _WORTH + held // self.limits.segment
@@ -330,9 +331,11 @@ class DocLog:
         return not self.halted and (held > limits.space * living or entries > limits.entries + held // 256)
 
     def compact_step(self, writer: Writer, n: int, carry: Carry, asked: bool = False) -> Callable[[], None] | None:
-        """Copy the living lines of the oldest segments to the end, passing over about n records; None if not due.
+        """Copy the live lines of the oldest segments, about n records, to the end. Return None if it is not due.
 
-        It is always due where it is `asked` for. Lines of one step are bounded as those of a batch are.
+        With `asked` it is always due. The lines of one step are limited like those of a batch. The caller calls the
+        result
+        after the commit.
         """
         if not (asked or self.compact_due()):
             return None
@@ -371,14 +374,14 @@ class DocLog:
         return committed
 
     def _compare_index(self, writer: Writer) -> None:
-        """Once for each pass over the log, refuse an index that lost rows: it makes living lines look dead."""
+        """Once per pass over the log, refuse an index that lost rows, because live lines would count as dead."""
         if self._head >= self._compared or self.halted:
             self.halted, self._compared = writer.lost_rows(self._index), self.mark.tail
         if self.halted:
             raise StoreDamaged(f"{self._index}, rows were lost or added, so that compaction would delete documents")
 
     def newest(self, reader: Reader, k0: Lane, k1: Lane | None, records: Records) -> tuple[Slots, NDArray[np.bool_]]:
-        """The slots of these keys, and whether these records are the newest of them."""
+        """Return the slots of these keys, and for each record whether it is the newest of its key."""
         keys = self.keys
         slots = keys.find_or_add(k0, k1)
         unknown = slots[keys.state[slots] == 0]
@@ -390,10 +393,12 @@ class DocLog:
         return slots, newest
 
     def living(self, reader: Reader, segment: Segment) -> tuple[Slots, NDArray[np.int64]]:
-        """Which lines of a segment are the newest of their keys: their slots, and their places in it."""
+        """Return the live lines of a segment, which are the newest of their keys: their slots, and their positions in
+        it.
+        """
         slots, living = self.newest(reader, segment.k0, segment.k1, segment.base + np.arange(len(segment)))
         if not self.tombstones and segment.gone is not None:
             settled = segment.gone & (segment.base + len(segment) <= self.mark.folded)
-            living &= ~settled  # the index has dropped the key: nothing needs the line any more
+            living &= ~settled  # the index has removed the key, so the line is not needed
         at = living.nonzero()[0]
         return slots[at], at

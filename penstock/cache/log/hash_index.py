@@ -1,14 +1,14 @@
-"""The index of a table: hash bucket → record numbers, the only thing that folding writes.
+"""The index of a table: it maps hash buckets to record numbers. The index fold writes nothing else.
 
-A row's key is the bucket's hash prefix, left-aligned in 4 bytes, so that a bucket keeps its key when its upper half
-splits off. A row holds its keys' hashes, sorted, and their record numbers modulo 2³²:
+The key of a row is the bucket's hash prefix, left-aligned in 4 bytes. So a bucket keeps its key when its upper half
+splits off. A row has the hashes of its keys, sorted, and their record numbers modulo 2³²:
 
     flags u8 | hash (n × u64) | rest (n × u32, flag 1) | record (n × u32) | crc32c
 
-`rest` is the upper half of the second lane, present where keys are hashes: 96 bits in all, so that two keys are not
-taken for one. The log is one window of consecutive record numbers shorter than 2³², so 32 bits name a record.
+`rest` is the upper half of the second lane, stored if keys are hashes. That makes 96 bits, so that two keys are never
+confused. The log is one window of fewer than 2³² consecutive record numbers, so 32 bits identify a record.
 
-While a doubling is under way a bucket may still stand in its parent's row; a look-up that finds no row asks the parent.
+While the number of buckets doubles, a bucket may still be in its parent's row. A look-up without a row asks the parent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.cache.log.key_slots import Lane
 from penstock.cache.store.protocol import Reader, Writer
 
 U32 = NDArray[np.uint32]
-BUCKET = 1024  # keys a bucket, on average at most
+BUCKET = 1024  # keys per bucket, at most, on average
 _MIN_BITS = 4
 _WIDE = 1
 _AT_ONCE = 1 << 10  # buckets whose rows are in memory together
@@ -40,23 +40,23 @@ class Entries:
 
     @classmethod
     def none(cls) -> Entries:
-        """No entries."""
+        """Return no entries."""
         return cls(np.zeros(0, np.uint64), None, np.zeros(0, np.uint32))
 
 
 def bits_for(keys: int, bucket: int | None = None) -> int:
-    """How many bits of the hash name a bucket when there are so many keys; `bucket` of them in each, if not BUCKET."""
+    """Return the bits of the hash that identify a bucket, for this many keys and `bucket` or BUCKET keys per bucket."""
     return max(_MIN_BITS, (keys // (bucket or BUCKET)).bit_length())
 
 
 def bucket_keys(buckets: NDArray[np.uint64], bits: int) -> list[bytes]:
-    """The row keys of these buckets (their numbers at `bits`)."""
+    """Return the row keys of buckets, which are given by their numbers at `bits`."""
     raw = (buckets << np.uint64(32 - bits)).astype(">u4").tobytes()
     return [raw[i : i + 4] for i in range(0, len(raw), 4)]
 
 
 def rest_of(lane1: Lane | None) -> U32 | None:
-    """What the index keeps of the second lane."""
+    """Return the part of the second lane that the index stores."""
     return None if lane1 is None else (lane1 >> np.uint64(32)).astype(np.uint32)
 
 
@@ -81,7 +81,7 @@ def _unpack(rows: Sequence[tuple[bytes, bytes]], where: str) -> Entries:
 
 
 def look_up(reader: Reader, db: str, bits: int, hashes: Lane, rest: U32 | None) -> tuple[NDArray[np.bool_], U32]:
-    """Which keys are there, and their record numbers modulo 2³²."""
+    """Return for each key whether the index has it, and its record number modulo 2³²."""
     found = np.zeros(hashes.size, bool)
     records = np.zeros(hashes.size, np.uint32)
     todo = np.arange(hashes.size)
@@ -96,7 +96,7 @@ def look_up(reader: Reader, db: str, bits: int, hashes: Lane, rest: U32 | None) 
         own = np.isin((hashes[todo] >> np.uint64(64 - level)) << np.uint64(32 - level), present)
         todo = todo[~hit & ~own]
         if not todo.size or level == bits - 1:
-            break  # a doubling goes one level at a time
+            break  # a doubling advances one level at a time
     return found, records
 
 
@@ -117,7 +117,7 @@ def _match(got: Entries, hashes: Lane, rest: U32 | None) -> tuple[NDArray[np.boo
 
 
 def merge(old: Entries, new: Entries, drop: NDArray[np.bool_]) -> Entries:
-    """`new` laid over `old`; where `drop` holds the key goes."""
+    """Lay `new` entries over `old` ones. Keys marked in `drop` are removed."""
     wide = old.rest is not None or new.rest is not None
     old_rest = _rest_or_zero(old) if wide else None
     new_rest = _rest_or_zero(new) if wide else None
@@ -154,7 +154,7 @@ def _rest_or_zero(entries: Entries) -> U32:
 
 
 def _merge_twins(old: Entries, old_rest: U32, new: Entries, new_rest: U32, drop: NDArray[np.bool_]) -> Entries:
-    """The general merge, where two keys share 64 bits of hash."""
+    """Merge in the general case, in which two keys share 64 bits of hash."""
     hashes = np.concatenate((old.hash, new.hash))
     rest = np.concatenate((old_rest, new_rest))
     record = np.concatenate((old.record, new.record))
@@ -169,7 +169,7 @@ def _merge_twins(old: Entries, old_rest: U32, new: Entries, new_rest: U32, drop:
 
 
 def write_anew(writer: Writer, db: str, bits: int, entries: Entries) -> None:
-    """All rows of buckets that have none yet; the entries are all that these get, one a key, in any order."""
+    """Write all rows of buckets that have none. The entries, one per key, are complete and in any order."""
     rest = _rest_or_zero(entries)
     order = np.lexsort((rest, entries.hash)) if entries.rest is not None else np.argsort(entries.hash)
     hashes = entries.hash[order]
@@ -196,7 +196,7 @@ def rewrite(
 def rewrite_range(
     writer: Writer, db: str, bits: int, span: tuple[int, int], new: Entries, drop: NDArray[np.bool_]
 ) -> None:
-    """Lay changes over all rows of buckets span[0] … span[1]-1 (numbers at `bits`), splitting what is not split yet."""
+    """Lay changes over all rows of the buckets span[0] … span[1]-1 at `bits`, and split rows that are not split yet."""
     low, high = (x << (32 - bits) for x in span)
     stop = None if high >> 32 else high.to_bytes(4, "big")
     rows = list(writer.scan(db, low.to_bytes(4, "big"), stop))

@@ -1,8 +1,8 @@
-"""One fold: the keys that changed since the last one are written into the index, a range of buckets a step.
+"""Write the keys that changed since the last index fold into the index, one range of buckets per step.
 
-Keys are brought into the order of their buckets at the beginning, by their upper 16 bits alone, which is a radix sort;
-the rest of the order is made range by range, so that no step takes long. A step writes where a key's newest line stands
-at that moment, which may be newer than when the fold began.
+At the start the keys are sorted by the upper 16 bits of their hash, which is a radix sort. Each step sorts its own
+range completely, so no step takes long. A step writes the place of a key's newest line at that moment, which may be
+newer than the start of the fold.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _TOP = 16
 
 @dataclass(slots=True)
 class Fold:
-    """A fold under way."""
+    """An index fold in progress."""
 
     slots: Slots
     hashes: Lane
     top: NDArray[np.uint16]
     bits: int
-    doubling: bool  # all rows are written anew, split in two
-    mark: int  # the record before which the index will name all
-    release: int  # the record before which segments go with the last step
+    doubling: bool  # all rows are rewritten, split in two
+    mark: int  # the index will have all records before this one
+    release: int  # the last step deletes the segments before this record
     steps: int
     at: int = 0
 
     @classmethod
     def begin(cls, keys: KeyCache, bits: int, doubling: bool, mark: int, release: int, buckets: int) -> Fold:
-        """Take all that changed; a step is to touch about so many buckets."""
+        """Take all changed keys. A step touches about `buckets` buckets."""
         slots = keys.take_dirty()
         hashes = key_hash(*keys.map.lanes(slots))
         top = (hashes >> np.uint64(64 - _TOP)).astype(np.uint16)
@@ -46,11 +46,11 @@ class Fold:
 
     @property
     def done(self) -> bool:
-        """Whether all steps are made."""
+        """Return whether all steps are done."""
         return self.at == self.steps
 
     def step(self, writer: Writer, db: str, keys: KeyCache, tombstones: bool, at: int) -> None:
-        """Write one range."""
+        """Write one range of buckets."""
         low, high = ((i << min(self.bits, _TOP)) // self.steps for i in (at, at + 1))
         shift = max(0, _TOP - self.bits)
         edges = (min(edge << shift, 1 << _TOP) for edge in (low, high))

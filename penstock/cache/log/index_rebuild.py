@@ -1,8 +1,8 @@
-"""An index made anew from the log that it is of, where its own rows are damaged or lost.
+"""Rebuild a damaged index from the log.
 
-The log says of every key which line is its newest: of two lines of one key the higher number. So the index follows from
-the key lanes of all segments, and no line is decoded. It is made range by range of the keys' hash, so that memory holds
-a part of the keys, all of it in one transaction. What was forgotten of deletions, but not compacted away yet, is back.
+The log tells the newest line of each key: the one with the highest number. So the index follows from the key lanes of
+all segments, and no line is decoded. One transaction builds it range by range of the hash, so that memory has only a
+part of the keys. Removed tombstones that are not compacted away yet come back.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from penstock.cache.store.protocol import META, Writer
 
 __all__ = ["reindex"]
 
-_AT_ONCE = 1 << 21  # records whose keys are in memory at once, about
+_AT_ONCE = 1 << 21  # the approximate number of records whose keys are in memory together
 
 
 def reindex(writer: Writer, table: int, tombstones: bool, at_once: int = _AT_ONCE) -> LogMark:
-    """Write the index of a table anew, within a transaction; its mark, with the counts of what is there.
+    """Rebuild the index of a table in a transaction. Return its mark with the numbers of documents and tombstones
+    found.
 
-    `tombstones` says whether deletions are remembered.
+    `tombstones` says whether the table keeps tombstones.
     """
     mark, db = read_mark(writer, table), index_db(table)
     writer.clear(db)
@@ -49,7 +50,7 @@ def reindex(writer: Writer, table: int, tombstones: bool, at_once: int = _AT_ONC
 
 
 def _newest(writer: Writer, table: int, bits: int, part: int) -> tuple[hash_index.Entries, NDArray[np.bool_]]:
-    """The newest records of keys in one part of the hashes, and which of them say that there is no document."""
+    """Return the newest records of the keys in one part of the hashes, and which of them are deletions."""
     hashes: list[Lane] = [np.zeros(0, np.uint64)]
     rests: list[hash_index.U32] = [np.zeros(0, np.uint32)]
     records: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]

@@ -1,14 +1,14 @@
-"""What memory knows of a table's keys: slot, record number, state, and which of them the index does not name yet.
+"""Cache the keys of a table in memory: slot, record number, state, and the keys that are not in the index yet.
 
 States of a slot, as bits:
 
-- 0: nothing is known; the index must be asked (unless all keys are known to be here);
-- RECORD: `record` names the line that says what the key is, its columns are not loaded;
-- LOADED: whoever keeps columns by slot has filled them; with PRESENT there is a document, with GONE a record says there
-  is none (a tombstone), with neither there is no record at all.
+- 0: unknown. The index must be asked, unless all keys are known to be here;
+- RECORD: `record` names the key's newest line, but its columns are not loaded;
+- LOADED: the columns by slot are filled. With PRESENT there is a document. With GONE a record says that there is none
+  (a tombstone). With neither there is no record.
 
-Everything here follows from committed rows, so that it may be dropped at any time; what the index does not name yet is
-carried over.
+All of this follows from committed rows, so it may be dropped at any time. Keys that are not in the index are carried
+over.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PRESENT, GONE, LOADED, RECORD = 1, 2, 4, 8
 
 
 class KeyCache:
-    """Keys of one table, as far as memory holds them."""
+    """The cached keys of one table."""
 
     __slots__ = ("_dirty", "_single", "dirty_count", "map", "record", "state")
 
@@ -34,27 +34,27 @@ class KeyCache:
         self.record: NDArray[np.uint32] = np.zeros(first_size(capacity), np.uint32)
         self.state: NDArray[np.uint8] = np.zeros(first_size(capacity), np.uint8)
         self._dirty: list[Slots] = []
-        self._single: list[int] = []  # dirty too, as they came one by one
+        self._single: list[int] = []  # also dirty; they came one by one
         self.dirty_count = 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use."""
+        """Return the bytes in use."""
         return self.map.nbytes + 5 * self.map.used + 8 * self.dirty_count
 
     def room(self, n: int) -> bool:
-        """Whether n more keys fit."""
+        """Return whether n more keys fit."""
         return self.map.used + n <= self.map.capacity
 
     def find_or_add(self, k0: Lane, k1: Lane | None) -> Slots:
-        """The slot of each key; nothing is known of those that had none."""
+        """Return the slot of each key. New slots have the state 0."""
         before = self.map.used
         slots = self.map.find_or_add(k0, k1)
         self._fit(before)
         return slots
 
     def find_or_add_few(self, keys: Sequence[tuple[int, int]]) -> list[int]:
-        """The same for a handful of keys."""
+        """Do the same as `find_or_add` for a few keys."""
         slots = [self.map.find_one(k0, k1) for k0, k1 in keys]
         if min(slots) < 0:
             before = self.map.used
@@ -70,14 +70,14 @@ class KeyCache:
         self.state = roomy(self.state, before, need, capacity)
 
     def put(self, slots: Slots, records: NDArray[Any], state: NDArray[np.uint8]) -> None:
-        """These slots have a newer record, which the index does not name yet."""
+        """Set newer records of these slots. The index does not have them yet."""
         self.record[slots] = records.astype(np.uint32)
         self.state[slots] = state
         self._dirty.append(slots)
         self.dirty_count += int(slots.size)
 
     def put_few(self, slots: list[int], base: int, state: Sequence[int]) -> None:
-        """The same for a handful, whose records are `base` and those after it."""
+        """Do the same as `put` for a few slots, with consecutive records from `base` on."""
         for record, (slot, bits) in enumerate(zip(slots, state, strict=True), base):
             self.record[slot] = record & 0xFFFFFFFF
             self.state[slot] = bits
@@ -85,7 +85,7 @@ class KeyCache:
         self.dirty_count += len(slots)
 
     def overlay(self, k0: Lane, k1: Lane | None, base: int, gone: NDArray[np.bool_] | None) -> None:
-        """Records base … of a segment that the index may not name, the later one winning."""
+        """Add consecutive records from `base` on that the index may not have. The last record of a key wins."""
         slots = self.find_or_add(k0, k1)
         state = np.full(slots.size, RECORD, np.uint8)
         if gone is not None:
@@ -93,7 +93,7 @@ class KeyCache:
         self.put(slots, np.arange(base, base + slots.size), state)
 
     def under(self, newer: KeyCache) -> KeyCache:
-        """What this one and a newer one know of records together, in a cache that has nothing dirty."""
+        """Merge the records of this cache and of a newer one into a new cache without dirty keys."""
         out = KeyCache(self.map.used + newer.map.used)
         for part in (self, newer):
             used = part.map.used
@@ -102,7 +102,7 @@ class KeyCache:
         return out
 
     def take_dirty(self) -> Slots:
-        """All slots that the index does not name yet, once each; they count as clean from now on."""
+        """Return each slot once that the index does not have. They count as clean from now on."""
         flag = np.zeros(self.map.used, bool)
         for slots in (*self._dirty, np.array(self._single, np.int64)):
             flag[slots] = True
@@ -110,7 +110,8 @@ class KeyCache:
         return flag.nonzero()[0]
 
     def heir(self, also_dirty: Slots | None, capacity: int, room: int) -> KeyCache:
-        """A cache that knows no more than what the index does not name yet, with room for more keys at least."""
+        """Return a new cache with only the keys that the index does not have, and with room for at least `room` more.
+        """
         if also_dirty is not None:
             self._dirty.append(also_dirty)
         slots = self.take_dirty()

@@ -1,14 +1,15 @@
-"""Keys to dense slots, whole columns at a time: open addressing in numpy.
+"""Map keys to dense slots, whole columns at a time: open addressing in NumPy.
 
-A key is two 64-bit lanes. An int64 is itself with a second lane of 0, exact; any other key is the seeded 128-bit hash
-of its encoding with the lowest bit of the second lane set. Everything remembered of a key stands in columns by slot.
+A key is two 64-bit lanes. An int64 is exact: the first lane is its value, the second is 0. Any other key is the seeded
+128-bit hash of its encoding with the lowest bit of the second lane set. All data about a key is in columns by slot.
 
 Invariants:
 
-- slots are given in order and never taken back; a full cache is dropped whole and starts again;
-- a table entry is slot + 1, so that 0 is an empty place;
-- growing moves a bounded number of entries a call: until all are moved a look-up that misses asks the older table too;
-- the second lane is stored only once a key needs it.
+- slots are assigned in order and never freed. A full cache is dropped and starts again;
+- a table entry is slot + 1, so 0 is an empty entry;
+- growing moves a bounded number of entries per call. Until all are moved, a look-up that misses also asks the old
+  table;
+- the second lane is stored only after a key needed it.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ _M1, _M2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK64 = (1 << 64) - 1
 _L1, _L2, _S1, _S2, _S3 = map(np.uint64, (_M1, _M2, 31, 29, 32))
 _LOAD = 0.6
-_CLOSE = 0.75  # the load up to which no larger table is made for the last keys that there is room for
-_TAIL = 12  # probes left over are walked one by one: a numpy call costs more than a probe
+_CLOSE = 0.75  # up to this load the last keys that fit do not cause a larger table
+_TAIL = 12  # the last probes are walked one by one, since a NumPy call costs more than a probe
 _FEW = 8
 _STEP = 1 << 16
 _FIRST = 1 << 12
-_AHEAD = 0.7  # how full, of what it may be, the table is when the next one is made
+_AHEAD = 0.7  # the load of the table, as part of its limit, at which the next one is prepared
 _LARGE = 1 << 18
 
 
 def mix(x: Lane) -> Lane:
-    """The hash of a lane: a bijection, so that int keys never collide."""
+    """Hash a lane. The hash is a bijection, so int keys never collide."""
     x = x ^ (x >> _S1)
     x *= _L1
     x ^= x >> _S2
@@ -45,21 +46,21 @@ def mix(x: Lane) -> Lane:
 
 
 def mix_one(x: int) -> int:
-    """`mix` of one lane."""
+    """Hash one lane like `mix`."""
     x = ((x ^ (x >> 31)) * _M1) & _MASK64
     x = ((x ^ (x >> 29)) * _M2) & _MASK64
     return x ^ (x >> 32)
 
 
 def key_hash(lane0: Lane, lane1: Lane | None) -> Lane:
-    """The 64-bit hash by which the index orders keys."""
+    """Return the 64-bit hash by which the index orders keys."""
     return mix(lane0) if lane1 is None else mix(lane0 ^ lane1)
 
 
 def _distinct(k0: Lane, k1: Lane | None) -> tuple[Slots, Slots]:
-    """Indexes of the distinct keys, and for each key which of them it is."""
+    """Return the indexes of the distinct keys, and for each key the position of its distinct key."""
     _, index, inverse = np.unique(k0, return_index=True, return_inverse=True)
-    if k1 is not None and bool((k1[index][inverse.ravel()] != k1).any()):  # two keys that share their first lane
+    if k1 is not None and bool((k1[index][inverse.ravel()] != k1).any()):  # two keys with equal first lanes
         both = np.empty(k0.size, [("a", np.uint64), ("b", np.uint64)])
         both["a"], both["b"] = k0, k1
         _, index, inverse = np.unique(both, return_index=True, return_inverse=True)
@@ -67,14 +68,14 @@ def _distinct(k0: Lane, k1: Lane | None) -> tuple[Slots, Slots]:
 
 
 def first_size(capacity: int) -> int:
-    """How many slots a column begins with."""
+    """Return the initial number of slots in a column."""
     return min(capacity, _FIRST)
 
 
 def roomy(column: NDArray[Any], used: int, need: int, capacity: int) -> NDArray[Any]:
-    """The column, or if it is too short a longer one with what its first `used` slots hold, and zeros after them.
+    """Return the column, or a longer copy of its first `used` slots, with zeros after them, if it is too short.
 
-    A large column is reserved whole: its pages are committed as they are used, and nothing large is ever copied.
+    A large column is reserved at full size. The system provides its pages on use, and no large column is ever copied.
     """
     if need <= column.size:
         return column
@@ -84,12 +85,12 @@ def roomy(column: NDArray[Any], used: int, need: int, capacity: int) -> NDArray[
 
 
 def roomy_size(size: int, need: int, capacity: int) -> int:
-    """How long a column of this size becomes when so many slots are needed."""
+    """Return the length for a column of this size that needs so many slots."""
     return capacity if need > _LARGE else min(capacity, max(need, 4 * size))
 
 
 class SlotMap:
-    """Lanes of keys to slots 0, 1, 2 …"""
+    """A map from the lanes of keys to slots 0, 1, 2 …"""
 
     __slots__ = ("_moved", "_older", "_ready", "_table", "_touched", "_until", "capacity", "lane0", "lane1", "used")
 
@@ -106,13 +107,13 @@ class SlotMap:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use (not reserved)."""
+        """Return the bytes in use, without reserved ones."""
         older = 0 if self._older is None else self._older.nbytes
         ready = 0 if self._ready is None else 4 * self._touched
         return self._table.nbytes + older + ready + self.used * (8 if self.lane1 is None else 16)
 
     def find(self, k0: Lane, k1: Lane | None) -> Slots:
-        """The slot of each key, -1 where it has none."""
+        """Return the slot of each key, -1 for a key without one."""
         if k0.size <= _FEW:
             return self._find_few(k0, k1)
         slots = self._find_in(self._table, k0, k1)
@@ -123,7 +124,7 @@ class SlotMap:
         return slots
 
     def find_or_add(self, k0: Lane, k1: Lane | None) -> Slots:
-        """The slot of each key; keys without one are given one."""
+        """Return the slot of each key. Keys without a slot get one."""
         slots = self.find(k0, k1)
         miss = (slots < 0).nonzero()[0]
         if not miss.size:
@@ -138,7 +139,7 @@ class SlotMap:
         return slots
 
     def find_one(self, k0: int, k1: int) -> int:
-        """The slot of one key, -1 where it has none."""
+        """Return the slot of one key, -1 if it has none."""
         home = mix_one(k0 ^ k1)
         entry = self._walk(self._table, home & (self._table.size - 1), k0, k1)
         if entry == 0 and self._older is not None:
@@ -146,13 +147,13 @@ class SlotMap:
         return entry - 1
 
     def add_few(self, k0: Lane, k1: Lane | None) -> list[int]:
-        """Slots for a handful of keys that have none yet, in the order of the keys, the same for the same key."""
+        """Add a few keys without slots. Return their slots in the order of the keys. Equal keys get one slot."""
         keys = list(zip(k0.tolist(), [0] * k0.size if k1 is None else k1.tolist(), strict=True))
         fresh = {key: self.add_one(*key) for key in sorted(set(keys))}
         return [fresh[key] for key in keys]
 
     def add_one(self, k0: int, k1: int) -> int:
-        """A slot for one key that has none yet."""
+        """Add one key that has no slot, and return its slot."""
         slot = self.used
         self._fit(slot + 1, k1 != 0)
         self.lane0[slot] = k0
@@ -168,7 +169,7 @@ class SlotMap:
         return slot
 
     def add(self, k0: Lane, k1: Lane | None) -> Slots:
-        """Slots for keys that have none yet, all of them different."""
+        """Add distinct keys that have no slots, and return their slots."""
         start, stop = self.used, self.used + int(k0.size)
         self._fit(stop, k1 is not None)
         self.lane0[start:stop] = k0
@@ -181,11 +182,11 @@ class SlotMap:
         return fresh
 
     def lanes(self, slots: NDArray[Any]) -> tuple[Lane, Lane | None]:
-        """The keys in these slots."""
+        """Return the keys in these slots."""
         return self.lane0[slots], None if self.lane1 is None else self.lane1[slots]
 
     def _fit(self, stop: int, wide: bool) -> None:
-        """Make place for the keys of slots up to `stop`; `wide` where one of the new ones has a second lane."""
+        """Make room for the keys of slots up to `stop`. `wide` says that a new key has a second lane."""
         assert stop <= self.capacity, "the caller drops a full cache before it adds to it"
         self.lane0 = roomy(self.lane0, self.used, stop, self.capacity)
         if wide and self.lane1 is None:
@@ -242,7 +243,7 @@ class SlotMap:
         entries = (slots + 1).astype(np.int32)
         while entries.size:
             free = (table[at] == 0).nonzero()[0]
-            table[at[free]] = entries[free]  # several may want one place: the last writer has it
+            table[at[free]] = entries[free]  # if several keys want one entry, the last one gets it
             lost = (table[at] != entries).nonzero()[0]
             entries = entries[lost]
             at = (at[lost] + 1) & mask
@@ -268,11 +269,15 @@ class SlotMap:
             self._grow(need)
 
     def _limit(self, size: int) -> float:
-        """How many keys a table of this size takes; all there can be, where they fit a little closer."""
+        """Return how many keys fit a table of this size.
+
+        It is the whole capacity if that fits with a slightly higher load.
+        """
         return self.capacity if self.capacity <= size * _CLOSE else size * _LOAD
 
     def _prepare(self, need: int) -> None:
-        """Touch the pages of the next table bit by bit before it is needed: a system takes its time to give them."""
+        """Touch the pages of the next table step by step before it is needed, because the system provides them slowly.
+        """
         limit = self._limit(self._table.size)
         if need <= limit * _AHEAD or limit >= self.capacity:
             return

@@ -1,6 +1,6 @@
-"""Reading a table's log: its segments in their order, and lines by record number.
+"""Read a table's log: segments in their order, and lines by record number.
 
-Record r of a table stands in the last segment that begins at or before r: segments follow each other without a gap.
+A record is in the last segment that begins at or before it, because segments follow each other without gaps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RUN = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The keys of consecutive segments, whose first record is `base`; `gone` marks those that are absent."""
+    """The keys of consecutive segments. `base` is their first record, and `gone` marks the deleted keys."""
 
     base: int
     k0: Lane
@@ -34,7 +34,7 @@ class Run:
 
     @classmethod
     def of(cls, parts: Sequence[Segment]) -> Run:
-        """The segments as one."""
+        """Join segments."""
         first = parts[0]
         if len(parts) == 1:
             return cls(first.base, first.k0, first.k1, first.gone)
@@ -48,30 +48,30 @@ class Run:
 
 
 def log_db(table: int) -> str:
-    """The database of a table's segments."""
+    """Return the name of the database of a table's segments."""
     return f"log:{table}"
 
 
 def record_key(record: int) -> bytes:
-    """The key of the segment that begins with this record."""
+    """Return the key of the segment that begins with this record."""
     return record.to_bytes(8, "big")
 
 
 def segments_from(reader: Reader, table: int, start: int) -> Iterator[Segment]:
-    """All segments that begin at or after this record, each where it lies: good until anything is written."""
+    """Yield all segments that begin at or after this record, without a copy. They are valid until the next write."""
     db = log_db(table)
     key = next((key for key, _ in reader.scan(db, record_key(start))), None)
     while key is not None:
         found = reader.floor(db, key)
         if found is None or found[0] != key:
-            return  # the log is one window of consecutive records: this is its end
+            return  # the log is one window of consecutive records, so it ends here
         segment = Segment.parse(int.from_bytes(key, "big"), found[1], db)
         yield segment
         key = record_key(segment.base + len(segment))
 
 
 def runs_from(reader: Reader, table: int, start: int) -> Iterator[Run]:
-    """The keys of all segments that begin at or after this record; those of small ones together."""
+    """Yield the keys of all segments that begin at or after this record. Small segments are joined."""
     parts: list[Segment] = []
     n = 0
     for segment in segments_from(reader, table, start):
@@ -85,7 +85,7 @@ def runs_from(reader: Reader, table: int, start: int) -> Iterator[Run]:
 
 
 def segments_at(reader: Reader, table: int, record: int) -> Iterator[Segment]:
-    """The segment that holds this record, or the first one after it, and all after that."""
+    """Yield the segment with this record, or the first one after it, and all later ones."""
     db = log_db(table)
     found = reader.floor(db, record_key(record))
     if found is not None:
@@ -96,7 +96,10 @@ def segments_at(reader: Reader, table: int, record: int) -> Iterator[Segment]:
 
 
 def read_lines(reader: Reader, table: int, records: Records, checked: set[int] | None = None) -> list[bytes]:
-    """The lines of these records, in their order; `checked` are segments whose columns need no second check."""
+    """Return the lines of these records in their order.
+
+    `checked` has the segments whose columns were checked before.
+    """
     out: list[bytes] = [b""] * int(records.size)
     for segment, which, at in segments_of(reader, table, records, checked):
         for place, line in zip(which.tolist(), segment.lines(at), strict=True):
@@ -107,9 +110,9 @@ def read_lines(reader: Reader, table: int, records: Records, checked: set[int] |
 def segments_of(
     reader: Reader, table: int, records: Records, checked: set[int] | None = None
 ) -> Iterator[tuple[Segment, NDArray[np.int64], Records]]:
-    """Each segment that holds some of these records, which they are, and where in it they stand.
+    """Yield each segment with some of these records, the indexes of these records, and their positions in it.
 
-    A segment is given where it lies in the store, and is good until the next one or until anything is written.
+    A segment is not copied. It is valid until the next one, or until the next write.
     """
     order = np.argsort(records, kind="stable")
     ordered = records[order]
@@ -129,5 +132,5 @@ def segments_of(
 
 
 def _not_there(table: int, record: int) -> StoreDamaged:
-    """The damage of a record that is named, and that no log entry holds."""
+    """Return the damage of a record that the index names but no log entry has."""
     return StoreDamaged(f"index:{table}, record {record} is in no log entry")

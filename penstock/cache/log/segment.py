@@ -1,14 +1,14 @@
-"""A segment: one entry of a table's log, the documents of one batch as they were received.
+"""A segment: one entry of a table's log, with the documents of one batch as they were received.
 
     n u32 | flags u8 | crc32c u32 of its key, n, flags, columns | columns | lines
     columns: lane 0 (n × u64) | lane 1 (n × u64, flag 1) | offsets (n+1 × u32)
              | gone (n × u8, flag 2) | crcs (⌈n/16⌉ × u32)
 
-The header is big-endian, the columns little-endian. Its CRC covers the row's key too (the first record, u64), so that a
-segment found under another's key is damage as well; each of `crcs` covers 16 lines, so that reading one line checks 16.
-The first byte of a line says what it is: `{` a JSON object, a MessagePack map a document, a MessagePack array what the
-gateway wrapped (a tombstone, or a document with what its table keeps beside it). A line is never changed or moved
-within its segment.
+The header is big-endian, the columns little-endian. Its CRC also covers the row's key (the first record, u64), so a
+segment under another row's key counts as damage. Each of `crcs` covers 16 lines, so reading one line checks 16.
+The first byte of a line tells its kind: `{` a JSON object, a MessagePack map a document, a MessagePack array a value
+that the gateway wrapped. That is a tombstone, or a document with further fields of its table. A line is never changed
+or moved within its segment.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from penstock.cache.log.key_slots import Lane
 _HEAD = struct.Struct(">IBI")
 _CHECKED = struct.Struct(">QIB")
 FEW = _GROUP = 16  # lines under one CRC
-_FEW = 32  # places up to which Python is quicker than NumPy's fixed cost
+_FEW = 32  # up to so many positions Python is faster than NumPy's fixed cost
 _LANE1, _GONE = 1, 2
 
 
 def build_segment(
     base: int, lines: Sequence[bytes], k0: Lane, k1: Lane | None, gone: NDArray[np.bool_] | None
 ) -> bytes:
-    """The bytes of a segment whose first record is `base`; `gone` marks the lines that say that their key is absent."""
+    """Encode a segment whose first record is `base`. `gone` marks the lines that delete their keys."""
     n = len(lines)
     offsets = np.zeros(n + 1, np.uint32)
     np.cumsum(np.fromiter(map(len, lines), np.uint32, n), out=offsets[1:])
@@ -60,7 +60,10 @@ def build_segment(
 def build_few(
     base: int, lines: Sequence[bytes], keys: Sequence[tuple[int, int]], wide: bool, gone: Sequence[bool] | None
 ) -> bytes:
-    """The same bytes, of a handful of lines: one CRC is over all of them. `wide` where there is a second lane."""
+    """Encode a few lines to the bytes that `build_segment` gives.
+
+    One CRC covers all lines. `wide` adds the second lane.
+    """
     n = len(lines)
     assert n <= FEW, "more lines have more CRCs"
     raw = b"".join(lines)
@@ -75,7 +78,7 @@ def build_few(
 
 
 def at_base(value: bytes, base: int) -> bytes:
-    """The same segment, whose first record is `base`: what covers its place is made anew."""
+    """Return the segment with `base` as its first record, and with a new checksum."""
     n, flags, _ = _HEAD.unpack_from(value)
     end = _ends(n, flags)[-1]
     crc = _crc(base, n, flags, memoryview(value)[_HEAD.size : end])
@@ -83,7 +86,7 @@ def at_base(value: bytes, base: int) -> bytes:
 
 
 def _ends(n: int, flags: int) -> list[int]:
-    """Where the head and the columns of n lines end."""
+    """Return the ends of the header and of each column, for n lines."""
     sizes = [8 * n, 8 * n if flags & _LANE1 else 0, 4 * (n + 1), n if flags & _GONE else 0, 4 * -(-n // _GROUP)]
     return list(accumulate([_HEAD.size, *sizes]))
 
@@ -98,7 +101,7 @@ def _crc(base: int, n: int, flags: int, columns: bytes | memoryview) -> int:
 
 @dataclass(slots=True)
 class Segment:
-    """A segment read back: its columns checked, its lines checked as they are asked for."""
+    """A decoded segment. Its columns are checked at once, its lines when they are read."""
 
     base: int
     k0: Lane
@@ -114,14 +117,14 @@ class Segment:
 
     @property
     def size(self) -> int:
-        """Bytes of its lines."""
+        """Return the bytes of its lines."""
         return self.offsets.item(-1)
 
     @classmethod
     def parse(cls, base: int, value: bytes | memoryview, where: str, checked: set[int] | None = None) -> Segment:
-        """Read a segment whose first record is `base`; StoreDamaged where its columns don't fit their CRC.
+        """Decode a segment whose first record is `base`. Raise StoreDamaged if its columns don't match their CRC.
 
-        Segments in `checked` were read before by this process, and are not checked again but for their lines.
+        Segments in `checked` were read before by this process. Their columns are not checked again.
         """
         view = memoryview(value)
         if len(view) < _HEAD.size:
@@ -149,7 +152,7 @@ class Segment:
         )
 
     def lines(self, at: NDArray[Any]) -> list[bytes]:
-        """The lines at these indexes, their CRCs checked."""
+        """Return the lines at these indexes after checking their CRCs."""
         n = len(self)
         if n <= _GROUP:
             return self._lines_of_few(at.tolist())
@@ -165,7 +168,7 @@ class Segment:
         return [bytes(raw[a:b]) for a, b in zip(starts, ends, strict=True)]
 
     def _lines_of_few(self, at: list[int]) -> list[bytes]:
-        """The same, where one CRC is over all lines."""
+        """Do the same as `lines` if one CRC covers all lines."""
         raw, ends = self._raw, self.offsets.tolist()
         if at and crc32c(raw[: ends[-1]]) != self._crcs.item(0):
             raise StoreDamaged(f"{self._where}, log entry {self.base}, lines 0 and on")

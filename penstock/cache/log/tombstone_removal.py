@@ -1,11 +1,11 @@
-"""Forgetting tombstones: keys whose deletion is too old to matter leave the index, as if they had never been.
+"""Remove old tombstones: the index forgets keys whose deletion is too old to matter.
 
-A step is one transaction: the index no longer names their lines, and the mark counts them no more. The lines are dead
-then, and go when compacting passes over them. Invariants:
+A step is one transaction. The index drops the keys, and the mark no longer counts them. Their lines are then dead, and
+compaction skips them. Invariants:
 
-- only a tombstone that the index names is forgotten, never one in a segment that opening would lay over the index
-  again; so all that is to be forgotten is folded first;
-- nothing else changes: a key that has a newer record keeps it.
+- a tombstone is removed only if the index has it. In a segment that `open` would lay over the index again it stays, so
+  tombstones are folded first;
+- nothing else changes: a key with a newer record keeps it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ __all__ = ["forget_step"]
 def forget_step(
     log: DocLog, writer: Writer, start: int, n: int, is_old: Callable[[bytes], bool]
 ) -> tuple[int, int, Callable[[], None]]:
-    """Pass over about n records from `start` on, and forget the tombstones whose lines are old.
+    """Pass over about n records from `start` on, and remove the tombstones whose lines are old.
 
-    The answer is where the next step starts, how many were forgotten, and what is to be called after the commit. At
-    the end of what is folded it doesn't move on.
+    Return the start of the next step, the number of removed tombstones, and a function to call after the commit. At the
+    end
+    of the folded records, the start stays the same.
     """
     assert not log.folding, "the index names where each key's line stands"
     assert not log.mark.doubling, "each bucket has a row of its own"
@@ -64,7 +65,7 @@ def forget_step(
 
 
 def _old(log: DocLog, writer: Writer, segment: Segment, is_old: Callable[[bytes], bool]) -> Slots:
-    """The slots of a segment's living tombstones that are old."""
+    """Return the slots of the old tombstones among a segment's live lines."""
     slots, at = log.living(writer, segment)
     assert segment.gone is not None, "asked of segments with deletions"
     gone = segment.gone[at]
