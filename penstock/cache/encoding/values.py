@@ -173,7 +173,9 @@ def received_document(line: bytes) -> dict[str, Any]:
 
 
 def is_json(line: bytes) -> bool:
-    """Return whether a line is JSON text, possibly after white space. No MessagePack map or list begins with an ASCII byte.
+    """Return whether a line is JSON text, possibly after white space.
+
+    No MessagePack map or list begins with an ASCII byte.
 
     >>> is_json(b'\\t{"id": 7}'), is_json(pack({"id": 7}))
     (True, False)

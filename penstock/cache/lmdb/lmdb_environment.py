@@ -364,7 +364,7 @@ def acquire(path: str, readonly: bool, map_size: int, metasync: bool, patience: 
         if shared is not None and shared.pid != os.getpid():
             _forget(shared)
             shared = None
-        if shared is None or (shared.users == 0 and shared._file.is_replaced()):  # kept open by lent rows, without a name
+        if shared is None or (shared.users == 0 and shared._file.is_replaced()):  # lent rows keep it open
             shared = registry[path] = Environment(path, readonly, map_size, metasync, patience, sync)
         elif shared.readonly and not readonly:
             shared.to_write(map_size, metasync)

@@ -36,7 +36,7 @@ class LmdbWriter(Rows):
     """A transaction on the store on disk."""
 
     _what = "the transaction"
-    _txn: lmdb.Transaction[memoryview] | None = None  # an interruption may end `__init__` anywhere, and `__del__` closes
+    _txn: lmdb.Transaction[memoryview] | None = None  # an interrupt may end `__init__` anywhere, and `__del__` closes
     _owns = False
 
     def __init__(self, opening: Opening) -> None:
@@ -261,13 +261,13 @@ class LmdbWriter(Rows):
     def _commit_now(self) -> None:
         txn = self._live()
         row = self._tally.row()
-        cursor = None if row is None else self._cursor(txn, META)  # fast, because other rows of `meta` were put just now
+        cursor = None if row is None else self._cursor(txn, META)  # fast: other rows of `meta` were put just now
         if row is not None and cursor is not None:
             cursor.put(DIGESTS, row)
         self._cursors.clear()
         number = txn.id()
         self._env.commit(txn, self._made, None if row is None else self._tally.committed)
-        if self._changed and self._env.env.info()["last_txnid"] == number:  # a transaction without a change takes no number
+        if self._changed and self._env.env.info()["last_txnid"] == number:  # without a change it has no number
             self._env.databases.watches.committed(number, self._changed)
 
     def close(self) -> None:

@@ -147,7 +147,7 @@ class DocLog:
         if not raw.size:
             return slots, slots[:0]
         fresh = np.unique(slots[raw])
-        if not self.tombstones:  # that there is no document is all that the line says, and it may be compacted away
+        if not self.tombstones:  # the line only says that there is no document, and may be compacted away
             keys.state[fresh[keys.state[fresh] & GONE != 0]] |= LOADED
         unknown = fresh[keys.state[fresh] == 0]
         if unknown.size:

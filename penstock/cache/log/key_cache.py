@@ -110,8 +110,7 @@ class KeyCache:
         return flag.nonzero()[0]
 
     def heir(self, also_dirty: Slots | None, capacity: int, room: int) -> KeyCache:
-        """Return a new cache with only the keys that the index does not have, and with room for at least `room` more.
-        """
+        """Return a new cache with only the keys that the index does not have, and with space for `room` more keys."""
         if also_dirty is not None:
             self._dirty.append(also_dirty)
         slots = self.take_dirty()

@@ -276,8 +276,7 @@ class SlotMap:
         return self.capacity if self.capacity <= size * _CLOSE else size * _LOAD
 
     def _prepare(self, need: int) -> None:
-        """Touch the pages of the next table step by step before it is needed, because the system provides them slowly.
-        """
+        """Touch the pages of the next table step by step in advance, because the system provides them slowly."""
         limit = self._limit(self._table.size)
         if need <= limit * _AHEAD or limit >= self.capacity:
             return
