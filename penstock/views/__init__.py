@@ -1,4 +1,4 @@
-"""Views: their definitions, and what readers of them get."""
+"""Define tables and views, and the rows, changes and reports that readers and writers get."""
 
 from penstock.views.answers.changes import (
     ABSENT,

@@ -1,13 +1,12 @@
-"""The fingerprint of a view's code: its map, its user's reducers, and what they reach in the app's own modules.
+"""Compute the fingerprint of a view's code: its map, its user-defined reducers, and the app code that they use.
 
-It is a map of parts, each with a digest, so that a difference can be named. Parts are functions and classes
-(`code_syntax`), and plain values: those of closures, defaults and instances, and of the globals that the code
-reads. What is followed is what lies neither in Python's library nor among installed packages, unless it is of the same
-package as the view's own code. Invariants:
+The fingerprint maps each part to a digest, so a difference can be named. Parts are functions and classes
+(`code_syntax`), and plain values of closures, defaults, instances and globals that the code reads. Python's library and
+installed packages are not followed, except for the package of the view's own code. Invariants:
 
 - the same code and values give the same fingerprint, in every process and on every version of Python;
-- nothing of the user's is called, and nothing changed, but modules are imported that the code imports when it runs;
-- a value that is not plain counts by its class alone, since it may change while the app runs.
+- no user code is called and nothing is changed, except that modules are imported that the code imports when it runs;
+- a value that is not plain counts only by its class, since it may change while the app runs.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _SCALARS: tuple[type, ...] = (
     *(Decimal, Fraction, datetime, date, time, timedelta, UUID, range, slice),
 )
 _SHOWN: dict[type, Callable[[Any], str]] = {kind: vars(kind)["__repr__"] for kind in _SCALARS}
-_WRITTEN = 10_000  # bits
+_WRITTEN = 10_000  # bits of the largest int that Python writes out
 _GETTERS = (itemgetter, attrgetter, methodcaller)
 _PLACES = tuple(
     path.realpath(folder) + path.sep
@@ -64,12 +63,12 @@ _ascii = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def fingerprint(view: View) -> Parts:
-    """The parts of a view's code with their digests; nothing of a field view with the package's own reducers."""
+    """Return the parts of a view's code with their digests. A field view with built-in reducers has none."""
     roots: list[tuple[str, Any]] = []
     if isinstance(view.map, FunctionMap):
         roots.append(("its map", view.map.function))
     for i, reducer in enumerate(view.reducers):
-        code = getattr(reducer, "code", None)  # of those that are `Coded`, whose check as a protocol is slow
+        code = getattr(reducer, "code", None)  # only of `Coded` reducers, for which a check of the protocol is slow
         if code is not None:
             name = "its reducer" if view.fields is None else f"its reducer {view.fields[i]!r}"
             roots.append((name, code))
@@ -77,7 +76,7 @@ def fingerprint(view: View) -> Parts:
 
 
 def fingerprint_of(roots: list[tuple[str, Any]]) -> Parts:
-    """The parts of these pieces of code, each a function or an object with methods."""
+    """Return the parts of these pieces of code, each a function or an object with methods."""
     walk = _Walk([_module(unwrap(code) if callable(code) else code) for _, code in roots])
     for name, code in roots:
         walk.root(name, code)
@@ -85,19 +84,19 @@ def fingerprint_of(roots: list[tuple[str, Any]]) -> Parts:
 
 
 class _Walk:
-    """What is reached from some roots."""
+    """Collect the code and values that are reachable from some roots."""
 
     def __init__(self, homes: list[str]) -> None:
         self.parts: Parts = {}
         self._home = homes[0] if homes else ""
         self._packages = {_top(home) for home in homes} - sys.stdlib_module_names
         self._sources = Sources()
-        self._names: dict[str, tuple[Any, ...]] = {}  # what each part is of
-        self._known: dict[int, tuple[str, Any]] = {}  # by identity its part; what is known is kept alive
-        self._inside: list[int] = []  # what is being described
+        self._names: dict[str, tuple[Any, ...]] = {}  # the object that each part describes
+        self._known: dict[int, tuple[str, Any]] = {}  # parts by object identity; they keep the objects alive
+        self._inside: list[int] = []  # objects that are being described
 
     def root(self, name: str, code: Any) -> None:
-        """One piece of code of a view, whatever it is called and wherever it lies."""
+        """Add one piece of a view's code, under any name and from any module."""
         if isinstance(code, FunctionType) and self._owns(code):
             self._known[id(code)] = name, code
             self._put(name, self._function(name, code))
@@ -110,14 +109,14 @@ class _Walk:
         self.parts[name] = blake2b(_compact(tree), digest_size=8).hexdigest()
 
     def _unique(self, name: str, module: str, *what: Any) -> str:
-        """The name of a part that describes this, and nothing else."""
+        """Return a part name that no other object has."""
         name, same = name if module == self._home else f"{_stem(module)}.{name}", 1
         while self._names.setdefault(own := name if same == 1 else f"{name} ({same})", what) != what:
             same += 1
         return own
 
     def _function(self, name: str, function: FunctionType) -> Tree:
-        """A function: its code, and what it finds in its closure, its defaults and by global names."""
+        """Describe a function: its code, and the values of its closure, its defaults and its global names."""
         code = function.__code__
         found: list[Any] = []
         for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
@@ -132,7 +131,7 @@ class _Walk:
         return ["function", self._sources.code_of(function), found, names]
 
     def _class(self, name: str, own: type) -> Tree:
-        """A class: what it inherits, its methods, and its plain attributes."""
+        """Describe a class: its bases, its methods, and its plain attributes."""
         out: list[Any] = ["class", [self._value(base, name, False) for base in own.__bases__ if base is not object]]
         for attribute, value in sorted(vars(own).items()):
             inner = [value.fget, value.fset] if isinstance(value, property) else [getattr(value, "__func__", value)]
@@ -148,7 +147,10 @@ class _Walk:
         return out
 
     def _method(self, name: str, function: FunctionType, own: type) -> Tree:
-        """A method of a class; nothing of one that a decorator made (as `dataclass`) of what is described anyhow."""
+        """Describe a method of a class.
+
+        A method that a decorator (such as `dataclass`) derived from other parts adds nothing.
+        """
         home = _file(own.__module__)
         if home is None or _real(function.__code__.co_filename) == _real(home):
             return self._function(name, function)
@@ -158,14 +160,14 @@ class _Walk:
     # -- names
 
     def _read(self, function: FunctionType, dotted: Dotted) -> Tree:
-        """What a function reads by a global name."""
+        """Describe the value that a function reads by a global name."""
         value = function.__globals__.get(dotted[0], _ABSENT)
         if value is _ABSENT:
             return ["built in", *dotted]
         return self._reached(value, dotted, _module(function), function.__globals__)
 
     def _reached(self, value: Any, dotted: Dotted, module: str, names: dict[str, Any]) -> Tree:
-        """What a dotted name stands for: through modules of the app, and one step into an object."""
+        """Describe the value of a dotted name: through modules of the app, and one step into an object."""
         read = len(dotted)
         for i, name in enumerate(dotted[1:], 1):
             if isinstance(value, ModuleType):
@@ -186,11 +188,14 @@ class _Walk:
         return [tree, *dotted[read:]]
 
     def _imported(self, function: FunctionType, level: int, module: str, names: Dotted) -> Tree:
-        """What a function imports when it runs; of a module as a whole, what it might read there."""
+        """Describe an import inside a function.
+
+        For a whole module, describe the attributes that the function may read.
+        """
         relative = "." * level + module
         try:
             found = import_module(relative, function.__globals__.get("__package__") or None)
-        except Exception:  # the function will say so when it runs
+        except Exception:  # the function fails when it runs
             return ["no module", relative, *names]
         if not self._owns(found):
             return ["library", _top(found.__name__), *names]
@@ -199,7 +204,10 @@ class _Walk:
         return ["import", relative, *(self._reached(own.get(n, _ABSENT), (n,), found.__name__, own) for n in wanted)]
 
     def _named(self, name: str, value: Any, whole: bool) -> Tree:
-        """A value that code finds by a name: a part of its own where it is plain, so that its change has that name."""
+        """Describe a value that code reads by a name.
+
+        A plain value is its own part, so a change of it has that name.
+        """
         tree = self._value(value, name, whole)
         if tree[0] == "plain":
             self._put(name, tree)
@@ -209,7 +217,7 @@ class _Walk:
     # -- values
 
     def _value(self, value: Any, name: str, whole: bool, mine: bool = False) -> Tree:
-        """A value; `whole` where the attributes of an instance count, `mine` where its class does wherever it lies."""
+        """Describe a value. `whole` includes an instance's attributes, `mine` includes its class from any module."""
         if isinstance(value, Enum):
             return ["plain", type(value).__name__, value.name, self._value(value.value, name, whole)]
         own = _SHOWN.get(type(value))
@@ -238,8 +246,8 @@ class _Walk:
         return ["plain", type(value).__name__, *items]
 
     def _object(self, value: Any, name: str, whole: bool, mine: bool) -> Tree:
-        """What is no plain value: code, or an instance."""
-        if isinstance(value, View) and isinstance(value.map, FunctionMap):  # a map that another one calls
+        """Describe a value that is not plain: code, or an instance."""
+        if isinstance(value, View) and isinstance(value.map, FunctionMap):  # a map that another map calls
             return self._value(value.map.function, name, whole)
         if isinstance(value, FunctionType | type):
             return self._code(value, mine)
@@ -271,7 +279,7 @@ class _Walk:
         return out
 
     def _code(self, code: FunctionType | type, mine: bool) -> Tree:
-        """A function or a class: its part, where it is followed, else its name."""
+        """Describe a function or a class: as a part if it is followed, otherwise by its name."""
         if not (mine or self._owns(code)):
             cells = code.__closure__ or () if isinstance(code, FunctionType) else ()
             inner = [cell for cell in map(_held_by, cells) if isinstance(cell, FunctionType)]
@@ -287,25 +295,25 @@ class _Walk:
         return ["part", name]
 
     def _owns(self, code: FunctionType | type | ModuleType) -> bool:
-        """Whether this function, class or module is of the app's own code."""
+        """Return whether this function, class or module belongs to the app's own code."""
         module = code.__name__ if isinstance(code, ModuleType) else _module(code)
         if _top(module) in self._packages:
             return True
         file = code.__code__.co_filename if isinstance(code, FunctionType) else _file(module)
-        if file is None or file.startswith("<"):  # built in or frozen, or of an interactive session
+        if file is None or file.startswith("<"):  # built in, frozen, or of an interactive session
             return module == "__main__" or not (_top(module) in sys.stdlib_module_names or isinstance(code, ModuleType))
         return not _real(file).startswith(_PLACES)
 
 
 def _module(code: Any) -> str:
-    """The module that code is of; of a function the one that it runs in, whatever it says of itself."""
+    """Return the module of code. For a function it is the module whose globals the function uses."""
     if isinstance(code, FunctionType):
         return str(code.__globals__.get("__name__"))
     return str(getattr(code, "__module__", None) or type(code).__module__)
 
 
 def _compact(tree: Tree) -> bytes:
-    """A tree as JSON, with nothing in it but printed ASCII, which msgspec writes as `json` does, and sooner."""
+    """Encode a tree as JSON in printable ASCII. msgspec writes it as `json` does, and faster."""
     try:
         out = msgspec.json.encode(tree)
     except UnicodeEncodeError:  # half a pair of surrogates
@@ -319,19 +327,19 @@ def _file(module: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _real(file: str) -> str:
-    """The path of a file without links; a file that code was read from is asked after once."""
+    """Return the path of a file without links. The result is cached."""
     return path.realpath(file)
 
 
 def _stem(module: str) -> str:
-    """What a module is called, whatever it was imported as: a script is `__main__` to itself."""
+    """Return the name of a module by its file, because a script imports itself as `__main__`."""
     file = _file(module)
     stem = path.splitext(path.basename(file))[0] if file else module
     return module.rpartition(".")[2] if stem == "__init__" else stem
 
 
 def _top(module: str) -> str:
-    """The package that a module is of, without the mark of what is written in C."""
+    """Return the top package of a module, without the underscore of modules written in C."""
     return module.partition(".")[0].lstrip("_")
 
 
@@ -353,7 +361,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """The attributes of an instance."""
+    """Return the attributes of an instance."""
     out = dict(getattr(value, "__dict__", {}))
     for own in type(value).__mro__:
         slots = vars(own).get("__slots__", ())
@@ -364,6 +372,6 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _is_frozen(value: Any) -> bool:
-    """Whether an instance says that it never changes."""
+    """Return whether the class of an instance declares it immutable."""
     made = getattr(type(value), "__dataclass_params__", None) or getattr(type(value), "__struct_config__", None)
     return bool(getattr(made, "frozen", False))

@@ -1,9 +1,9 @@
-"""The code of a function as plain data that stays the same while the code means the same.
+"""Describe the code of a function as plain data that stays the same as long as the code means the same.
 
-It is the syntax tree without positions, comments, docstrings, decorators and the function's own name, so that neither
-reformatting nor another version of Python changes it. Where there is no source (an interactive session, `exec`), or
-where the file was edited since it was imported, it is the bytecode without line numbers, which does follow the version
-of Python. Invariant: what is read from a file is what runs, since the file's code is compared with the function's.
+The data is the syntax tree without positions, comments, docstrings, decorators and the function's name. So neither
+reformatting nor another version of Python changes it. Without a source (an interactive session, `exec`), or after the
+file was edited since its import, the data is the bytecode without line numbers. That depends on the version of Python.
+Invariant: source is used only if its compiled code equals the function's code.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _LAMBDA = "<lambda>"
 
 
 class Sources:
-    """The files that functions come from, each read once; what was read of the same text before is known."""
+    """Source files of functions. Each file is read once, and results for equal text are cached."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def code_of(self, function: FunctionType) -> Tree:
-        """What the function does."""
+        """Describe the code of a function."""
         code = function.__code__
         return _code_of(code, self._text(code.co_filename, function.__globals__))
 
@@ -85,7 +85,7 @@ def _file(name: str, text: str) -> tuple[ast.Module, CodeType] | None:
 
 @lru_cache(maxsize=1024)
 def names_in(code: CodeType) -> tuple[Dotted, ...]:
-    """The global names that code reads, each as far as it is dotted."""
+    """Return the global names that code reads, with their dotted attributes."""
     found: set[Dotted] = set()
     for own in _inside(code):
         dotted: list[str] = []
@@ -101,7 +101,7 @@ def names_in(code: CodeType) -> tuple[Dotted, ...]:
 
 @lru_cache(maxsize=1024)
 def imports_in(code: CodeType) -> tuple[Imported, ...]:
-    """What code imports when it runs."""
+    """Return the imports that code makes when it runs."""
     found: set[Imported] = set()
     for own in _inside(code):
         before: list[Any] = [0, None]
@@ -114,7 +114,7 @@ def imports_in(code: CodeType) -> tuple[Imported, ...]:
 
 
 def _inside(code: CodeType) -> Iterator[CodeType]:
-    """Code, and all code in it."""
+    """Yield a code object and all code objects nested in it."""
     yield code
     for part in code.co_consts:
         if isinstance(part, CodeType):
@@ -125,12 +125,12 @@ def _inside(code: CodeType) -> Iterator[CodeType]:
 
 
 def _parameters(args: ast.arguments) -> Tree:
-    """The parameters of a function; their defaults are values, which are found in the function."""
+    """Describe the parameters of a function without their defaults, whose values are read from the function."""
     return _tree(ast.arguments(args.posonlyargs, args.args, args.vararg, args.kwonlyargs, [], args.kwarg, []))
 
 
 def _body(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[ast.stmt]:
-    """The statements without the docstring."""
+    """Return the statements without the docstring."""
     first = node.body[0]
     documented = (
         isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and type(first.value.value) is str
@@ -139,7 +139,7 @@ def _body(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[a
 
 
 def _tree(node: Any) -> Tree:
-    """A syntax tree as lists; what is empty or without meaning is left out, so that versions of Python agree."""
+    """Convert a syntax tree to lists. Empty and meaningless fields are left out, so that versions of Python agree."""
     if isinstance(node, list):
         return [_tree(part) for part in node]
     if not isinstance(node, ast.AST):
@@ -162,7 +162,7 @@ def _constant(value: Any) -> Tree:
 
 
 def _pieces(parts: list[ast.expr]) -> list[ast.expr]:
-    """The pieces of a formatted text, without empty texts, and texts in a row as one."""
+    """Return the pieces of a formatted text, without empty texts, and with adjacent texts joined."""
     out: list[ast.expr] = []
     for part in parts:
         if isinstance(part, ast.Constant):
@@ -176,7 +176,7 @@ def _pieces(parts: list[ast.expr]) -> list[ast.expr]:
 
 
 def _lambda_of(tree: ast.Module, code: CodeType) -> ast.Lambda | None:
-    """The lambda that this is the code of: the innermost one whose body holds all places that the code names."""
+    """Find the lambda of a code object: the innermost one whose body contains all positions in the code."""
     steps = [place for place in code.co_positions() if None not in place]
     spans = [(a, c, b, d) for a, b, c, d in steps if a is not None and (c or d)]
     found = [
@@ -203,7 +203,7 @@ def _size(body: ast.expr) -> tuple[int, int]:
 
 
 def _is_same(code: CodeType, other: CodeType) -> bool:
-    """Whether code of a file is the code that runs."""
+    """Return whether code from a file equals the code that runs."""
     if (code.co_name, code.co_firstlineno) != (other.co_name, other.co_firstlineno):
         return False
     return _signature(code) == _signature(other) and _rendered(code) == _rendered(other)
@@ -217,14 +217,14 @@ def _signature(code: CodeType) -> Tree:
 
 
 def _rendered(code: CodeType) -> Tree:
-    """The steps of code, with what they mean instead of where that stands."""
+    """Return the instructions of code, with argument values instead of their indexes."""
     return [[step.opname, _argument(step.argval)] for step in dis.get_instructions(code)]
 
 
 def _argument(value: Any) -> Tree:
     if isinstance(value, CodeType):
         return [value.co_name, _signature(value), _rendered(value)]
-    if isinstance(value, frozenset):  # which has another order in each process
+    if isinstance(value, frozenset):  # its order differs between processes
         return ["frozenset", *sorted(ascii(item) for item in value)]
     if isinstance(value, tuple):
         return ["tuple", *(_argument(item) for item in value)]

@@ -1,4 +1,4 @@
-"""Comparisons of field expressions: the operators, and the families of values that compare with each other.
+"""Compare values in field expressions: the operators, and the families of comparable values.
 
 Invariant: two values of one family compare in group order. Values of different families are unequal and have no order.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Family(Enum):
-    """What compares with what."""
+    """A kind of values that compare with each other."""
 
     NULL = "null"
     BOOL = "bool"
@@ -35,7 +35,7 @@ _FAMILIES: dict[type, Family] = {
 
 
 def family_of(value: object) -> Family:
-    """The family of a value.
+    """Return the family of a value.
 
     >>> family_of(True), family_of(1.5), family_of([1])
     (<Family.BOOL: 'bool'>, <Family.NUMBER: 'number'>, <Family.OTHER: 'other'>)
@@ -47,7 +47,7 @@ def family_of(value: object) -> Family:
 
 
 class Op(Enum):
-    """A comparison."""
+    """A comparison operator."""
 
     EQ = "=="
     NE = "!="

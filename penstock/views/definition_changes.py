@@ -1,8 +1,8 @@
-"""Generations of views: what differs between two definitions, and what is said of building the second one.
+"""Compare two definitions of a view, and describe the build of the next generation.
 
-A view whose definition changes is built anew beside what readers see, and takes its place when it is complete. What is
-kept of a definition is plain data, and the fingerprint of its code as `code`. Invariant: two definitions are the same
-exactly where they give the same rows of the same documents, as far as data and code can tell.
+If the definition of a view changes, the next generation is built beside the current one, and replaces it when it is
+complete. A stored definition is plain data, with the fingerprint of its code as `code`. Invariant: two definitions are
+equal exactly if they give the same rows for the same documents, as far as data and code can tell.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _CODE, _VERSION = "code", "version"
 
 
 class Kind(Enum):
-    """Why a view is built anew."""
+    """The reason to build or drop a view."""
 
     CHANGED = "changed"
     NEW = "new"
     DROPPED = "dropped"
     FOLLOWS = "follows"
-    """It is as it was, and what it is on is built anew."""
+    """The view is unchanged, but its parent view is built again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A view that the store has otherwise than the app, and why.
+    """A view whose stored definition differs from the app, and the reason.
 
     >>> print(Changed("namecount", Kind.CHANGED, "its map changed"))
     namecount: changed, its map changed
@@ -48,20 +48,21 @@ class Changed:
         return f"{self.view}: {self.kind.value}{', ' if self.why else ''}{self.why}"
 
     def data(self) -> dict[str, str]:
-        """As plain data."""
+        """Return it as plain data."""
         return {"view": self.view, "kind": self.kind.value, "why": self.why}
 
     @classmethod
     def of(cls, data: Mapping[str, str]) -> Changed:
-        """Made of that data."""
+        """Create it from plain data."""
         return cls(data["view"], Kind(data["kind"]), data["why"])
 
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """What building views did: which, of how many documents and rows, and in how many groups the result is another now.
+    """The result of building views: the views, the documents and rows that were read, and the groups with another
+    result.
 
-    `groups` is None where the store keeps no feed, which would know.
+    `groups` is None if the store keeps no changes feed, which would count them.
 
     >>> print(Migrated((Changed("namecount", Kind.NEW),), 1200, 7))
     1 view built of 1,200 documents and rows: namecount; 7 groups have another result
@@ -89,18 +90,18 @@ class Migrated:
         return "; ".join(said)
 
     def data(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return it as plain data."""
         return {"changes": [c.data() for c in self.changes], "told": self.told, "groups": self.groups}
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Migrated:
-        """Made of that data."""
+        """Create it from plain data."""
         return cls(tuple(map(Changed.of, data["changes"])), data["told"], data["groups"])
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A group of a view as it is and as it would be, `ABSENT` where it is not."""
+    """A group of a view with its current and its future result. `ABSENT` means no row."""
 
     view: str
     group: Any
@@ -110,12 +111,12 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What opening a store with an app would change.
+    """The changes that opening a store with an app would make.
 
-    `documents` of tables and `rows` of views would be gone through, and the `groups` there are now would be replaced.
-    Rows are shown from `sampled` documents, which are `all` of them or not: then both sides are of these alone, and of
-    a view whose former code is gone there is none. `seconds` is what building takes while nobody writes, about; `held`
-    says by view how many of the sampled documents it could not take, and why the first of them.
+    A build would read `documents` of tables and `rows` of parent views, and replace the `groups` that exist now.
+    `sample` has rows computed from `sampled` documents. If these are not `all`, both sides count them alone. A view
+    whose former code is lost has no sample. `seconds` is the approximate time of the build without concurrent writes.
+    `held` gives per view the number of sampled documents that it could not accept, and the reason for the first.
     """
 
     changes: tuple[Changed, ...]
@@ -130,7 +131,7 @@ class Preview:
 
 
 class NotBuilt(PenstockError):
-    """A view was asked for that is being built, and has never been complete.
+    """The requested view is being built, and was never complete.
 
     >>> print(NotBuilt("namecount", 43))
     view 'namecount' is being built, 43 % of what it is made of is in; wait until it is complete, or run \
@@ -150,13 +151,13 @@ class NotBuilt(PenstockError):
 
 
 def stored_definition(view: View) -> dict[str, Any]:
-    """A view as a store keeps it: its description, and the fingerprint of its code where it has any."""
+    """Return a view as a store keeps it: its description, and the fingerprint of its code if it has any."""
     code = fingerprint(view)
     return {**view.describe(), _CODE: code} if code else view.describe()
 
 
 def difference(old: Described, new: Described) -> str:
-    """What differs between two stored definitions of a view, in words; nothing where they are the same.
+    """Describe in words how two stored definitions of a view differ. Return an empty text if they are equal.
 
     >>> difference({"source": "users", "reducers": []}, {"source": "orders", "reducers": []})
     "its source was 'users' and is 'orders'"
@@ -165,7 +166,7 @@ def difference(old: Described, new: Described) -> str:
     names = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
     if "by" in names:
         names = [name for name in names if name not in ("key", "value", "where")]
-    if "reducers" in names:  # an index has rows of its own form
+    if "reducers" in names:  # an index has a different form of rows
         names = [name for name in names if name != "rows"]
     said = [_changed(name, before.get(name), now.get(name)) for name in names]
     versions = old.get(_VERSION), new.get(_VERSION)
@@ -178,7 +179,7 @@ def difference(old: Described, new: Described) -> str:
 
 
 def _changed(name: str, old: Any, new: Any) -> str:
-    """How a part of a definition changed, as users write it where that tells it."""
+    """Describe the change of one part of a definition, in users' notation if that shows the difference."""
     if name == "by":
         return "it was made by fields, and is by a function" if old == "fields" else "it was a function, and is fields"
     one, two = _written(name, old), _written(name, new)
@@ -190,7 +191,7 @@ def _changed(name: str, old: Any, new: Any) -> str:
 
 
 def _written(name: str, part: Any) -> str:
-    """A part of a definition as users write it."""
+    """Return a part of a definition in users' notation."""
     if name == "rows":
         return part or "(group, key), with a rank if it is not 0"
     if part is None:
@@ -206,7 +207,7 @@ def _written(name: str, part: Any) -> str:
 
 
 def _bare(definition: Described) -> dict[str, Any]:
-    """A definition without its code, and without the names of functions, which say nothing of what they do."""
+    """Return a definition without its code and without names of functions, which do not affect results."""
     out = {name: value for name, value in definition.items() if name not in (_CODE, _VERSION, "map", "reducers")}
     out |= {name: value for name, value in (definition.get("map") or {}).items() if name != "function"}
     reducers = definition.get("reducers") or []
@@ -215,7 +216,7 @@ def _bare(definition: Described) -> dict[str, Any]:
 
 
 def _code(old: Described, new: Described) -> Iterator[str]:
-    """Which parts of the code differ: those that changed, else those that came or went."""
+    """Yield the parts of the code that differ: changed parts, otherwise added and removed ones."""
     if not old and new:
         yield "its code was not kept with it"
         return

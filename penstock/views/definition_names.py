@@ -1,6 +1,6 @@
-"""Names of apps, tables and views: which are allowed, and what was meant by one that does not exist.
+"""Check the names of apps, tables and views, and suggest the nearest name for an unknown one.
 
-Invariant: a name is ASCII letters, digits, "_", "-" and ".", so that it stands unquoted on a command line, in a file
+Invariant: a name is ASCII letters, digits, "_", "-" and ".", so that it needs no quotes on a command line, in a file
 name and in a topic.
 """
 
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def find(name: str, kind: str, among: Mapping[str, _T]) -> _T:
-    """What has this name; `UnknownName`, with the likeliest right one, if nothing has.
+    """Return the definition with this name. Raise UnknownName, with the nearest name, if there is none.
 
     >>> find("users", "table", {"users": 1})
     1
@@ -32,7 +32,7 @@ def find(name: str, kind: str, among: Mapping[str, _T]) -> _T:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The likeliest of the names, in whatever case it was written.
+    """Return the most similar of the names, without regard to case. Return None if none is similar.
 
     >>> nearest("Usres", ["users", "orders"])
     'users'
@@ -43,7 +43,7 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def check_name(kind: str, name: object) -> None:
-    """Refuses what can't name an app, a table or a view.
+    """Raise DefinitionError if an app, a table or a view can't have this name.
 
     >>> check_name("table", "web-users.v2")
     """
@@ -55,7 +55,7 @@ def check_name(kind: str, name: object) -> None:
 
 
 def check_version(view: str, version: object) -> str | None:
-    """The version that was written for a view's code.
+    """Check and return the version that was written for a view's code.
 
     >>> check_version("namecount", "2")
     '2'
@@ -68,7 +68,7 @@ def check_version(view: str, version: object) -> str | None:
 
 
 def check_flag(view: str, name: str, given: object) -> bool:
-    """What was written for something that a view is or is not.
+    """Check and return a boolean argument of a view.
 
     >>> check_flag("namecount", "sources", True)
     True
@@ -79,7 +79,7 @@ def check_flag(view: str, name: str, given: object) -> bool:
 
 
 def called_view(name: object) -> str:
-    """What a view that is being defined is called in errors."""
+    """Return the name under which errors mention a view that is being defined."""
     if name is not None and not isinstance(name, str):
         what = getattr(name, "__name__", shown_key(name))
         raise DefinitionError(

@@ -1,12 +1,12 @@
-"""Definitions: an app, its tables, and the views on them and on each other.
+"""Define apps, tables, and views on tables or on other views.
 
-A definition is made once, is checked in full when it is made, and never changes. Invariants:
+A definition is checked completely when it is made, and never changes. Invariants:
 
 - tables and views of an app share one namespace;
-- a definition's `order` is its place in the app, and a source comes before its views: in that order a batch passes
-  through all of them;
-- `describe()` is plain data for a store's catalog and says all that content depends on, save the code of functions.
-  How a view's contributions cross between partitions is none of it.
+- a definition's `order` is its index in the app. A table or parent view comes before its views, and a batch passes
+  through the definitions in that order;
+- `describe()` is plain data for a store's catalog, and contains all that content depends on, except function code and
+  the delivery mode between partitions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _D = TypeVar("_D", "Table", "View")
 
 
 class Merge(Enum):
-    """How the versions of a document make the document.
+    """The rule that combines the versions of a document.
 
     >>> App("shop").table("orders", key="id", merge="patch").merge
     <Merge.PATCH: 'patch'>
@@ -54,14 +54,14 @@ class Merge(Enum):
 
 
 class _Unsaid(Enum):
-    """Stands for an argument that has to be given, and may be None."""
+    """The default of an argument that is required but may be None."""
 
     REDUCE = "reduce"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(ABC):
-    """What a view can be on: a table, or another view."""
+    """The base of a view: a table, or a parent view."""
 
     app: App = field(repr=False)
     name: str
@@ -70,11 +70,11 @@ class Source(ABC):
     @property
     @abstractmethod
     def table(self) -> Table:
-        """The table that all of it comes from."""
+        """Return the table at the base of the chain."""
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
-        """The definition as plain data."""
+        """Return the definition as plain data."""
 
     @overload
     def view(
@@ -113,21 +113,27 @@ class Source(ABC):
         version: str | None = None,
         production: ProductionName | Production = Production.STRONG,
     ) -> View | Callable[[MapFunction], View]:
-        """A view on this source: by fields where `key` is given, else a decorator of its map function.
+        """Define a view on this table or view: by fields if `key` is given, otherwise as a decorator of its map
+        function.
 
         `key` is the group: a path, a tuple of paths, or () for one group of all. `value` is the path of the value for
-        reducers, else they get the document. `where` keeps documents, by a field that must be true or by a comparison.
-        `reduce` is a reducer, a dict of them by the names of a row's fields, or None for a plain index, whose rows are
-        (group, key, rank) and the value. In place of a reducer may stand a function as CouchDB has them, of (values,
-        rereduce) or of (keys, values, rereduce). First it gets values of the group with `rereduce` false, nulls among
-        them, and the pairs [group, document key] they come from as `keys`; then results of its own, with `rereduce`
-        true and None as `keys`. Which values come together, and in which order, follows from the documents' keys by a
-        hash: neither values nor results stand in the order of keys. `sources=True` keeps every contribution in a
-        tree, so that `why` and repairs of a group cost one path. A changed definition, code of functions included,
-        builds the view again. `version` stands for that code: with it only another version is a change.
+        reducers. Without it they get the document. `where` selects documents by a field that must be true, or by a
+        comparison.
 
-        `production` says how contributions reach other partitions: "strong" saves, then sends them. "weak" sends, then
-        saves them. "auto" is weak for a second. The last two keep contributions in a tree as well.
+        `reduce` is a reducer, or a dict of reducers by field names of the row, or None. None makes a plain index, whose
+        rows are (group, key, rank) and the value. A function may replace a reducer, as in CouchDB: of (values,
+        rereduce) or of (keys, values, rereduce). It is first called with values of the group and `rereduce` false.
+        Nulls are included, and `keys` has their pairs [group, document key]. It is then called with its own results,
+        `rereduce` true and None as `keys`. A hash of the documents' keys decides which values come together and in
+        which order. Neither values nor results are in key order.
+
+        `sources=True` stores every contribution in a tree, so that `why` and the repair of a group cost one path. If
+        the definition or its function code changes, the view is built again. `version` replaces that code in the
+        comparison: then only another version counts as a change.
+
+        `production` is the delivery mode to other partitions: "strong" saves contributions before it sends them, and
+        "weak" sends them before it saves them. "auto" is weak for a second. The last two also store contributions in a
+        tree.
 
         >>> import penstock as ps
         >>> users = ps.App("shop").table("users", key="id")
@@ -135,7 +141,7 @@ class Source(ABC):
         >>> rows = lambda values, rereduce: sum(values) if rereduce else len(values)
         >>> counts = users.view("counts", key="address.city", value="name", reduce=rows)
 
-        A view by a function is named after it, unless a name is given; the function yields groups, or (group, value).
+        A view by a function has its name, unless a name is given. The function yields groups, or (group, value).
 
         >>> @users.view(reduce=ps.count())
         ... def initials(user):
@@ -173,7 +179,7 @@ class Source(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table(Source):
-    """A named stream of documents by key; made by `App.table`.
+    """A named stream of documents by key, made by `App.table`.
 
     >>> App("shop").table("orders", key=("shop", "number"), ts="@kafka").has_ts
     True
@@ -188,16 +194,16 @@ class Table(Source):
 
     @property
     def table(self) -> Table:
-        """Itself."""
+        """Return the table itself."""
         return self
 
     @property
     def has_ts(self) -> bool:
-        """Whether its versions are ordered by a ts, and not by arrival alone."""
+        """True if a ts orders its versions, and not the arrival alone."""
         return self.ts is not None or self.broker_ts
 
     def describe(self) -> dict[str, object]:
-        """The table as plain data."""
+        """Return the table as plain data."""
         return {
             "kind": "table",
             "name": self.name,
@@ -211,11 +217,11 @@ class Table(Source):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View(Source):
-    """Groups and their results; made by `Source.view`. A view that was made of a function can be called as it.
+    """Groups and their results, made by `Source.view`. A view by a function can be called like the function.
 
-    `fields` names the fields of a row, one for each reducer; without them the one reducer's result is the value.
-    Without reducers it is a plain index. `sources` says that contributions are kept whatever the reducers need, as
-    they are where `production` is not strong.
+    `fields` names the fields of a row, one for each reducer. Without them the result of the one reducer is the value.
+    Without reducers the view is a plain index. `sources` says that contributions are stored even if no reducer needs
+    them. They are also stored if `production` is not strong.
 
     >>> import penstock as ps
     >>> users = ps.App("shop").table("users", key="id")
@@ -242,22 +248,22 @@ class View(Source):
 
     @property
     def index(self) -> bool:
-        """True if its rows are (group, key, rank) and the value, and not results."""
+        """True if it is a plain index: its rows are (group, key, rank) and the value, not results."""
         return not self.reducers
 
     @property
     def table(self) -> Table:
-        """The table that all of it comes from."""
+        """Return the table at the base of the chain."""
         return self.source.table
 
     def __call__(self, document: Any) -> Iterable[Any] | None:
-        """What the map function yields for this document."""
+        """Return the groups and values that the map function yields for a document."""
         if isinstance(self.map, FieldMap):
             raise DefinitionError(f"view {self.name!r} has fields, not a function; read its key= and value= instead")
         return self.map.function(document)
 
     def describe(self) -> dict[str, object]:
-        """The view as plain data."""
+        """Return the view as plain data."""
         out: dict[str, object] = {
             "kind": "view",
             "name": self.name,
@@ -304,12 +310,12 @@ class App:
         tombstones: int | float | None = None,
         sample: str | os.PathLike[str] | None = None,
     ) -> Table:
-        """A table of documents by `key`, a path or a tuple of paths.
+        """Define a table of documents by `key`, a path or a tuple of paths.
 
-        With `ts`, a path (or "@kafka": the broker's timestamp), the greatest ts wins, else the last to arrive.
-        `merge="patch"` merges top-level fields, each with its own ts. `tombstones=N` lets compaction forget deletions
-        older than the table's greatest ts minus N (seconds, where ts is text). `sample` is a file of documents to
-        try views on.
+        With `ts`, a path (or "@kafka": the broker's timestamp), the version with the greatest ts wins. Otherwise the
+        last to arrive wins. `merge="patch"` merges top-level fields, each with its own ts. `tombstones=N` lets
+        compaction remove deletions older than the table's greatest ts minus N (seconds, if ts is text). `sample` is a
+        file of documents to try views on.
 
         >>> App("shop").table("orders", key="number", ts="updated.at", merge="patch").ts
         ('updated', 'at')
@@ -339,11 +345,11 @@ class App:
 
     @property
     def size(self) -> int:
-        """How many definitions there are: the order of the next."""
+        """The number of definitions, which is the order of the next one."""
         return len(self._definitions)
 
     def add(self, definition: _D) -> _D:
-        """Takes a definition; `App.table` and `.view` end here."""
+        """Add a definition. `App.table` and `.view` call this."""
         kind = "table" if isinstance(definition, Table) else "view"
         name = definition.name
         check_name(kind, name)
@@ -367,32 +373,32 @@ class App:
         return definition
 
     def names(self) -> tuple[str, ...]:
-        """The names of all tables and views, in order."""
+        """Return the names of all tables and views, in order."""
         return tuple(self._definitions)
 
     def tables(self) -> tuple[Table, ...]:
-        """All tables, in order."""
+        """Return all tables, in order."""
         return self._tables
 
     def views(self) -> tuple[View, ...]:
-        """All views, each after its source."""
+        """Return all views, each after its table or parent view."""
         return self._views
 
     def lookup(self, name: str) -> Table | View:
-        """The table or view of this name; `UnknownName`, with the nearest right one, if there is none."""
+        """Return the table or view of this name. Raise UnknownName, with the nearest name, if there is none."""
         return find(name, "table or view", self._definitions)
 
     def table_of(self, name: str) -> Table:
-        """The table of this name; `UnknownName`, with the nearest right one, if there is none."""
+        """Return the table of this name. Raise UnknownName, with the nearest name, if there is none."""
         found = self._definitions.get(name) if isinstance(name, str) else None
         if isinstance(found, View):
             raise UnknownName(name, "table", found.table.name)
         return find(name, "table", {t.name: t for t in self.tables()})
 
     def view_of(self, name: str) -> View:
-        """The view of this name; `UnknownName`, with the nearest right one, if there is none."""
+        """Return the view of this name. Raise UnknownName, with the nearest name, if there is none."""
         return find(name, "view", {v.name: v for v in self.views()})
 
     def describe(self) -> dict[str, object]:
-        """The app as plain data."""
+        """Return the app as plain data."""
         return {"app": self.name, "definitions": [d.describe() for d in self._definitions.values()]}

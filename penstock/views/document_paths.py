@@ -1,7 +1,7 @@
-"""Paths: how a definition names a place in a document, `"address.city"` for a person and `("address", "city")` inside.
+"""Paths to fields in a document. Users write `"address.city"`, and the code uses `("address", "city")`.
 
-Invariants: a path has at least one name and no empty one; absent, null, and a place below something that is no map
-are the same, null.
+Invariants: a path has at least one name and no empty one. An absent field, a null field, and a field below a value that
+is no map all count as null.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.views.reducer_protocols import Path
 
 
 def parse_path(text: object, what: str) -> Path:
-    """The dotted path as a tuple; `what` names the argument in the error.
+    """Convert a dotted path to a tuple. `what` names the argument in the error.
 
     >>> parse_path("address.city", "key=")
     ('address', 'city')
@@ -34,7 +34,7 @@ def parse_path(text: object, what: str) -> Path:
 
 
 def reach(document: object, path: Path) -> Any:
-    """What stands at the path; None where it is absent or where something on the way is no map.
+    """Return the value at the path. Return None if it is absent, or if a value on the way is no map.
 
     >>> reach({"address": {"city": "Oslo"}}, ("address", "city"))
     'Oslo'

@@ -1,13 +1,13 @@
-"""Field expressions: `where=` conditions that are read from a document's fields, without a Python call of the user's.
+"""Field expressions: `where=` conditions on a document's fields, evaluated without a user's Python function.
 
-An expression is an immutable tree, so that a catalog can keep it, columns can evaluate it, and Spark can run it.
+An expression is an immutable tree, so a catalog can store it, columns can evaluate it, and Spark can run it.
 Invariants:
 
-- a comparison holds only between two values of one family (numbers, Decimals among them, by exact value; text; bytes;
-  bool), in the order that they have as groups: the one NaN equals itself and comes after +inf. Of different families
-  only `!=` holds. With a null value nothing holds, `!=` neither;
-- `== None` holds where the value is null or absent, and `!= None` where it is neither. No other comparison takes None;
-- `~` turns plainly: what does not hold holds, so `~(field("a") > 0)` keeps documents without an `a`;
+- a comparison is only true between two values of one family: numbers (Decimals included, by exact value), text, bytes
+  or bool. They compare in group order: the one NaN equals itself and comes after +inf;
+- between different families only `!=` is true. With a null value every comparison is false, even `!=`;
+- `== None` is true if the value is null or absent, and `!= None` if it is neither. No other comparison accepts None;
+- `~` is a plain negation, so `~(field("a") > 0)` selects documents without an `a`;
 - `where_from(w.describe())` is the same condition as `w`;
 - an expression has no truth value: `and`, `or`, `not` and chained comparisons raise instead of dropping a part.
 """
@@ -29,7 +29,7 @@ Getter = Callable[[Path], object]
 
 
 class _Logic(ABC):
-    """What can stand beside `&`, `|` and `~`."""
+    """An operand of `&`, `|` and `~`."""
 
     __slots__ = ()
 
@@ -82,15 +82,15 @@ class Where(_Logic):
 
     @abstractmethod
     def evaluate(self, get: Getter) -> bool:
-        """Whether it holds, given a way to a document's values: `get(path)` is None where there is none."""
+        """Return whether the condition is true. `get(path)` returns a document's value, None if it is absent."""
 
     @abstractmethod
     def paths(self) -> tuple[Path, ...]:
-        """The paths it reads, in order, each once."""
+        """Return the paths that the condition reads, in order, each once."""
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
-        """The condition as plain data; `where_from` makes it again."""
+        """Return the condition as plain data, which `where_from` reads."""
 
     def _where(self) -> Where:
         return self
@@ -98,7 +98,7 @@ class Where(_Logic):
 
 @dataclass(frozen=True, slots=True)
 class IsTrue(Where):
-    """Holds where the field is exactly true."""
+    """True if the field is exactly true."""
 
     path: Path
 
@@ -114,7 +114,7 @@ class IsTrue(Where):
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Where):
-    """Holds where the field is null or absent."""
+    """True if the field is null or absent."""
 
     path: Path
 
@@ -130,7 +130,7 @@ class IsNull(Where):
 
 @dataclass(frozen=True, slots=True)
 class Compare(Where):
-    """Holds where the field stands in this relation to the value; `family` is the value's."""
+    """True if the field has this relation to the value. `family` is the family of the value."""
 
     path: Path
     op: Op
@@ -151,7 +151,10 @@ class Compare(Where):
         return bool(COMPARE[self.op](found, self.value))
 
     def _numbers(self, found: object) -> bool:
-        """Floats meet Decimals as the exact Decimals that they are; a NaN meets none, since that would raise."""
+        """Compare numbers.
+
+        A float is converted to the exactly equal Decimal; NaN is not converted, since that would raise.
+        """
         value = self.value
         if found != found or value != value:
             return bool(COMPARE[self.op](found != found, value != value))
@@ -170,7 +173,7 @@ class Compare(Where):
 
 @dataclass(frozen=True, slots=True)
 class And(Where):
-    """Holds where both hold."""
+    """True if both conditions are true."""
 
     left: Where
     right: Where
@@ -187,7 +190,7 @@ class And(Where):
 
 @dataclass(frozen=True, slots=True)
 class Or(Where):
-    """Holds where one of them holds, or both."""
+    """True if at least one condition is true."""
 
     left: Where
     right: Where
@@ -204,7 +207,7 @@ class Or(Where):
 
 @dataclass(frozen=True, slots=True)
 class Not(Where):
-    """Holds where the other does not."""
+    """True if the inner condition is false."""
 
     inner: Where
 
@@ -219,9 +222,9 @@ class Not(Where):
 
 
 class Field(_Logic):
-    """A field of a document, to be compared; by itself it holds where the field is exactly true.
+    """A field of a document, for comparisons. Alone it is true if the field is exactly true.
 
-    Comparisons are annotated `Any`, since `==` of anything in Python promises a bool; each gives a `Where`.
+    Comparisons are annotated `Any`, since `==` in Python promises a bool. Each returns a `Where`.
 
     >>> field("address.city") == "Oslo"  # doctest: +ELLIPSIS
     Compare(path=('address', 'city'), op=<Op.EQ: '=='>, ...)
@@ -234,7 +237,7 @@ class Field(_Logic):
 
     @property
     def path(self) -> Path:
-        """Where it stands in a document."""
+        """The path of the field in a document."""
         return self._path
 
     def __repr__(self) -> str:
@@ -279,8 +282,9 @@ class Field(_Logic):
 
 
 def field(path: str) -> Field:
-    """The field at this path, to build a `where=` from: `==`, `!=`, `<`, `<=`, `>`, `>=` with a value; `&`, `|`, `~`.
+    """Return the field at this path, to build a `where=` from.
 
+    Compare it with a value by `==`, `!=`, `<`, `<=`, `>` or `>=`, and combine comparisons by `&`, `|` and `~`.
     `== None` means "is null or absent", and `!= None` the opposite.
 
     >>> big = (field("amount") >= 100) & ~(field("address.country") == "NO")
@@ -291,7 +295,7 @@ def field(path: str) -> Field:
 
 
 def as_where(value: object) -> Where:
-    """What `where=` was given, as a condition: an expression, or a path whose field must be exactly true.
+    """Convert the argument `where=` to a condition: an expression, or a path whose field must be exactly true.
 
     >>> as_where("paid")
     IsTrue(path=('paid',))
@@ -307,7 +311,7 @@ def as_where(value: object) -> Where:
 
 
 def where_from(description: Mapping[str, Any]) -> Where:
-    """The condition that was described so.
+    """Return the condition with this description.
 
     >>> where_from((field("a") > 1).describe()) == (field("a") > 1)
     True
@@ -330,7 +334,7 @@ def where_from(description: Mapping[str, Any]) -> Where:
 
 
 def _literal(value: object) -> tuple[Family, Any]:
-    """The value to compare with, as documents hold it (a date is its text), and its family."""
+    """Return a value to compare with, as documents hold it (a date is its text), and its family."""
     try:
         value = normalise(value)
     except ValueKind as error:
@@ -345,7 +349,7 @@ def _literal(value: object) -> tuple[Family, Any]:
 
 
 def _plain(value: object) -> object:
-    """A literal that any MessagePack codec takes: numbers beyond its own are their text."""
+    """Return a literal that any MessagePack codec accepts: numbers beyond its range become text."""
     if isinstance(value, Decimal):
         return ["decimal", str(value)]
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:

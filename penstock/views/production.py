@@ -1,7 +1,7 @@
-"""How what a view owes groups of other partitions goes there: kept until it has arrived, or told before it is kept.
+"""The delivery modes of a view: contributions for other partitions are saved before they are sent, or sent first.
 
-A view that is told early keeps contributions, so that what it was told can be taken back, and is on a table, whose
-batches somebody holds until they are in.
+A view that sends first stores its contributions, so that a receiver can undo them. It is on a table, where the writer
+of a batch waits until the batch is saved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ProductionName = Literal["strong", "weak", "auto"]
 
 
 class Production(Enum):
-    """Saved before it is sent; sent before it is saved; or so where that is quick.
+    """The delivery mode. Strong saves before it sends, weak sends before it saves, auto is weak while that is fast.
 
     >>> Production("weak").early, Production.STRONG.early
     (True, False)
@@ -29,12 +29,12 @@ class Production(Enum):
 
     @property
     def early(self) -> bool:
-        """Whether it may be told before it is saved."""
+        """True if contributions may be sent before they are saved."""
         return self is not Production.STRONG
 
 
 def check_production(view: str, given: ProductionName | Production, source: str, chained: bool) -> Production:
-    """The production that was written for a view; DefinitionError where the view can't be told so.
+    """Check and return a view's delivery mode. Raise DefinitionError if the view can't use it.
 
     >>> check_production("names", "weak", "users", chained=False)
     <Production.WEAK: 'weak'>

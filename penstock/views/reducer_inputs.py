@@ -1,7 +1,7 @@
-"""What a view's reducers read, and whether it is there: checked when the view is defined.
+"""Check, when a view is defined, that the fields that its reducers read can exist.
 
-A field view reads paths of documents; a view of a view reads paths of rows, which have a key and a value; and a reducer
-that goes by ts needs documents that have one.
+A field view reads paths of documents. A chained view reads paths of rows, which have a key and a value. A reducer that
+orders by ts needs documents with a ts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Reducers = Sequence[Reducer | ReduceFunction]
 
 
 def fields_read(reducers: Reducers) -> Iterator[Path | None]:
-    """The fields of a value that reducers read, `TS` among them; None: the value itself."""
+    """Yield the fields of a value that reducers read, `TS` among them. None stands for the value itself."""
     for reducer in reducers:
         if isinstance(reducer, ReduceFunction):
             yield None
@@ -30,7 +30,7 @@ def fields_read(reducers: Reducers) -> Iterator[Path | None]:
 
 
 def check_values(view: str, fields: FieldMap, reducers: Reducers) -> None:
-    """A reducer that folds values has to be told which; count() folds none."""
+    """Raise DefinitionError if a reducer of a field view has no value to read. count() reads none."""
     if any(field != TS and fields.path_of(field) is None for field in fields_read(reducers)):
         raise DefinitionError(
             f"view {view!r} has a reducer that is not told what to read; name the field in it, such as "
@@ -39,7 +39,7 @@ def check_values(view: str, fields: FieldMap, reducers: Reducers) -> None:
 
 
 def check_stamps(view: str, reducers: Reducers, source: str, stamped: bool) -> None:
-    """A reducer that goes by ts needs a source whose documents have one."""
+    """Raise DefinitionError if a reducer orders by ts, but the documents of its table or parent view have none."""
     if not stamped and TS in fields_read(reducers):
         raise DefinitionError(
             f"view {view!r} has a reducer that goes by ts, and what is in {source!r} has none; name the field to go "
@@ -50,7 +50,7 @@ def check_stamps(view: str, reducers: Reducers, source: str, stamped: bool) -> N
 def check_paths(
     view: str, fields: FieldMap, reducers: Reducers, source: str, source_fields: tuple[str, ...] | None
 ) -> None:
-    """The documents of a view are its rows, which have a key and a value."""
+    """Raise DefinitionError if a chained view reads a path that rows don't have. Rows have a key and a value."""
     read: list[Path] = [*fields.key.paths]
     if fields.where is not None:
         read += fields.where.paths()
@@ -78,7 +78,7 @@ def check_paths(
 
 
 def check_tombstones(table: str, tombstones: object, ts: str | None) -> None:
-    """How long a table remembers deletions is a number, and goes with a ts."""
+    """Raise DefinitionError unless `tombstones` is a number, 0 or more, of a table with a ts."""
     if tombstones is None:
         return
     if not isinstance(tombstones, int | float) or isinstance(tombstones, bool) or not 0 <= tombstones < math.inf:

@@ -1,14 +1,14 @@
-"""What a view knows of its reducers: how contributions become exact totals, and totals a result.
+"""The protocols of reducers: contributions become exact totals, and totals become a result.
 
-A `Cell` keeps one thing of a group and a `Reducer` reads one or more cells, so that reducers which need the same
-share them. There are three kinds: an `Accumulator` adds and takes back; a `TreeCell` has no inverse, so that it is
-folded along the group's tree; a `ValueCell` counts the group's values in a second tree. A cell is pure: it sees
-columns; where what it makes is kept is the engine's affair. Invariants:
+A `Cell` keeps one state per group, and a `Reducer` reads one or more cells. Reducers that need the same state share a
+cell. There are three kinds. An `Accumulator` adds and subtracts. A `TreeCell` has no inverse, so it is folded along the
+group's tree. A `ValueCell` counts the group's values in a second tree. A cell is pure: it reads columns and returns
+states, which the engine stores. Invariants:
 
-- the state of a group is a function of its contributions alone, in whatever order and batches they came and went, with
-  one exception that says so itself (an item that a user's group could not take is listed there);
-- a group whose contributions are all gone is at lanes of 0 without a spill;
-- no method changes anything that it is given.
+- the state of a group depends only on its contributions, not on their order or batches. There is one exception: a group
+  lists the items that a user's invertible reducer could not accept;
+- a group without contributions has lanes of 0 and no spill;
+- no method changes its arguments.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ State = tuple[tuple[int, ...], list[Any] | None]
 
 
 class Need(Enum):
-    """What a cell needs to know of a value."""
+    """The part of a value that a cell reads."""
 
     PRESENCE = "presence"
-    """Whether it is null."""
+    """Whether the value is null."""
     NUMBER = "number"
-    """Its number; a value of another kind holds the document, and no such value reaches the cell."""
+    """The number. If a value is no number, its document is held, and the value does not reach the cell."""
     VALUE = "value"
     """The value itself."""
 
@@ -44,32 +44,32 @@ class Values(Protocol):
 
     @property
     def lane(self) -> Ints:
-        """An int is its own lane, a float its bits."""
+        """The lanes: an int is its own lane, a float its bits."""
         ...
 
     @property
     def kind(self) -> NDArray[np.uint8] | None:
-        """The kind of each value; None where all are 64-bit ints."""
+        """The kind of each value, or None if all are 64-bit ints."""
         ...
 
     @property
     def objs(self) -> Mapping[int, Any]:
-        """What no lane can hold, by its index."""
+        """The values that fit no lane, by index."""
         ...
 
     def __len__(self) -> int: ...
 
     def values(self) -> list[Any]:
-        """The values as Python objects."""
+        """Return the values as Python objects."""
         ...
 
 
 class Part(Protocol):
-    """Exact totals of one side of a batch, of a form that only its cell knows."""
+    """The exact totals of one side of a batch, in a form that only its cell knows."""
 
     @property
     def m(self) -> int:
-        """How many groups it is of."""
+        """The number of its groups."""
         ...
 
 
@@ -77,9 +77,9 @@ class Part(Protocol):
 class Totals:
     """The totals of m groups.
 
-    `lanes` has a row a lane and a column a group. `spill` has, by group, what does not fit the lanes: a list that
-    MessagePack can hold, absent where the lanes say all. `errors` has, by group, why a user's reducer could not take
-    something; such a group stays at its last good result.
+    `lanes` has one row per lane and one column per group. `spill` has, by group, the part of a total that does not fit
+    the lanes, as a list for MessagePack. It is absent if the lanes hold all. `errors` has, by group, the error of a
+    user's reducer. Such a group keeps its last good result.
     """
 
     lanes: Ints
@@ -88,196 +88,200 @@ class Totals:
 
     @classmethod
     def none(cls, lanes: int, m: int) -> Totals:
-        """The totals of m groups without contributions."""
+        """Return the totals of m groups without contributions."""
         return cls(np.zeros((lanes, m), np.int64))
 
     def state(self, group: int) -> State:
-        """The totals of one group, as a reducer reads them."""
+        """Return the totals of one group, as a reducer reads them."""
         return tuple(self.lanes[:, group].tolist()), self.spill.get(group)
 
 
 class Cell(Protocol):
-    """One kept thing: frozen and hashable, so that a view keeps equal cells once."""
+    """One stored state per group. A cell is frozen and hashable, so a view stores equal cells once."""
 
     @property
     def field(self) -> Path | None:
-        """Which field it reads; None: the value itself."""
+        """The field that it reads, or None for the value itself."""
         ...
 
     @property
     def need(self) -> Need:
-        """What it needs to know of a value."""
+        """The part of a value that it reads."""
         ...
 
     @property
     def lanes(self) -> int:
-        """How many 64-bit ints a group takes; 0 for all but accumulators."""
+        """The number of 64-bit ints per group. It is 0 for all cells but accumulators."""
         ...
 
     def merge(self, a: State, b: State) -> State:
-        """The state of one group that has the contributions of both."""
+        """Return the state of one group with the contributions of both states."""
         ...
 
 
 class Accumulator(Cell, Protocol):
-    """A cell with an inverse: totals, in lanes and a spill."""
+    """A cell with an inverse. Its totals are in lanes and a spill."""
 
     def batch(self, loc: Locals, m: int, column: Values) -> Part:
-        """Exact totals of the column's values by their group `loc`, a number below m; nulls are skipped."""
+        """Return exact totals of the column's values by their group `loc`, a number below m. Nulls are skipped."""
         ...
 
     def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
-        """The totals of the same m groups with `plus` added and `minus` taken back."""
+        """Return the totals of the same m groups with `plus` added and `minus` subtracted."""
         ...
 
 
 class Leaves(Protocol):
-    """Contributions of some nodes of trees: those of one node stand together, and no node is without any."""
+    """The contributions of some tree nodes, sorted by node. Every node has at least one."""
 
     @property
     def starts(self) -> Ints:
-        """Where the contributions of each node begin."""
+        """The index of each node's first contribution."""
         ...
 
     def column(self, field: Path | None) -> Values:
-        """The values of a field, one a contribution; of `TS`, the ts of the documents."""
+        """Return the values of a field, one per contribution. The field `TS` gives the ts of the documents."""
         ...
 
     def sources(self, at: Ints) -> list[tuple[bytes, int]]:
-        """Who made the contributions at these indexes: the document's encoded key, and the rank of the value there.
+        """Return the contribution sources at these indexes: the document's encoded key and the rank.
 
-        The rank is that among the document's values for that group.
+        The rank counts the document's values for that group.
         """
         ...
 
     def groups(self) -> list[Any]:
-        """The group of each node."""
+        """Return the group of each node."""
         ...
 
 
 class TreeCell(Cell, Protocol):
-    """A cell without inverse: a partial for each node of a tree, of contributions or of its children's partials.
+    """A cell without inverse. Each tree node has a partial, folded from contributions or from its children's partials.
 
-    A partial is a document value; null stands for that of contributions that are all skipped. The state of a group is
-    the spill that `state` makes of its root's partial, absent where that is null. Partials don't depend on how
-    contributions are spread over nodes, as far as the user's functions don't. A node that these fail on has the partial
-    that `failed` tells apart, and so have all nodes above it.
+    A partial is a document value. It is null if all contributions are skipped. The state of a group is the spill that
+    `state` makes of the root's partial. It is absent if that partial is null. A partial does not depend on the
+    distribution of contributions over nodes, unless a user's function does. A node on which a user's function fails has
+    a partial that `failed` recognises, and so have all nodes above it.
     """
 
     @property
     def beside(self) -> tuple[Path, ...]:
-        """Further fields that it reads: `TS`, or paths."""
+        """The additional fields that it reads: `TS`, or paths."""
         ...
 
     @property
     def runs(self) -> bool:
-        """Whether functions of the user's run in it; of any other no partial fails, and a state is [partial]."""
+        """True if it runs a user's functions. Otherwise no partial fails, and a state is [partial]."""
         ...
 
     def fold(self, leaves: Leaves) -> Values:
-        """The partial of each node's contributions."""
+        """Return the partial of each node's contributions."""
         ...
 
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Values:
-        """The partial of each node whose children's partials begin at `starts`; `groups()` are those of the nodes."""
+        """Return the partial of each node from its children's partials, which begin at `starts`.
+
+        `groups()` are the nodes' groups.
+        """
         ...
 
     def stepped(self, before: Values, came: Values, here: Ints, went: Values, gone: Ints) -> tuple[Values, Mask] | None:
-        """The partials of groups with these before, after values came to and went from them, and where that is sure.
+        """Update the partials `before` of groups by values that came and went. Return the partials and where they are
+        certain.
 
-        `here` and `gone` say of each value to which of the groups it came, or went from. None where a partial is never
-        known without the contributions that stay.
+        `here` and `gone` give the group of each value that came or went. Return None if a partial is never known
+        without the remaining contributions.
         """
         ...
 
     def failed(self, partial: Any) -> str | None:
-        """Why this partial could not be made; None where it is a partial."""
+        """Return the error message of a failed partial, or None if it is valid."""
         ...
 
     def state(self, partial: Any) -> list[Any] | None:
-        """The spill of a group with this partial at its root; raises what the user's functions raise.
+        """Return the spill of a group with this partial at its root. Errors of the user's functions are raised.
 
-        It is made once for each group that changes, and holds all that a reducer shows.
+        It is called once for each changed group. The spill contains all that a reducer shows.
         """
         ...
 
 
 class ValueCell(Cell, Protocol):
-    """A cell that is read from the group's values, each with how often it occurs, in an order of the cell's own.
+    """A cell that reads the group's values and their multiplicities, in an order that the cell defines.
 
-    Values stand in a tree of their own by `code`. The state of a group is the spill [answer].
+    Values are in a separate tree by `code`. The state of a group is the spill [answer].
     """
 
     def entries(self, column: Values) -> list[tuple[int, bytes] | None]:
-        """For each value the 64-bit code by which it is ordered, and the bytes that it shares with its equals alone.
+        """Return for each value its 64-bit order code, and bytes that only equal values share.
 
-        None where it is skipped. Values of one code are ordered by `sort_key` of their bytes.
+        A skipped value gives None. Values of equal code are ordered by `sort_key` of their bytes.
         """
         ...
 
     def sort_key(self, data: bytes) -> Any:
-        """What orders values of one code, of their bytes; different bytes never tie."""
+        """Return the sort key of values of one code, from their bytes. Different bytes never tie."""
         ...
 
     def asked(self, total: int) -> list[int]:
-        """The places, from 0, among `total` values with repetitions in order, that the answer is made of."""
+        """Return the indexes, from 0, that the answer needs among `total` sorted values with repetitions."""
         ...
 
     def answer(self, total: int, distinct: int, found: Sequence[bytes]) -> list[Any] | None:
-        """The spill of a group of so many values, so many of them different, with the bytes at the places asked."""
+        """Return the spill of a group from its numbers of values and distinct values, and the bytes asked for."""
         ...
 
 
 def is_accumulator(cell: Cell) -> TypeGuard[Accumulator]:
-    """Whether a cell has an inverse; each kind is known by a method that only it has."""
+    """Return whether a cell has an inverse. Each kind is recognised by a method that only it has."""
     return hasattr(cell, "update")
 
 
 def is_tree_cell(cell: Cell) -> TypeGuard[TreeCell]:
-    """Whether a cell is folded along trees."""
+    """Return whether a cell is folded along trees."""
     return hasattr(cell, "join")
 
 
 def is_value_cell(cell: Cell) -> TypeGuard[ValueCell]:
-    """Whether a cell is read from values and how often they occur."""
+    """Return whether a cell reads values and their multiplicities."""
     return hasattr(cell, "entries")
 
 
 TS: Path = ("\0ts",)
-"""Stands where a field's path stands, for the ts of the document; no path that a user writes is it."""
+"""The path that stands for the ts of a document. Users can't write it."""
 
 
 class Reducer(Protocol):
-    """How the contributions of a group fold into its result."""
+    """The function that folds the contributions of a group into its result."""
 
     @property
     def field(self) -> Path | None:
-        """Which field it reads; None: the value itself."""
+        """The field that it reads, or None for the value itself."""
         ...
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """What must be kept for it."""
+        """The cells that must be stored for it."""
         ...
 
     def result(self, n: int, states: Sequence[State]) -> Any:
-        """The result of a group of n contributions, given one state a cell."""
+        """Return the result of a group of n contributions from one state per cell."""
         ...
 
     def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
-        """The same of many groups whose states are all in lanes, given for each cell a row a group."""
+        """Return the results of many groups whose states fit the lanes. Each cell gives one row per group."""
         ...
 
     def describe(self) -> dict[str, object]:
-        """Enough, as plain data, for a reader that has the store and not the app."""
+        """Return plain data that suffices for a reader that has the store but not the app."""
         ...
 
 
 @runtime_checkable
 class Coded(Protocol):
-    """A reducer that runs code of the user's."""
+    """A reducer that runs user code."""
 
     @property
     def code(self) -> object:
-        """The function, or the object with methods, that it runs; None where the app that has it is not at hand."""
+        """The function, or the object with methods, that it runs. None if the app is not available."""
         ...

@@ -1,6 +1,6 @@
-"""An app made again from what a store keeps of it: all that reading asks for, without the functions.
+"""Create an app from a store's catalog, with all that readers need but without the functions.
 
-Invariant: what is described here again is what was stored, save the code of functions.
+Invariant: the descriptions of the app equal the stored ones, except for the code of functions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Described = Mapping[str, Any]
 
 
 def app_from(name: str, definitions: Iterable[Described], reducer_from: Callable[[Described], Reducer]) -> App:
-    """The app with these stored definitions, in whatever order they come; a source that is not among them is left out.
+    """Return the app with these stored definitions, in any order. A view without its table or parent view is left out.
 
     >>> import penstock as ps
     >>> from penstock.mapreduce import reducer_from

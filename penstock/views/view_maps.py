@@ -1,10 +1,9 @@
-"""What a view does with each document: its map, by fields or by a function, and the reducers that fold what it emits.
+"""The map of a view, by fields or by a function, and the reducers that fold its emissions.
 
 Invariants:
 
-- a `FieldMap` is plain data: what a document emitted under it can be derived again from its description alone,
-  whatever has become of the app since;
-- the path of a group part, a value or a reducer is resolved here once, so that a node only looks up paths.
+- a `FieldMap` is plain data: its description is enough to derive a document's emission again, even without the app;
+- the path of a group part, a value or a reducer is resolved once, here. Nodes only look up paths.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a document or a group is keyed by: one path (`single`), or the tuple of several; of none, the group ().
+    """The key of documents or groups: one path (`single`), or a tuple of several. Without paths it is the group ().
 
     >>> Key.of("address.city", "key=")
     Key(paths=(('address', 'city'),), single=True)
@@ -42,7 +41,7 @@ class Key:
 
     @classmethod
     def of(cls, key: object, what: str) -> Key:
-        """The key that was written as a path or a tuple of paths; `what` names the argument in the error."""
+        """Parse a key that was written as a path or a tuple of paths. `what` names the argument in the error."""
         if isinstance(key, tuple):
             return cls(tuple(parse_path(part, f"part {i + 1} of {what}") for i, part in enumerate(key)), False)
         if not isinstance(key, str):
@@ -53,20 +52,23 @@ class Key:
         return cls((parse_path(key, what),), True)
 
     def describe(self) -> dict[str, object]:
-        """The key as plain data."""
+        """Return the key as plain data."""
         return {"paths": [list(path) for path in self.paths], "single": self.single}
 
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """Every document that `where` keeps emits (the group at `key`, the value at `value`); no value: the document."""
+    """A map by fields: each document that `where` selects emits the group at `key`.
+
+    The value is at `value`, or without that it is the document.
+    """
 
     key: Key
     value: Path | None = None
     where: Where | None = None
 
     def path_of(self, field: Path | None) -> Path | None:
-        """Where in the document a reducer of this view reads that wants this field; None: it reads no value.
+        """Return the path in the document for a reducer's field. None means that it reads no value.
 
         >>> FieldMap(Key.of("city", "key="), ("order",)).path_of(("amount",))
         ('order', 'amount')
@@ -76,7 +78,7 @@ class FieldMap:
         return self.value + (field or ())
 
     def describe(self) -> dict[str, object]:
-        """The map as plain data; `field_map_from` makes it again."""
+        """Return the map as plain data, which `field_map_from` reads."""
         return {
             "by": "fields",
             "key": self.key.describe(),
@@ -86,7 +88,7 @@ class FieldMap:
 
 
 def field_map_from(description: Mapping[str, Any]) -> FieldMap:
-    """The field map that was described so.
+    """Return the field map with this description.
 
     >>> by_city = FieldMap(Key.of("city", "key="), ("amount",))
     >>> field_map_from(by_city.describe()) == by_city
@@ -102,20 +104,21 @@ def field_map_from(description: Mapping[str, Any]) -> FieldMap:
 
 @dataclass(frozen=True, slots=True)
 class FunctionMap:
-    """Every document emits what the function yields for it: groups, or (group, value)."""
+    """A map by a function: each document emits the groups, or pairs (group, value), that the function yields."""
 
     function: MapFunction
 
     def describe(self) -> dict[str, object]:
-        """The map as plain data: the function's own name, and not the module's, which in a script is `__main__`."""
+        """Return the map as plain data: the function's name without its module, which in a script is `__main__`."""
         function = self.function
         return {"by": "function", "function": getattr(function, "__name__", type(function).__name__)}
 
 
 class ReduceFunction:
-    """A function in the place of a reducer, as CouchDB has them: (values, rereduce) or, with `keys`, also keys first.
+    """A function in place of a reducer, as in CouchDB: of (values, rereduce), or with `keys` of (keys, values,
+    rereduce).
 
-    Equal where it is the same function.
+    Two are equal if they have the same function.
     """
 
     __slots__ = ("function", "keys")
@@ -132,7 +135,7 @@ class ReduceFunction:
 
     @property
     def field(self) -> None:
-        """It reads the value itself."""
+        """None: it reads the value itself."""
 
     @property
     def code(self) -> Callable[..., Any]:
@@ -140,13 +143,13 @@ class ReduceFunction:
         return self.function
 
     def describe(self) -> dict[str, object]:
-        """The function as plain data: its own name, and whether it takes keys."""
+        """Return plain data: the function's name, and whether it takes keys."""
         name = getattr(self.function, "__name__", type(self.function).__name__)
         return {"reducer": "function", "field": None, "function": name, "keys": self.keys}
 
 
 def make_field_map(view: str, key: object, value: object, where: object) -> FieldMap:
-    """The field map that was written so for this view."""
+    """Create the field map of a view from its arguments."""
     return FieldMap(
         Key.of(key, f"key= of view {view!r}"),
         None if value is None else parse_path(value, f"value= of view {view!r}"),
@@ -155,7 +158,7 @@ def make_field_map(view: str, key: object, value: object, where: object) -> Fiel
 
 
 def make_function_map(function: object) -> FunctionMap:
-    """The map of this function, which must be one that takes a document and yields."""
+    """Create the map of a function, which must accept one document and yield."""
     if not _is_function(function):
         raise DefinitionError(
             f"{shown_key(function)} is no function; decorate one that takes a document and yields groups"
@@ -175,7 +178,7 @@ def _is_function(function: object) -> TypeGuard[MapFunction]:
 def _takes_one(function: MapFunction) -> bool:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a built-in that does not tell its parameters
+    except (TypeError, ValueError):  # a built-in may not tell its parameters
         return True
     try:
         signature.bind(None)
@@ -185,7 +188,7 @@ def _takes_one(function: MapFunction) -> bool:
 
 
 def make_reducers(view: str, reduce: object) -> tuple[tuple[Reducer | ReduceFunction, ...], tuple[str, ...] | None]:
-    """The reducers that were written so for this view, and the row's field names; None where there is one result.
+    """Create the reducers of a view, and the field names of its rows. The names are None for a single reducer.
 
     Without a reducer the view is an index of its values.
     """
@@ -226,13 +229,13 @@ def _reducer(what: str, reducer: object) -> Reducer | ReduceFunction:
 
 
 def _takes_keys(function: Callable[..., Any]) -> bool | None:
-    """Whether it is a function of keys, values and rereduce, or one of values and rereduce; None of neither.
+    """Return whether a function takes keys, values and rereduce, or only values and rereduce. None if neither fits.
 
-    A default tells that a parameter is not meant to be filled, unless it is called rereduce.
+    A parameter with a default is not meant to be filled, unless its name is rereduce.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # a built-in that does not tell its parameters
+    except (TypeError, ValueError):  # a built-in may not tell its parameters
         return None
     given = [p for p in parameters if p.kind in _POSITIONAL]
     if len(given) not in (2, 3) or any(p.default is p.empty for p in parameters if p not in given):
@@ -243,7 +246,7 @@ def _takes_keys(function: Callable[..., Any]) -> bool | None:
 
 
 def _is_reducer(reducer: object) -> TypeGuard[Reducer]:
-    """A class that makes reducers has their methods too, and is none."""
+    """Return whether it is a reducer. A class of reducers also has these methods, but is none itself."""
     return not isinstance(reducer, type) and all(
         hasattr(reducer, name) for name in ("field", "cells", "result", "describe")
     )

@@ -17,8 +17,7 @@ def parse_rfc3339(text: str) -> int:
     """Convert an RFC 3339 text, from year 0001 to 9999, to nanoseconds since 1970. Raise ValueError for any other text.
 
     The UTC offset is required. The T may be a space. A fraction has at most nine digits. A leap second, which is the
-    last
-    second of a UTC day, counts as the second after it.
+    last second of a UTC day, counts as the second after it.
 
     >>> parse_rfc3339("1970-01-01T01:00:00.5+01:00"), parse_rfc3339("1969-12-31T23:59:59Z")
     (500000000, -1000000000)

@@ -252,8 +252,7 @@ def beside(target: str, named: str) -> Iterator[str]:
     """Yield a temporary folder beside a path, and delete it at the end.
 
     It is inside an outer folder, which is locked: a store that is opened inside locks its own folder. The outer folder
-    has
-    a mark. If an outer folder without a mark exists, ForeignFolder is raised.
+    has a mark. If an outer folder without a mark exists, ForeignFolder is raised.
     """
     outer = f"{target}.partial"
     folder = os.path.join(outer, "copy")

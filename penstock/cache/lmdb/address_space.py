@@ -24,8 +24,7 @@ def fitting(size: int, maps: int) -> int:
     """Return a map size that fits beside `maps` others. Only the default size is reduced.
 
     Many maps get a smaller size, so that 1,000 of them fit into the 128 TiB of address space. If the host refuses this
-    size
-    too, the result is halved until it leaves the same amount free for other uses.
+    size too, the result is halved until it leaves the same amount free for other uses.
     """
     if size != LARGEST:
         return size

@@ -154,8 +154,7 @@ class DataFile:
         """Return whether the names of the data file and of the lock file both belong to other files or to none.
 
         If the lock file is the same, the answer is False. The kernel drops all locks of a process on a file when the
-        process
-        closes the file once, so that file must not be opened a second time.
+        process closes the file once, so that file must not be opened a second time.
         """
         return _place_of(self._name) != self._place and _place_of(self._lock_name) != self._lock_place
 

@@ -265,8 +265,7 @@ class Environment:
         """Close the environment after its last opening and its last transaction.
 
         The garbage collector may end a snapshot anywhere, even in a thread that holds the lock of the registry. So this
-        does
-        not wait for that lock. A thread that releases the lock checks for unused environments again.
+        does not wait for that lock. A thread that releases the lock checks for unused environments again.
         """
         if self.users == 0 and self.idle:
             _unused.append(self)

@@ -23,8 +23,7 @@ def scrub_pages(
     """Take a snapshot and walk all of its pages. Return None for a store in memory, which has no pages.
 
     `progress` gets the numbers of passed pages and of all pages. If the map has to grow, which waits for all snapshots,
-    the
-    walk starts again.
+    the walk starts again.
     """
     while True:
         with suppress(TooOld), take() as reader:
@@ -54,8 +53,7 @@ class Scrub:
     """One walk over the pages of a file as of one transaction. `found` has the first damage of each database.
 
     `lost` has the databases whose keys differ from their digest, `uncounted` those without a whole digest. The values
-    are
-    the corrections: a digest plus its correction matches the keys that exist.
+    are the corrections: a digest plus its correction matches the keys that exist.
     """
 
     def __init__(self, pages: Pages) -> None:

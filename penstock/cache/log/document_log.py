@@ -334,8 +334,7 @@ class DocLog:
         """Copy the live lines of the oldest segments, about n records, to the end. Return None if it is not due.
 
         With `asked` it is always due. The lines of one step are limited like those of a batch. The caller calls the
-        result
-        after the commit.
+        result after the commit.
         """
         if not (asked or self.compact_due()):
             return None

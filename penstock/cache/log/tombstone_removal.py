@@ -32,8 +32,7 @@ def forget_step(
     """Pass over about n records from `start` on, and remove the tombstones whose lines are old.
 
     Return the start of the next step, the number of removed tombstones, and a function to call after the commit. At the
-    end
-    of the folded records, the start stays the same.
+    end of the folded records, the start stays the same.
     """
     assert not log.folding, "the index names where each key's line stands"
     assert not log.mark.doubling, "each bucket has a row of its own"

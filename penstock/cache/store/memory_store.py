@@ -91,8 +91,7 @@ class MemoryStore:
         """Publish the changes of a transaction to later reads.
 
         Rows are changed in place, so an interruption could leave half of the changes. Then all of them are applied
-        again before
-        the interruption continues.
+        again before the interruption continues.
         """
         with self.turn:
             self.check()

@@ -35,8 +35,7 @@ def process_that_reads(path: str) -> int | None:
     """Return the id of another process that has the store in this folder open. None if no process has.
 
     Call this only while this process does not have the store open. Closing the file in this process would release
-    LMDB's
-    own lock.
+    LMDB's own lock.
     """
     try:
         lock = os.open(os.path.join(path, "lock.mdb"), os.O_RDWR | os.O_CLOEXEC)

@@ -1,10 +1,10 @@
-"""The feed of changes: which group of which view went from which result to which, and at which position.
+"""The changes feed: one change tells the view, the group, its old and new result, and the position.
 
 Invariants:
 
-- there is one change a group and commit, and none where the result stays;
-- changes come in the order of positions; those of one position in no order that means anything;
-- what `initial` gives, with all changes after it laid over, is the view.
+- each commit gives at most one change per group, and none if the result stays the same;
+- changes come in the order of positions. Changes of one position have no meaningful order;
+- the rows of `initial`, with all later changes applied, are the view.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.cache import PenstockError, repr_by_fields
 
 
 class Absent:
-    """Stands for the result of a group that has no row; false, and equal to itself alone.
+    """The type of ABSENT, the result of a group without a row. It is false, and equal only to itself.
 
     >>> bool(ABSENT), ABSENT
     (False, ABSENT)
@@ -35,18 +35,18 @@ class Absent:
 
 
 ABSENT: Final = Absent()
-"""The result of a group that has no row."""
+"""The result of a group without a row."""
 
 
 Position = Any
-"""Where a store stands: the number of its last commit, or of a store of several partitions those of all, as a tuple.
+"""A position of a store: the number of its last commit. With several partitions, a tuple of one number per partition.
 
-To users it is opaque: what a snapshot or a change has goes into JSON and back, a tuple as a list.
+Users treat it as opaque. In JSON a tuple becomes a list.
 """
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One group of one view that changed: its result before and after, and the position of the commit.
+    """A changed group of a view: its result before and after, and the position of the commit.
 
     >>> change = Change("namecount", "Joe", ABSENT, 1, 7)
     >>> change.new, change.data()
@@ -62,14 +62,14 @@ class Change(msgspec.Struct, frozen=True):
     __repr__ = repr_by_fields
 
     def data(self) -> dict[str, Any]:
-        """The change as a map; what is absent is left out."""
+        """Return the change as a map, without absent results."""
         out = {"view": self.view, "group": self.group, "old": self.old, "new": self.new, "position": self.position}
         return {name: value for name, value in out.items() if value is not ABSENT}
 
 
 @dataclass(slots=True, eq=False)
 class Changes(Sequence[Change]):
-    """Changes, one after the other, as columns.
+    """A sequence of changes, stored as columns.
 
     >>> own = Changes()
     >>> own.add("namecount", ["Joe", "Sue"], [ABSENT, 1], [1, 2], 7)
@@ -87,14 +87,14 @@ class Changes(Sequence[Change]):
 
     @classmethod
     def of(cls, changes: Iterable[Change]) -> Changes:
-        """These."""
+        """Collect changes."""
         out = cls()
         for one in changes:
             out.add(one.view, (one.group,), (one.old,), (one.new,), one.position)
         return out
 
     def add(self, view: str, groups: Sequence[Any], old: Sequence[Any], new: Sequence[Any], position: Position) -> None:
-        """More, of one view and one position."""
+        """Append changes of one view and one position."""
         self.views += [view] * len(groups)
         self.groups += groups
         self.old += old
@@ -120,7 +120,7 @@ class Changes(Sequence[Change]):
 
 
 def shown_position(position: Position) -> str:
-    """A position as people read and type it.
+    """Return a position as text that users read and type.
 
     >>> shown_position(17), shown_position((3, 4))
     ('17', '[3, 4]')
@@ -129,7 +129,7 @@ def shown_position(position: Position) -> str:
 
 
 class PositionExpired(PenstockError):
-    """Changes since a position were asked for that the feed no longer has all of.
+    """The feed no longer has all changes since the requested position.
 
     >>> print(PositionExpired(3, 17))
     the feed no longer has all changes since position 3; the oldest that can be followed from is 17: read the views \
@@ -149,7 +149,7 @@ first, with changes(…, initial=True)
 
 
 class PositionAhead(PenstockError):
-    """Changes since a position were asked for that the store has not come to.
+    """The store has not reached the requested position.
 
     >>> print(PositionAhead(9, 4))
     the store is at position 4, and changes since 9 were asked for; the position is of another store, or of one that \

@@ -1,10 +1,10 @@
-"""Why a group has the result that it has: its contributions, each with its document.
+"""Explain a group's result by its contributions, each with its document.
 
 Invariants:
 
-- the contributions of a group stand in the order of their sources: document key, then rank;
-- reducers over their values give the group's result, as far as they don't read the documents' ts;
-- documents are read when they are asked for, a block of them at a time, and only one block is kept.
+- the contributions of a group are in the order of their contribution sources: document key, then rank;
+- reducers over these values give the group's result, unless they read the documents' ts;
+- documents are read on request, one block at a time, and only one block is kept.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from penstock.cache import repr_of
 _BLOCK = 256
 
 Progress = Callable[[int, int], None]
-"""Told how much is done, of how much."""
+"""A progress callback: the number done, and the total."""
 
 
 class Documents:
-    """The documents of some contributions, by their keys."""
+    """The documents of some contributions, read by key in blocks."""
 
     __slots__ = ("_block", "_keys", "_read", "_start")
 
@@ -33,7 +33,7 @@ class Documents:
         self._block: list[Any] = []
 
     def at(self, place: int) -> Any:
-        """The document of the contribution at this place."""
+        """Return the document of the contribution at this index."""
         start = place - place % _BLOCK
         if start != self._start:
             self._block = self._read(self._keys[start : start + _BLOCK])
@@ -43,12 +43,12 @@ class Documents:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Contribution:
-    """What one document contributes to a group; made by `ViewReader.why`.
+    """The contribution of one document to a group, as `ViewReader.why` returns it.
 
-    `key` is the document's key, in a view of a view the group there, and `rank` tells the values apart that a document
-    has for the group. `value` is what the function yielded; of a field view what is at `value=`, or without that a map
-    of the fields that reducers read. `held` says that the view can't take the document as it is now: `value` is then of
-    the last version that it could take, as far as reducers read it.
+    `key` is the document's key, or in a chained view the group of the parent view. `rank` distinguishes the values of
+    one document for the group. `value` is the value that the function yielded. In a field view it is the value at
+    `value=`, or without that a map of the fields that reducers read. If `held` is true, the view can't accept the
+    document as it is now. Then `value` is of the last accepted version, with the fields that reducers read.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -71,7 +71,7 @@ class Contribution:
 
     @property
     def document(self) -> Any:
-        """The document as it is in the snapshot, which must be open still; of a view of a view its row.
+        """The document in the snapshot, which must still be open. In a chained view it is the row of the parent view.
 
         snap.view("spent").why("Sue")[0].document["amount"]
         """
@@ -83,4 +83,4 @@ class Contribution:
 
 
 Why = Callable[[Sequence[bytes], Progress | None], list[list[Contribution]]]
-"""The contributions of groups, by their encodings."""
+"""Returns the contributions of groups, given by their encodings."""

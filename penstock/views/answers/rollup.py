@@ -1,11 +1,11 @@
-"""Rollups: results by the first parts of groups, added up from subtotals of runs of rows.
+"""Roll up results by the first parts of groups, from subtotals of runs of rows.
 
-A run is an interval of groups. Its subtotals are the accumulators of its rows together, by prefix. They are kept in
-memory beside the store, as a value that is derived from the view's rows (`cache/store/database_watch`). The next rollup
-reads the rows of the runs that changed since, and the subtotals of the others. Invariants:
+A run is an interval of groups. Its subtotals are the merged accumulators of its rows, one per prefix. They are kept in
+memory beside the store, as a value derived from the view's rows (`cache/store/database_watch`). The next rollup reads
+only the rows of runs that changed, and uses the subtotals of the others. Invariants:
 
-- only accumulators whose sum depends on no order and no grouping are added up so; of others all rows are read;
-- a run with a change since its subtotals were made is read again, and so is one with a held group;
+- subtotals are used only for accumulators whose sum is independent of order and grouping. For others all rows are read;
+- a run is read again if it changed since its subtotals were computed, or if it has a held group;
 - runs of a level are disjoint, and begin and end with keys that are stored whole.
 """
 
@@ -25,15 +25,15 @@ from penstock.views.answers.row import Row
 __all__ = ["HEAD", "Entry", "Rollup"]
 
 HEAD = 368
-"""Bytes from which on a key may share its stored beginning with others."""
+"""From this many bytes on, several keys may have the same stored beginning."""
 
 Entry = tuple[bytes, bytes, bytes, Any]
-"""A row: its whole key, its stored key, the row, and its accumulators where they were decoded."""
+"""A row: its whole key, its stored key, the row, and its accumulators if they were decoded."""
 
-_ROWS = 1024  # rows of a run, which are in memory at once
-_FEW_ROWS = 128  # a smaller run is not kept
-_ROWS_A_PART = 8  # a run with fewer rows for each subtotal is not kept
-_MOST_PARTS = 1 << 16  # subtotals that are kept of one view
+_ROWS = 1024  # rows of a run, which are in memory together
+_FEW_ROWS = 128  # smaller runs are not kept
+_ROWS_A_PART = 8  # runs with fewer rows per subtotal are not kept
+_MOST_PARTS = 1 << 16  # subtotals that are kept per view
 
 
 class _Part(NamedTuple):
@@ -57,9 +57,9 @@ _first = attrgetter("first")
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """One rollup of a view: how its rows are scanned, read, and added up, and how a result follows.
+    """One rollup of a view: functions to scan its rows, to decode and merge accumulators, and to compute a result.
 
-    `states` may add rows up already: its accumulators together are those of the rows.
+    `states` may return fewer accumulators than rows: merged, they equal those of the rows.
     """
 
     db: str
@@ -71,7 +71,7 @@ class Rollup:
     result: Callable[[Any], Any]
 
     def rows(self, reader: Reader, low: bytes, high: bytes | None, reverse: bool) -> Iterator[Row]:
-        """The results, in group order."""
+        """Yield the results in group order."""
         moments = reader.moments() if isinstance(reader, Watched) else ()
         if moments:
             streams = [self._of(moment, low, high, reverse) for moment in moments]
@@ -85,7 +85,7 @@ class Rollup:
             yield Row(decode_key(prefix), self.result(state), stale)
 
     def _of(self, moment: Moment, low: bytes, high: bytes | None, reverse: bool) -> Iterator[_Part]:
-        """The subtotals of one store, from runs that are known and from rows."""
+        """Yield the subtotals of one store, from known runs and from rows."""
         known = moment.watches.derived(self.db, moment.commit)
         levels = {} if known is None else _unchanged(*known)
         fresh: list[_Run] = []
@@ -101,7 +101,7 @@ class Rollup:
                 moment.watches.keep(self.db, moment.commit, self._with(levels, fresh) or None)
 
     def _pieces(self, runs: Sequence[_Run], low: bytes, high: bytes | None) -> list[_Piece]:
-        """The interval as runs that are known, and the intervals between them."""
+        """Split the interval into known runs and the intervals between them."""
         pieces: list[_Piece] = []
         held, at = sorted(self.held), low
         for run in runs[bisect_left(runs, low, key=_first) :]:
@@ -123,7 +123,7 @@ class Rollup:
     def _scanned(
         self, reader: Reader, first: bytes, end: bytes | None, reverse: bool, fresh: list[_Run]
     ) -> Iterator[_Part]:
-        """The subtotals of an interval, from its rows; runs that are worth keeping are added to `fresh`."""
+        """Yield the subtotals of an interval from its rows. Runs that are worth keeping are added to `fresh`."""
         entries = self.scan(reader, first, end, reverse)
         following = next(entries, None)
         while following is not None:
@@ -142,7 +142,7 @@ class Rollup:
                 first = b"" if stop is None else stop
 
     def _parts(self, entries: Sequence[Entry]) -> list[_Part]:
-        """The subtotals of some rows in group order, by prefix."""
+        """Return the subtotals of some rows in group order, one per prefix."""
         keys, parts, at = [entry[0] for entry in entries], list[_Part](), 0
         while at < len(keys):
             prefix, bound = _prefix(keys[at], self.level)
@@ -154,7 +154,7 @@ class Rollup:
         return parts
 
     def _with(self, levels: _Levels, fresh: Sequence[_Run]) -> _Levels:
-        """The runs of all levels with these, where they overlap no others and are not too many."""
+        """Return the runs of all levels with the fresh ones, unless these overlap others or exceed the limit."""
         runs = list(levels.get(self.level, ()))
         room = _MOST_PARTS - sum(len(run.parts) for own in levels.values() for run in own)
         for run in fresh:
@@ -172,7 +172,7 @@ class Rollup:
 
 
 def _unchanged(levels: _Levels, changed: Iterable[bytes]) -> dict[int, Sequence[_Run]]:
-    """The runs in which none of these stored keys lies."""
+    """Return the runs that contain none of these stored keys."""
     out: dict[int, Sequence[_Run]] = {}
     keys = sorted(set(changed))
     for level, runs in levels.items():
@@ -187,14 +187,14 @@ def _unchanged(levels: _Levels, changed: Iterable[bytes]) -> dict[int, Sequence[
 
 
 def _is_worth(rows: int, parts: Sequence[_Part]) -> bool:
-    """True if a run is worth keeping: it has many rows for each subtotal, and none is held."""
+    """Return whether a run is worth keeping: it has many rows per subtotal, and none is held."""
     if rows < _FEW_ROWS or rows < _ROWS_A_PART * len(parts):
         return False
     return not any(part.stale or part.state.held is not None for part in parts)
 
 
 def _prefix(key: bytes, level: int) -> tuple[bytes, bytes | None]:
-    """The prefix of a group, and the encoding before which groups with this prefix end."""
+    """Return the prefix of a group, and the encoded end of the groups with this prefix."""
     if not level:
         return encode_key(()), None
     group = decode_key(key)

@@ -1,8 +1,8 @@
-"""Rows of a view, and the documents of a view of a view.
+"""Rows of a view, and the documents of a chained view.
 
-A row is a tuple of two, so that `for key, value in view.items()` and `dict(view.items())` are what they look like.
-Invariants: a row equals the tuple (key, value), whether held or not; it has no `__dict__`, so that millions are cheap,
-and, since a tuple can't have slots, the rare held row is a class of its own.
+A row is a tuple of two, so `for key, value in view.items()` and `dict(view.items())` work as expected. Invariants: a
+row equals the tuple (key, value), held or not. It has no `__dict__`, so that millions of rows stay small. A tuple can't
+have slots, so a held row, which is rare, has its own class.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from penstock.cache import repr_of
 
 
 class Row(tuple[Any, Any]):
-    """A group or key, and its result or document; `held` where the value is the last good one, not today's.
+    """A group or key, and its result or document. If `held` is true, the value is the last good one, not the current
+    one.
 
     >>> row = Row("Joe", 3)
     >>> row.key, row.value, row.held
@@ -32,7 +33,7 @@ class Row(tuple[Any, Any]):
 
     @property
     def key(self) -> Any:
-        """The group of a view's row, the key of a table's."""
+        """The group of a view's row, or the key of a document."""
         return self[0]
 
     @property
@@ -42,7 +43,7 @@ class Row(tuple[Any, Any]):
 
     @property
     def held(self) -> bool:
-        """Whether something that should count could not be taken, so that the value is the last good one."""
+        """True if the view could not accept a contribution, so the value is the last good one."""
         return False
 
     def __repr__(self) -> str:
@@ -54,7 +55,7 @@ class Row(tuple[Any, Any]):
 
 
 class _HeldRow(Row):
-    """A row that is held."""
+    """A row whose value is the last good one."""
 
     __slots__ = ()
 

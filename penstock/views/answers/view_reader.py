@@ -1,7 +1,7 @@
-"""Readers of views: one snapshot, every way of asking for groups.
+"""Read one view in one snapshot: single groups, ranges, rollups and contributions.
 
-Rows are read by their stored keys; of groups too long to be stored whole, runs that share their beginning are put into
-group order by the whole key, so that every scan is in group order. A reader holds no memory of rows it gave.
+Rows are read by their stored keys. Keys of long groups are stored abbreviated, and several may share their beginning.
+Such runs are sorted by the whole key, so every scan is in group order. A reader keeps no rows that it returned.
 """
 
 from __future__ import annotations
@@ -34,43 +34,43 @@ from penstock.views.answers.contributions import Contribution, Progress, Why
 from penstock.views.answers.rollup import HEAD, Entry, Rollup
 from penstock.views.answers.row import Row
 
-_NEXT = b"\0"  # after an encoding: the least one that is greater
+_NEXT = b"\0"  # the least encoding greater than another is that one and this byte
 _ABOVE = b"\xff" * (LONG - HEAD + 1)
 _ABSENT = object()
-_TOGETHER = 1024  # rows that are in memory at once to be merged
+_TOGETHER = 1024  # rows that are merged together in memory
 
 
 class Codec(Protocol):
-    """How rows of a view are read."""
+    """Methods to read the rows of a view."""
 
     @property
     def adds_up(self) -> bool:
-        """True if accumulators may be merged in any order and grouping: no function of the user's is in them."""
+        """True if accumulators may be merged in any order and grouping, because no user function is part of them."""
         ...
 
     def states(self, rows: Sequence[tuple[bytes, bytes]], where: str) -> Sequence[Any]:
-        """Accumulators that together are those of these rows, which add up."""
+        """Return accumulators that, merged, equal those of these rows. Use it only if `adds_up`."""
         ...
 
     def decode(self, key: bytes, row: bytes, where: str) -> Any:
-        """The accumulators that a row holds."""
+        """Decode the accumulators of a row."""
         ...
 
     def result(self, state: Any) -> Any:
-        """The result that they make."""
+        """Return the result of accumulators."""
         ...
 
     def merged(self, states: Sequence[Any]) -> Any:
-        """The accumulators of several groups together; DefinitionError where the reducers can't."""
+        """Merge the accumulators of several groups. Raise DefinitionError if the reducers can't be merged."""
         ...
 
 
 class ViewReader:
-    """The groups and results of one view, in one snapshot.
+    """The groups and results of one view in one snapshot.
 
-    `held` gives the encodings of groups that hold contributions of documents that the view could not take since, `why`
-    the contributions of groups. `as_of` is None, or while the view is built anew under another definition the position
-    that it shows until then.
+    `held` returns the encoded groups with contributions of documents that the view later could not accept. `why`
+    returns the contributions of groups. `as_of` is None, unless the view is being built under another definition. Then
+    it is the position that the view shows until the switch.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -124,12 +124,12 @@ class ViewReader:
         return self.items()
 
     def get(self, group: Any, default: Any = None) -> Any:
-        """The result of a group, or `default` if it has no row."""
+        """Return the result of a group, or `default` if it has no row."""
         return self._get([group], default)[0]
 
     @checked
     def get_many(self, groups: Iterable[Any], default: Any = None) -> list[Any]:
-        """The results of several groups, in their order, by one read."""
+        """Return the results of several groups in their order with one read."""
         return self._get(groups, default)
 
     def _get(self, groups: Iterable[Any], default: Any) -> list[Any]:
@@ -144,7 +144,7 @@ class ViewReader:
         ]
 
     def _found(self, groups: Iterable[Any]) -> Iterable[tuple[bytes, bytes, bytes | None]]:
-        """The encoding, the key and the row of each group. In an index (group, key) names the value of rank 0."""
+        """Return the encoding, key and row of each group. In an index, (group, key) means the value of rank 0."""
         encoded = list(map(encode_key, groups))
         keys = list(map(stored_key, encoded))
         rows = self._reader().get_many(self._db, keys)
@@ -160,7 +160,7 @@ class ViewReader:
         return zip(encoded, keys, rows, strict=True)
 
     def row(self, group: Any) -> Row:
-        """The row of a group, which tells whether it is held; KeyError if there is none."""
+        """Return the row of a group, which tells whether it is held. Raise KeyError if there is none."""
         [(encoded, key, row)] = self._found([group])
         if row is None:
             raise key_error(group)
@@ -177,9 +177,10 @@ class ViewReader:
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[Row]:
-        """Rows in group order: of a prefix (of text or of a tuple), from `start` on, before `stop`, the last first.
+        """Yield rows in group order: of a prefix (of text or of a tuple), from `start` on, before `stop`.
 
-        `through` is an end that is included. A tuple there includes all groups that begin with it.
+        `through` is an inclusive end. A tuple there includes all groups that begin with it. `reverse` yields the last
+        row first, and `limit` bounds the number of rows.
         """
         low, high = _bounds(prefix, start, stop, through, limit)
         held = self._held()
@@ -198,10 +199,11 @@ class ViewReader:
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[Row]:
-        """Results by the first `level` parts of tuple groups, in group order; other groups stand for themselves.
+        """Yield results by the first `level` parts of tuple groups, in group order. Other groups keep their own
+        results.
 
-        `level=0` gives one result over all groups, under the group (). `prefix`, `start`, `stop` and `through` say
-        which groups are rolled up, `limit` how many results are given.
+        `level=0` gives one result over all groups, under the group (). `prefix`, `start`, `stop` and `through` select
+        the groups, and `limit` bounds the number of results.
 
         for row in snap.view("revenue").rollup(level=1):
             print(row.key, row.value)  # ('NO',) {'n': 12, 'total': 340}
@@ -234,7 +236,7 @@ class ViewReader:
             yield Row(decode_key(prefix), codec.result(together), stale or together.held is not None)
 
     def _states(self, entries: Sequence[Entry]) -> Sequence[Any]:
-        """Accumulators that together are those of these rows."""
+        """Return accumulators that, merged, equal those of these rows."""
         rows = [(key, row) for _, key, row, state in entries if state is None]
         try:
             return [*self._codec.states(rows, self._where), *(entry[3] for entry in entries if entry[3] is not None)]
@@ -243,11 +245,12 @@ class ViewReader:
 
     @checked
     def why(self, group: Any, *, progress: Progress | None = None) -> list[Contribution]:
-        """The contributions behind a result, in the order of their documents' keys; of a group without row none.
+        """Return the contributions behind a result, in the order of their documents' keys. A group without a row has
+        none.
 
-        Where the view keeps contributions (`sources=True`, a reducer without inverse, a plain index) it costs what is
-        kept of the group. Else it is a scan of the table, and `progress` is told how many of the stored versions of
-        documents are passed, of how many. Of a plain index `group` is what documents were mapped to.
+        If the view stores contributions (`sources=True`, a reducer without inverse, a plain index), this reads only
+        those of the group. Otherwise it scans the table. `progress` then gets the numbers of stored document versions
+        passed, and of all. In a plain index `group` is the group that documents were mapped to.
 
         for contribution in snap.view("spent").why("Sue"):
             print(contribution.key, contribution.value, contribution.document)
@@ -256,14 +259,14 @@ class ViewReader:
 
     @checked
     def why_many(self, groups: Iterable[Any], *, progress: Progress | None = None) -> list[list[Contribution]]:
-        """The contributions behind several results, in the order of the groups, by one scan where one is needed.
+        """Return the contributions behind several results, in the order of the groups, with at most one scan.
 
         sue, joe = snap.view("spent").why_many(["Sue", "Joe"])
         """
         return self._why([encode_key(group) for group in groups], progress)
 
     def to_arrow(self) -> Any:
-        """The whole view as an Arrow table: columns `key` and `value`, or `key` and a column for each reducer."""
+        """Return the whole view as an Arrow table: columns `key` and `value`, or `key` and one column per reducer."""
         try:
             import pyarrow
         except ImportError:
@@ -284,7 +287,7 @@ class ViewReader:
             ) from error
 
     def to_pandas(self) -> Any:
-        """The whole view as a pandas DataFrame, with the columns of `to_arrow`."""
+        """Return the whole view as a pandas DataFrame with the columns of `to_arrow`."""
         try:
             import pandas
         except ImportError:
@@ -301,7 +304,7 @@ class ViewReader:
             raise self._named(damage) from damage
 
     def _named(self, damage: StoreDamaged) -> StoreDamaged:
-        """Damage in the words of a user."""
+        """Describe damage in users' terms."""
         return named(damage, {self._where: Place(self._where, key_shown("group"), restating(self.name))})
 
     def _row(self, whole: bytes, key: bytes, row: bytes, held: frozenset[bytes], state: Any = None) -> Row:
@@ -309,7 +312,7 @@ class ViewReader:
         return Row(decode_key(whole), self._codec.result(own), own.held is not None or whole in held)
 
     def _ordered(self, low: bytes, high: bytes | None, reverse: bool) -> Iterator[Entry]:
-        """The rows of an interval in group order."""
+        """Yield the rows of an interval in group order."""
         return self._ordered_in(self._reader(), low, high, reverse)
 
     def _ordered_in(self, reader: Reader, low: bytes, high: bytes | None, reverse: bool) -> Iterator[Entry]:
@@ -331,7 +334,7 @@ class ViewReader:
 
 
 def restating(view: str) -> str:
-    """What to do about damage in a view.
+    """Return the next step after damage in a view.
 
     >>> restating("names")
     "run `penstock restate names`, or engine.restate('names')"
@@ -340,7 +343,7 @@ def restating(view: str) -> str:
 
 
 def _bounds(prefix: Any, start: Any, stop: Any, through: Any, limit: int | None) -> tuple[bytes, bytes | None]:
-    """The encodings from and before which groups are asked for."""
+    """Return the encoded bounds of the requested groups: start inclusive, end exclusive."""
     if limit is not None and limit < 0:
         raise KeyKind(limit, "limit= is a number of rows, 0 or more")
     low, high = (b"", None) if prefix is None else prefix_bounds(prefix)

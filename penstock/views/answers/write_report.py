@@ -1,7 +1,7 @@
-"""What a write reports: how many records fared how, and which were rejected and why.
+"""Report a write: the numbers of applied, equal, late, held and rejected records, and the reasons for rejections.
 
-Invariants: applied + equal + late + rejected is the number of records; held counts documents among the applied that
-at least one view could not take; `rejected` counts all rejections, `rejections` keeps the first `KEPT` of them.
+Invariants: applied + equal + late + rejected is the number of records. `held` counts applied documents that at least
+one view could not accept. `rejected` counts all rejections, and `rejections` keeps the first `KEPT` of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ KEPT = 100
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """One record that was not taken: its table, its key or place in the input, and why.
+    """A rejected record: its table, its key or place in the input, and the reason.
 
     >>> print(Rejection("users", "line 3", "no key: field 'id' is absent"))
     users, line 3: no key: field 'id' is absent
@@ -29,7 +29,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How the records of one call fared; counts add up.
+    """The numbers of records of one call by outcome. Counts can be added.
 
     >>> print(Counts(applied=1200, late=1) + Counts(applied=2, held=1))
     1,202 applied, 1 late; 1 held
@@ -46,7 +46,7 @@ class Counts:
 
     @property
     def records(self) -> int:
-        """All records of the call."""
+        """The number of all records of the call."""
         return self.applied + self.equal + self.late + self.rejected
 
     def __add__(self, other: Counts) -> Counts:
