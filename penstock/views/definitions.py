@@ -113,8 +113,7 @@ class Source(ABC):
         version: str | None = None,
         production: ProductionName | Production = Production.STRONG,
     ) -> View | Callable[[MapFunction], View]:
-        """Define a view on this table or view: by fields if `key` is given, otherwise as a decorator of its map
-        function.
+        """Define a view: by fields if `key` is given, otherwise as a decorator of its map function.
 
         `key` is the group: a path, a tuple of paths, or () for one group of all. `value` is the path of the value for
         reducers. Without it they get the document. `where` selects documents by a field that must be true, or by a
@@ -126,14 +125,12 @@ class Source(ABC):
         Nulls are included, and `keys` has their pairs [group, document key]. It is then called with its own results,
         `rereduce` true and None as `keys`. A hash of the documents' keys decides which values come together and in
         which order. Neither values nor results are in key order.
-
         `sources=True` stores every contribution in a tree, so that `why` and the repair of a group cost one path. If
         the definition or its function code changes, the view is built again. `version` replaces that code in the
         comparison: then only another version counts as a change.
 
-        `production` is the delivery mode to other partitions: "strong" saves contributions before it sends them, and
-        "weak" sends them before it saves them. "auto" is weak for a second. The last two also store contributions in a
-        tree.
+        `production` is the delivery mode to other partitions: "strong" saves contributions before it sends them, "weak"
+        sends them first. "auto" is weak for a second. The last two also store contributions in a tree.
 
         >>> import penstock as ps
         >>> users = ps.App("shop").table("users", key="id")
@@ -141,7 +138,7 @@ class Source(ABC):
         >>> rows = lambda values, rereduce: sum(values) if rereduce else len(values)
         >>> counts = users.view("counts", key="address.city", value="name", reduce=rows)
 
-        A view by a function has its name, unless a name is given. The function yields groups, or (group, value).
+        A view by a function is named after it, unless a name is given. The function yields groups, or (group, value).
 
         >>> @users.view(reduce=ps.count())
         ... def initials(user):
@@ -220,8 +217,7 @@ class View(Source):
     """Groups and their results, made by `Source.view`. A view by a function can be called like the function.
 
     `fields` names the fields of a row, one for each reducer. Without them the result of the one reducer is the value.
-    Without reducers the view is a plain index. `sources` says that contributions are stored even if no reducer needs
-    them. They are also stored if `production` is not strong.
+    Without reducers it is a plain index. `sources`, or a `production` other than strong, stores all contributions.
 
     >>> import penstock as ps
     >>> users = ps.App("shop").table("users", key="id")

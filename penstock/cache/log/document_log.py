@@ -1,8 +1,7 @@
 """Keep the documents of a table in a log of segments, and their places in an index that is updated in bounded steps.
 
 Each batch appends one segment in its own transaction, which makes it durable. The index fold later writes the place of
-the newest line of each changed key. Compaction copies the live lines of the oldest segments to the end of the log.
-Invariants:
+the newest line of each changed key. Compaction copies live lines of the oldest segments to the end. Invariants:
 
 - record numbers only grow. Of two lines of one key, the higher number is the newer line or an equal copy;
 - the index names a line for every key with a record below `folded`. This is the key's newest line, unless a record from
@@ -333,8 +332,7 @@ class DocLog:
     def compact_step(self, writer: Writer, n: int, carry: Carry, asked: bool = False) -> Callable[[], None] | None:
         """Copy the live lines of the oldest segments, about n records, to the end. Return None if it is not due.
 
-        With `asked` it is always due. The lines of one step are limited like those of a batch. The caller calls the
-        result after the commit.
+        With `asked` it is always due. A step is limited like a batch. The caller calls the result after the commit.
         """
         if not (asked or self.compact_due()):
             return None
@@ -392,9 +390,7 @@ class DocLog:
         return slots, newest
 
     def living(self, reader: Reader, segment: Segment) -> tuple[Slots, NDArray[np.int64]]:
-        """Return the live lines of a segment, which are the newest of their keys: their slots, and their positions in
-        it.
-        """
+        """Return the slots and positions of a segment's live lines, the newest lines of their keys."""
         slots, living = self.newest(reader, segment.k0, segment.k1, segment.base + np.arange(len(segment)))
         if not self.tombstones and segment.gone is not None:
             settled = segment.gone & (segment.base + len(segment) <= self.mark.folded)
