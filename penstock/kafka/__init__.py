@@ -1,4 +1,4 @@
-"""Kafka: what a URI says of a topic, and the two clients that read and write it behind one seam."""
+"""Connect to Kafka: parse topic URIs, and read and write topics through one of two client libraries."""
 
 from penstock.kafka.address import CLIENTS, Address, address_of
 from penstock.kafka.client_choice import Client, broker, connect

@@ -1,7 +1,8 @@
-"""What a URI says of a topic: `kafka://host:9092,other:9092/topic?group=…`.
+"""Parse the URI of a topic: `kafka://host:9092,other:9092/topic?group=…`.
 
-An option with a dot in its name, such as security.protocol, is the client's own and is passed through; so is every line
-`name=value` of the file that `config` names. A password stands in such a file, for the words of a URI are seen by all.
+An option with a dot in its name, such as security.protocol, is passed to the client library. The same is true for every
+line `name=value` of the file that `config` names. Passwords belong in such a file, because other users can see the URI
+of a command.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SECRET = re.compile(r"password|secret|jaas", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A topic, and how to come to it; `where` is what people call it."""
+    """A topic and its brokers. `where` is its name in messages."""
 
     where: str
     servers: str
@@ -38,7 +39,8 @@ def address_of(
     own: tuple[str, ...] = (),
     read: Callable[[str], str] | None = None,
 ) -> Address:
-    """The address that a URI names; `own` are the options that are somebody else's.
+    """Parse the address in a URI. `own` names further options, which the caller handles. Raise KafkaFault if it is
+    invalid.
 
     >>> found = address_of("kafka://a:1/users?group=g", "//a:1/users", {"group": "g", "sasl.mechanism": "PLAIN"})
     >>> found.servers, found.topic, found.group, found.config
@@ -90,7 +92,7 @@ def _read(path: str) -> str:
 
 
 def _lines(text: str, path: str, read: Callable[[str], str]) -> dict[str, str]:
-    """The lines of a file of properties."""
+    """Read the properties from a file of lines NAME=VALUE."""
     try:
         lines = read(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Which client serves an address: the one that it names, else the one that is installed, kafka-python first."""
+"""Choose the client library for an address: the one that it names, or the installed one. kafka-python comes first."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _EXTRAS: dict[str, tuple[str, str]] = {
 
 
 class Client(Protocol):
-    """What a client opens."""
+    """A client library that opens brokers, readers and producers."""
 
     def broker(self, address: Address) -> Broker:
-        """Its brokers, asked about the topic."""
+        """Connect to the brokers of the topic."""
         ...
 
     def reader(self, address: Address, lean: bool = False) -> Reader:
-        """A reader of the topic; a `lean` one keeps no times, and of records that are JSON objects values alone."""
+        """Open a reader of the topic. A `lean` one keeps no timestamps, and of JSON objects only the values."""
         ...
 
     def producer(self, address: Address) -> Producer:
-        """A producer into the topic."""
+        """Open a producer for the topic."""
         ...
 
 
 def connect(address: Address) -> Client:
-    """The client of an address; MissingExtra where it is not installed. Only here is it imported."""
+    """Return the client of an address, and import its library. Raise MissingExtra if it is not installed."""
     wanted = CLIENTS if address.client is None else (address.client,)
     there = [name for name in wanted if find_spec(_MODULES[name]) is not None]
     if not there:
@@ -48,5 +48,5 @@ def connect(address: Address) -> Client:
 
 
 def broker(address: Address) -> Broker:
-    """The brokers of an address."""
+    """Connect to the brokers of an address."""
     return connect(address).broker(address)

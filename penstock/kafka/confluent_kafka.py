@@ -1,4 +1,7 @@
-"""The client confluent-kafka, on librdkafka: it fetches and unpacks in threads of its own, and so is faster."""
+"""Use Kafka through confluent-kafka, which is based on librdkafka.
+
+It is faster, because it fetches in its own threads.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from penstock.kafka.protocol import Broker, Chunk, Fields, Producer, Reader, Top
 
 ck: Any = importlib.import_module("confluent_kafka")
 admin: Any = importlib.import_module("confluent_kafka.admin")
-_PATIENCE = 10.0  # seconds until a broker is away
-_NO_GROUP = "penstock"  # it insists on a name; nothing is committed under this one
+_PATIENCE = 10.0  # seconds without an answer until a broker counts as away
+_NO_GROUP = "penstock"  # the client requires a group name; nothing is committed under this one
 _QUEUED = 100_000
 _ATONCE = 1_000
 _FLUSHING = 120.0
@@ -53,7 +56,7 @@ _LEADERLESS = (
     ck.KafkaError.FENCED_LEADER_EPOCH,
     ck.KafkaError.UNKNOWN_LEADER_EPOCH,
     ck.KafkaError.UNKNOWN_TOPIC_OR_PART,
-)  # of a topic that exists: not every broker has heard of its leaders
+)  # for an existing topic: some brokers do not know its leaders yet
 _GONE = (ck.KafkaError.UNKNOWN_TOPIC_OR_PART, ck.KafkaError._UNKNOWN_TOPIC, ck.KafkaError._UNKNOWN_PARTITION)
 _DENIED = (
     ck.KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -77,7 +80,7 @@ _FIELDS = Fields(ck.Message.value, ck.Message.key, ck.Message.offset, _time, _he
 
 
 def _fault(address: Address, error: Any) -> KafkaFault:
-    """An error of the client in our words."""
+    """Translate an error of the client."""
     code, words = error.code(), " ".join(str(error.str()).split())[:200]
     if code in _DENIED:
         return KafkaFault(address.where, f"it is not allowed ({words})", "see who this user is to the broker")
@@ -98,7 +101,7 @@ def _called(address: Address, call: Callable[[], Any]) -> Any:
 
 
 def _config(address: Address, own: Mapping[str, Any]) -> dict[str, Any]:
-    """The client's options; it says its log nowhere, for what is wrong comes as an error."""
+    """Return the options of the client. Its log is discarded, because faults are raised as errors."""
     return {
         "bootstrap.servers": address.servers,
         "reconnect.backoff.max.ms": 500,
@@ -109,37 +112,40 @@ def _config(address: Address, own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Silent:
-    """A log that nobody reads: it goes to standard error else, in the midst of what a command says."""
+    """A logger that discards everything.
+
+    Without it the client's log would mix with a command's output on standard error.
+    """
 
     def log(self, *_: object) -> None:
-        """Nothing."""
+        """Discard a message."""
 
 
 class ConfluentClient:
-    """What confluent-kafka opens."""
+    """The client confluent-kafka."""
 
     def broker(self, address: Address) -> Broker:
-        """Its brokers."""
+        """Connect to the brokers."""
         return ConfluentBroker(address)
 
     def reader(self, address: Address, lean: bool = False) -> Reader:
-        """A reader."""
+        """Open a reader."""
         return ConfluentReader(address, lean)
 
     def producer(self, address: Address) -> Producer:
-        """A producer."""
+        """Open a producer."""
         return ConfluentProducer(address)
 
 
 class ConfluentBroker:
-    """Brokers as confluent-kafka asks them."""
+    """Queries about a topic through confluent-kafka."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._admin = _called(address, lambda: admin.AdminClient(_config(address, {})))
 
     def look(self, policy: bool = False) -> Topic | None:
-        """The topic as it is."""
+        """Return the current state of the topic."""
         name = self._address.topic
         asked = self._admin.describe_topics(ck.TopicCollection([name]), request_timeout=_PATIENCE)
         try:
@@ -161,16 +167,16 @@ class ConfluentBroker:
             found = self._admin.describe_configs([asked], request_timeout=_PATIENCE)[asked].result()
             return "compact" in str(found["cleanup.policy"].value)
         except (ck.KafkaException, KeyError):
-            return None  # who may read a topic may still not be told how it is kept
+            return None  # a user with read access may lack access to the topic's configuration
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """First and end."""
+        """Return the first offset and the end of each partition."""
         first = self._offsets(partitions, admin.OffsetSpec.earliest())
         last = self._offsets(partitions, admin.OffsetSpec.latest())
         return {partition: (first[partition], last[partition]) for partition in partitions}
 
     def since(self, moment: int, partitions: Sequence[int]) -> dict[int, int]:
-        """The first from then on."""
+        """Return the first offset from a moment on."""
         found = self._offsets(partitions, admin.OffsetSpec.for_timestamp(moment))
         if min(found.values(), default=0) < 0:
             ends = self._offsets(partitions, admin.OffsetSpec.latest())
@@ -196,7 +202,7 @@ class ConfluentBroker:
             self._admin.list_topics(self._address.topic, timeout=_PATIENCE)
 
     def close(self) -> None:
-        """Nothing: it goes with the object."""
+        """Do nothing: the connection ends with the object."""
 
     def __enter__(self) -> Self:
         return self
@@ -206,7 +212,7 @@ class ConfluentBroker:
 
 
 class ConfluentReader:
-    """A reader on a Consumer that is assigned partitions, and so is no member of its group."""
+    """A reader based on a Consumer. It assigns partitions itself, so it is not a member of its group."""
 
     def __init__(self, address: Address, lean: bool) -> None:
         self._address = address
@@ -235,7 +241,7 @@ class ConfluentReader:
         self._refusal: str | None = None
 
     def assign(self, places: Mapping[int, int]) -> None:
-        """Read these."""
+        """Read these partitions from these offsets."""
         topic = self._address.topic
         own = [ck.TopicPartition(topic, partition, offset) for partition, offset in places.items()]
         _called(self._address, lambda: self._consumer.assign(own))
@@ -244,12 +250,15 @@ class ConfluentReader:
         self._read.clear()
 
     def take(self, most: int, wait: float) -> list[Chunk]:
-        """What is there, or comes: few at once, so that they are in the core's cache still when they are looked at."""
+        """Return the next records.
+
+        Small portions are faster, since they are still in the processor's cache when they are read.
+        """
         if self._errors:
             raise self._errors.popleft()
         found = _called(self._address, lambda: self._consumer.consume(min(most, _ATONCE), wait))
         values = list(map(_FIELDS.value, found))
-        plain = are_plain(values)  # and no error is among them, whose value is a sentence of the client's
+        plain = are_plain(values)  # errors are not plain: their value is a message of the client
         if not plain and any(map(ck.Message.error, found)):
             found = self._sound(found)
             if self._errors and not found:
@@ -266,7 +275,7 @@ class ConfluentReader:
         return [Chunk.of(partition, records, self._fields, self._lean) for partition, records in parts.items()]
 
     def _sound(self, found: list[Any]) -> list[Any]:
-        """The records among these; errors are raised when those before them were given."""
+        """Return the records without errors. An error is raised after the records before it were returned."""
         sound: list[Any] = []
         for message in found:
             error = message.error()
@@ -281,7 +290,7 @@ class ConfluentReader:
         return sound
 
     def ends(self) -> dict[int, int]:
-        """The high watermarks that came with records."""
+        """Return the high watermarks that arrived with records."""
         out: dict[int, int] = {}
         for partition in self._partitions:
             own = ck.TopicPartition(self._address.topic, partition)
@@ -291,15 +300,15 @@ class ConfluentReader:
         return out
 
     def reached(self, partition: int) -> int:
-        """The end that the client told of last; its position does not pass over markers."""
+        """Return the last end that the client reported. Its own position does not pass over transaction markers."""
         return self._read.get(partition, -1)
 
     def commit(self, places: Mapping[int, int], last: bool = False) -> None:
-        """Send it; to close waits for it."""
+        """Send the offsets to the group. `close` waits for the answer."""
         if self._address.group is not None:
             topic = self._address.topic
             own = [ck.TopicPartition(topic, partition, offset) for partition, offset in places.items()]
-            with suppress(ck.KafkaException):  # monitors alone see that it trails
+            with suppress(ck.KafkaException):  # only monitoring sees a delay
                 self._consumer.commit(offsets=own, asynchronous=True)
 
     def _told(self, error: Any, partitions: object) -> None:
@@ -310,16 +319,16 @@ class ConfluentReader:
             self._refusal = refused(self._address.group, fault.reason, subscribed)
 
     def refusal(self) -> str | None:
-        """What the last answer said."""
+        """Return the reason of the last refusal, or None."""
         return self._refusal
 
     def close(self) -> None:
-        """Close it."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 class ConfluentProducer:
-    """A producer on a Producer; keys go to the partitions that Java's and kafka-python's put them in."""
+    """A producer based on a Producer. It maps keys to partitions like the Java client and kafka-python."""
 
     idempotent = "librdkafka numbers what it sends, and the broker drops what comes again"
 
@@ -347,7 +356,7 @@ class ConfluentProducer:
     def send(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[tuple[str, bytes]] = ()
     ) -> None:
-        """Into its queue."""
+        """Put records into the client's queue."""
         topic, produce, own = self._address.topic, self._producer.produce, list(headers) or None
         try:
             for key, value in zip(keys, values, strict=True):
@@ -366,7 +375,7 @@ class ConfluentProducer:
                 return
 
     def flush(self) -> None:
-        """Wait for all."""
+        """Wait until all records have arrived."""
         left = self._producer.flush(_FLUSHING)
         if self._failed:
             raise _fault(self._address, self._failed[0])
@@ -374,4 +383,4 @@ class ConfluentProducer:
             raise BrokerAway(self._address.where, f"{left:,} records did not arrive within {_FLUSHING:.0f} s")
 
     def close(self) -> None:
-        """Nothing: it goes with the object."""
+        """Do nothing: the producer ends with the object."""

@@ -1,4 +1,4 @@
-"""What can be wrong with a topic, its brokers, or what a URI says of them: each error says what to do next."""
+"""Errors of topics, brokers and Kafka URIs. Each names the next step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["BrokerAway", "KafkaFault", "OffsetLost"]
 
 
 class KafkaFault(PenstockError):
-    """Something that waiting doesn't mend.
+    """A fault that waiting does not repair.
 
     >>> print(KafkaFault("kafka://host:9092/users", "there is no such topic", "create it"))
     kafka://host:9092/users: there is no such topic; create it
@@ -26,7 +26,7 @@ class KafkaFault(PenstockError):
 
 
 class BrokerAway(KafkaFault):
-    """No broker answers; one may later.
+    """No broker answers now. One may answer later.
 
     >>> print(BrokerAway("kafka://host:9092/users"))
     kafka://host:9092/users: no broker answers; see whether it runs, and whether this is its address
@@ -37,7 +37,7 @@ class BrokerAway(KafkaFault):
 
 
 class OffsetLost(KafkaFault):
-    """The topic has no record at the offset that was to be read next.
+    """The topic has no record at the next offset to read.
 
     >>> print(OffsetLost("kafka://host:9092/users", 3, 40))
     kafka://host:9092/users: partition 3 has nothing at offset 40; look at the topic's id and bounds

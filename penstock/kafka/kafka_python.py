@@ -1,7 +1,7 @@
-"""The client kafka-python: pure Python, the default.
+"""Use Kafka through kafka-python, which is pure Python and the default.
 
-What it raises while it decodes makes its next poll spin for ever, so that is the end of a reader; it decodes no values,
-and never moves to another offset by itself.
+If the client raises while it decodes, its next poll would loop for ever, so the error ends the reader. The client
+decodes no values, and never moves to another offset by itself.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from penstock.kafka.protocol import Broker, Chunk, Fields, Producer, Reader, Top
 kafka: Any = importlib.import_module("kafka")
 admin: Any = importlib.import_module("kafka.admin")
 errors: Any = importlib.import_module("kafka.errors")
-logging.getLogger("kafka").addHandler(logging.NullHandler())  # what is wrong comes as an error
-_PATIENCE = 10_000  # milliseconds until a broker is away
-_LAST = 5_000  # milliseconds that the last word to a group may take
+logging.getLogger("kafka").addHandler(logging.NullHandler())  # faults are raised as errors
+_PATIENCE = 10_000  # milliseconds without an answer until a broker counts as away
+_LAST = 5_000  # milliseconds that the last commit to a group may take
 _FETCH = 8 << 20
 _SAME_NAME = {
     "ssl.ca.location": "ssl_cafile",
@@ -48,7 +48,7 @@ _FIELDS = Fields(itemgetter(7), itemgetter(6), itemgetter(3), _time, itemgetter(
 
 
 def _config(address: Address, kind: Any, own: Mapping[str, Any]) -> dict[str, Any]:
-    """What a class of the client takes, of what the address passes through as well."""
+    """Return the options of a class of the client, including those in the address."""
     out: dict[str, Any] = {
         "bootstrap_servers": address.servers.split(","),
         "bootstrap_timeout_ms": _PATIENCE,
@@ -67,9 +67,9 @@ def _config(address: Address, kind: Any, own: Mapping[str, Any]) -> dict[str, An
 
 
 def _typed(address: Address, name: str, text: str, kind: type) -> Any:
-    """A text as the type that the client's own value has."""
+    """Convert a text to the type of the client's default value."""
     try:
-        if name == "api.version":  # of a broker that doesn't say what it can: 2.3
+        if name == "api.version":  # for a broker that does not report its version: 2.3
             return tuple(map(int, text.split(".")))
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
@@ -80,7 +80,7 @@ def _typed(address: Address, name: str, text: str, kind: type) -> Any:
 
 
 def _called(address: Address, call: Callable[[], Any]) -> Any:
-    """What a call of the client gives, its errors in our words."""
+    """Call the client, and translate its errors."""
     try:
         return call()
     except (errors.KafkaError, OSError) as error:
@@ -107,23 +107,23 @@ def _line(error: Exception) -> str:
 
 
 class PythonClient:
-    """What kafka-python opens."""
+    """The client kafka-python."""
 
     def broker(self, address: Address) -> Broker:
-        """Its brokers."""
+        """Connect to the brokers."""
         return PythonBroker(address)
 
     def reader(self, address: Address, lean: bool = False) -> Reader:
-        """A reader."""
+        """Open a reader."""
         return PythonReader(address, lean)
 
     def producer(self, address: Address) -> Producer:
-        """A producer."""
+        """Open a producer."""
         return PythonProducer(address)
 
 
 class PythonBroker:
-    """Brokers as kafka-python asks them."""
+    """Queries about a topic through kafka-python."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -131,7 +131,7 @@ class PythonBroker:
         self._admin = _called(address, lambda: admin.KafkaAdminClient(**config))
 
     def look(self, policy: bool = False) -> Topic | None:
-        """The topic as it is."""
+        """Return the current state of the topic."""
         name = self._address.topic
         (found,) = _called(self._address, lambda: self._admin.describe_topics([name]))
         code = found["error_code"]
@@ -156,16 +156,16 @@ class PythonBroker:
             found = self._admin.describe_configs(asked, config_filter="all")
             return "compact" in found["topic"][name][key]["value"]
         except (errors.KafkaError, KeyError):
-            return None  # who may read a topic may still not be told how it is kept
+            return None  # a user with read access may lack access to the topic's configuration
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """First and end."""
+        """Return the first offset and the end of each partition."""
         first = self._offsets(partitions, admin.OffsetSpec.EARLIEST)
         last = self._offsets(partitions, admin.OffsetSpec.LATEST)
         return {partition: (first[partition], last[partition]) for partition in partitions}
 
     def since(self, moment: int, partitions: Sequence[int]) -> dict[int, int]:
-        """The first from then on."""
+        """Return the first offset from a moment on."""
         found = self._offsets(partitions, moment)
         if min(found.values(), default=0) < 0:
             ends = self._offsets(partitions, admin.OffsetSpec.LATEST)
@@ -190,7 +190,7 @@ class PythonBroker:
 
 
 class PythonReader:
-    """A reader on a KafkaConsumer that is assigned partitions, and so is no member of its group."""
+    """A reader based on a KafkaConsumer. It assigns partitions itself, so it is not a member of its group."""
 
     def __init__(self, address: Address, lean: bool) -> None:
         self._address = address
@@ -215,7 +215,7 @@ class PythonReader:
         self._refusal: str | None = None
 
     def assign(self, places: Mapping[int, int]) -> None:
-        """Read these."""
+        """Read these partitions from these offsets."""
         own = {kafka.TopicPartition(self._address.topic, partition): offset for partition, offset in places.items()}
         self._consumer.assign(list(own))
         for partition, offset in own.items():
@@ -223,7 +223,7 @@ class PythonReader:
         self._places = list(own)
 
     def take(self, most: int, wait: float) -> list[Chunk]:
-        """What the next poll gives."""
+        """Return the records of the next poll."""
         try:
             found = self._consumer.poll(timeout_ms=int(wait * 1000), max_records=most)
         except errors.OffsetOutOfRangeError as error:
@@ -240,26 +240,26 @@ class PythonReader:
         return [Chunk.of(partition, records, self._fields, self._lean) for partition, records in given]
 
     def ends(self) -> dict[int, int]:
-        """The high watermarks that came with records."""
+        """Return the high watermarks that arrived with records."""
         found = {partition.partition: self._consumer.highwater(partition) for partition in self._places}
         return {partition: end for partition, end in found.items() if end is not None}
 
     def reached(self, partition: int) -> int:
-        """The position, which passes over markers."""
+        """Return the position, which passes over transaction markers."""
         try:
             return int(self._consumer.position(kafka.TopicPartition(self._address.topic, partition)))
         except (*_AWAY, TypeError):  # no answer yet, and so no position
             return -1
 
     def commit(self, places: Mapping[int, int], last: bool = False) -> None:
-        """Send it."""
+        """Send the offsets to the group."""
         if self._address.group is None:
             return
         own = {
             kafka.TopicPartition(self._address.topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
             for partition, offset in places.items()
         }
-        with suppress(errors.KafkaError):  # monitors alone see that it trails
+        with suppress(errors.KafkaError):  # only monitoring sees a delay
             if last:
                 self._consumer.commit(own, timeout_ms=_LAST)
             else:
@@ -273,16 +273,16 @@ class PythonReader:
             self._refusal = refused(self._address.group, _line(answer), subscribed)
 
     def refusal(self) -> str | None:
-        """What the last answer said."""
+        """Return the reason of the last refusal, or None."""
         return self._refusal
 
     def close(self) -> None:
-        """Close it; what is under way to the group then is lost."""
+        """Close the consumer. Commits to the group that are in flight are lost."""
         self._consumer.close(autocommit=False, timeout_ms=2_000)
 
 
 class PythonProducer:
-    """A producer on a KafkaProducer."""
+    """A producer based on a KafkaProducer."""
 
     idempotent = "kafka-python numbers what it sends, and the broker drops what comes again"
 
@@ -305,7 +305,7 @@ class PythonProducer:
     def send(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[tuple[str, bytes]] = ()
     ) -> None:
-        """Into its buffer."""
+        """Put records into the client's buffer."""
         topic, send, own, failed = self._address.topic, self._producer.send, list(headers), self._failed.append
         try:
             for key, value in zip(keys, values, strict=True):
@@ -314,11 +314,11 @@ class PythonProducer:
             raise _fault(self._address, error) from error
 
     def flush(self) -> None:
-        """Wait for all."""
+        """Wait until all records have arrived."""
         _called(self._address, self._producer.flush)
         if self._failed:
             raise _fault(self._address, self._failed[0])
 
     def close(self) -> None:
-        """Close it."""
+        """Close the producer."""
         self._producer.close(timeout=2)

@@ -1,12 +1,12 @@
-"""The seam of Kafka's clients: a broker that is asked about a topic, a reader of it, and a producer into it.
+"""The protocol of Kafka clients: a broker answers questions about a topic, a reader reads it, a producer writes it.
 
-A reader is told which partitions to read and from which offsets, and reads on from there: it knows no group, and no
-offset but those. Invariants:
+A reader gets the partitions and offsets to read from, and continues from there. It uses no other offsets and no group.
+Invariants:
 
-- the records of a partition come in its order, each once, aborted ones and markers of transactions left out;
-- `take` raises OffsetLost where there is nothing at an offset, and never moves to another one by itself;
-- a broker that is away is not an error of `take`: nothing comes meanwhile;
-- a producer that has flushed has all that it was given in the topic, once and in order, or raised.
+- the records of a partition come in order, each once, without aborted ones and without transaction markers;
+- `take` raises OffsetLost if there is no record at an offset, and never moves to another offset by itself;
+- `take` raises no error while a broker is away. It returns no records meanwhile;
+- after a flush, all records of a producer are in the topic, once and in order. Otherwise the flush raises.
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ from typing import Any, NamedTuple, Protocol, Self
 _OBJECT = ord("{")
 _first = itemgetter(0)
 MARK = b"{}"
-"""The key of a null that deletes nothing: a sink writes it for the header that it has."""
+"""The key of a null value that deletes nothing. A sink writes it for the sake of its header."""
 
 
 class Fields(NamedTuple):
-    """How a client's records say what they are: each a function of one record."""
+    """Functions that read one field of a client's record each."""
 
     value: Callable[[Any], bytes | None]
     key: Callable[[Any], bytes | None]
     offset: Callable[[Any], int]
-    time: Callable[[Any], int | None]  # milliseconds
+    time: Callable[[Any], int | None]  # in milliseconds
     headers: Callable[[Any], Sequence[tuple[str, bytes | None]]]
 
     def timeless(self) -> Fields:
-        """The same, of records whose time is of no interest."""
+        """Return the same functions for records whose timestamp is not needed."""
         return self._replace(time=_no_time)
 
 
 def _no_time(record: Any) -> None:
-    """None."""
+    """Return None: the timestamp was not kept."""
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Records of one partition, one after the other, as columns; what is seldom asked for is asked of a record.
+    """Consecutive records of one partition, as columns. Rarely used fields are read from a single record.
 
-    Plain ones are JSON objects by their first byte. Of a lean reader's plain ones nothing but the values was kept:
-    nobody asks for their keys and headers, and they have no time.
+    A chunk is plain if all values begin like JSON objects. Of plain records a lean reader keeps only the values. They
+    have no timestamp, and their keys and headers must not be read.
     """
 
     partition: int
-    records: Sequence[Any]  # none where only values were kept, and None for each such one among others
+    records: Sequence[Any]  # empty if only values were kept; None for each such record among others
     fields: Fields
     values: list[Any]
     offsets: Sequence[int]
     plain: bool
-    size: int  # bytes of the values
+    size: int  # bytes of all values
 
     @classmethod
     def of(cls, partition: int, records: Sequence[Any], fields: Fields, lean: bool = False) -> Chunk:
-        """The chunk of these records of a client, a `lean` one if it can be."""
+        """Create a chunk of a client's records. With `lean` it keeps only the values, if it is plain."""
         values = list(map(fields.value, records))
         return cls.made(partition, records, fields, values, are_plain(values), lean)
 
@@ -66,7 +66,7 @@ class Chunk:
     def made(
         cls, partition: int, records: Sequence[Any], fields: Fields, values: list[Any], plain: bool, lean: bool
     ) -> Chunk:
-        """The same, of records that were looked at."""
+        """Create a chunk of records whose values were read already."""
         first, last = fields.offset(records[0]), fields.offset(records[-1])
         offsets: Sequence[int] = range(first, last + 1)
         if len(offsets) != len(records):
@@ -78,7 +78,7 @@ class Chunk:
         return len(self.values)
 
     def cut(self, at: int) -> tuple[Chunk, Chunk]:
-        """The first so many, and the others."""
+        """Split the chunk after `at` records."""
         first, rest = slice(None, at), slice(at, None)
         return self._part(first), self._part(rest)
 
@@ -89,7 +89,7 @@ class Chunk:
 
     @staticmethod
     def join(parts: Sequence[Chunk]) -> Chunk:
-        """Chunks of one partition that follow each other, as one."""
+        """Join consecutive chunks of one partition."""
         if len(parts) == 1:
             return parts[0]
         records: Sequence[Any] = ()
@@ -103,106 +103,109 @@ class Chunk:
         return Chunk(parts[0].partition, records, parts[0].fields, values, offsets, plain, size)
 
     def key(self, at: int) -> bytes | None:
-        """The key of one."""
+        """Return the key of one record."""
         return self.fields.key(self.records[at])
 
     def headers(self, at: int) -> Mapping[str, bytes | None]:
-        """The headers of one."""
+        """Return the headers of one record."""
         return dict(self.fields.headers(self.records[at]))
 
     def time(self, at: int) -> int | None:
-        """The broker's timestamp of one, in milliseconds, if it has one that was kept."""
+        """Return the broker's timestamp of one record in milliseconds, or None if there is none or it was not kept."""
         record = self.records[at] if self.records else None
         return None if record is None else self.fields.time(record)
 
 
 def are_plain(values: list[Any]) -> bool:
-    """Whether all begin as a JSON object does."""
+    """Return whether all values begin like JSON objects."""
     try:
         return set(map(_first, values)) == {_OBJECT}
-    except (TypeError, IndexError):  # a null, or nothing at all
+    except (TypeError, IndexError):  # a null value, or an empty one
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the broker has it; an id that a broker doesn't tell is empty."""
+    """A topic as its broker describes it. The id is empty if the broker does not report it."""
 
     id: bytes
     partitions: int
-    compacted: bool | None = None  # None where the broker doesn't say
+    compacted: bool | None = None  # None if the broker does not report it
 
 
 class Reader(Protocol):
-    """Something that reads partitions of a topic."""
+    """A reader of some partitions of a topic."""
 
     def assign(self, places: Mapping[int, int]) -> None:
-        """From now on read these partitions, from these offsets."""
+        """Read these partitions from these offsets from now on."""
         ...
 
     def take(self, most: int, wait: float) -> list[Chunk]:
-        """The next records, at most so many; nothing if none came within `wait` seconds."""
+        """Return at most `most` next records. Return an empty list if none came within `wait` seconds."""
         ...
 
     def ends(self) -> Mapping[int, int]:
-        """The offset after the last record of partitions, as far as that came along with records."""
+        """Return the end of each partition, if it arrived with records."""
         ...
 
     def reached(self, partition: int) -> int:
-        """The offset that this partition was read up to, markers and compacted records included; -1 if not known."""
+        """Return the offset up to which a partition was read, with transaction markers and compacted records.
+
+        -1 if it is unknown.
+        """
         ...
 
     def commit(self, places: Mapping[int, int], last: bool = False) -> None:
-        """Let the group's monitors know; only the `last` is waited for, and not for long."""
+        """Report offsets to the group for monitoring. Only the `last` call waits, for a short time."""
         ...
 
     def refusal(self) -> str | None:
-        """Why the group does not take what it was told last, in words; None where it does, or may yet."""
+        """Return the reason if the group refused the last offsets, or None if it accepted them or has not answered."""
         ...
 
     def close(self) -> None:
-        """Let go of the topic."""
+        """Close the reader."""
         ...
 
 
 class Producer(Protocol):
-    """Something that appends records to a topic, idempotently and in order."""
+    """A producer that appends records to a topic, idempotently and in order."""
 
     idempotent: str
-    """Which client gives that, in words."""
+    """The words that name the client and how it avoids duplicates."""
 
     def send(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[tuple[str, bytes]] = ()
     ) -> None:
-        """More, a key and a value each, with these headers; they may be under way for a while."""
+        """Send records, each with a key and a value, with these headers. They may arrive later."""
         ...
 
     def flush(self) -> None:
-        """Wait until all are in the topic; KafkaFault where they can't be."""
+        """Wait until all records are in the topic. Raise KafkaFault if they can't arrive."""
         ...
 
     def close(self) -> None:
-        """Let go of the topic."""
+        """Close the producer."""
         ...
 
 
 class Broker(Protocol):
-    """Brokers, asked about one topic."""
+    """A connection that answers questions about one topic."""
 
     def look(self, policy: bool = False) -> Topic | None:
-        """The topic as it is now, with `policy` whether it is compacted; None where there is none."""
+        """Return the topic's current state, or None without a topic. `policy` also asks whether it is compacted."""
         ...
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """The first offset that is there, and the one after the last that can be read."""
+        """Return per partition the first existing offset, and the offset after the last readable record."""
         ...
 
     def since(self, moment: int, partitions: Sequence[int]) -> dict[int, int]:
-        """The first offset from a moment on (milliseconds), or the end."""
+        """Return per partition the first offset from a moment on (in milliseconds), or the end."""
         ...
 
     def close(self) -> None:
-        """Let go of the brokers."""
+        """Close the connection."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -210,7 +213,7 @@ class Broker(Protocol):
 
 
 def refused(group: str | None, words: str, subscribed: bool) -> str:
-    """What a group that takes no offsets is said to be; those that somebody else is `subscribed` in take none."""
+    """Return the message for a group that refuses offsets, perhaps because another consumer is `subscribed`."""
     if subscribed:
         words = "somebody else is subscribed in it; end that one, or read with another group="
     return f"group {group} takes no offsets for its monitors: {words}"

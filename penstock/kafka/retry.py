@@ -1,4 +1,4 @@
-"""Brokers give transient answers: a broker is slow, a partition has no leader. The question is then asked again."""
+"""Ask a broker again after a transient answer, such as a slow broker or a partition without a leader."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from penstock.kafka.errors import BrokerAway
 
 T = TypeVar("T")
 PATIENCE = 30.0
-"""Seconds until a transient answer counts as an error."""
+"""Seconds after which a transient answer counts as an error."""
 _PAUSE = 0.1  # seconds between two attempts
 
 
 def until_ready(ask: Callable[[], T], pause: Callable[[float], None] = time.sleep) -> T:
-    """Return the answer of `ask`; call it again while it raises BrokerAway, for PATIENCE seconds at most.
+    """Return the answer of `ask`. While it raises BrokerAway, call it again, for at most PATIENCE seconds.
 
     >>> answers = iter([BrokerAway("kafka://host:9092/users"), None])
     >>> def ask():

@@ -1,4 +1,4 @@
-"""Sinks: where the changes of views go."""
+"""Write the changes of views to sinks: files and Kafka topics."""
 
 from penstock.sink.errors import SinkBehind, SinkBusy, SinkTaken
 from penstock.sink.file_sink import ENVELOPES, STDOUT, FileSink, open_file

@@ -1,4 +1,4 @@
-"""What can be wrong with a sink: each error names it, says what is wrong, and what to do next."""
+"""Errors of sinks. Each names the sink, the reason and the next step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["SinkBehind", "SinkBusy", "SinkTaken"]
 
 
 class SinkTaken(PenstockError):
-    """A sink that holds something else, or that another process writes.
+    """The sink holds other data, or another process writes it.
 
     >>> print(SinkTaken("out.jsonl", "it holds something else than changes of view 'namecount'"))
     out.jsonl: it holds something else than changes of view 'namecount'; name another file, or move this one away
@@ -26,7 +26,7 @@ class SinkTaken(PenstockError):
 
 
 class SinkBusy(SinkTaken):
-    """A sink that another process writes from the same store, whose changes it is given by that one meanwhile.
+    """Another process of the same store writes the sink, and delivers the changes meanwhile.
 
     >>> print(SinkBusy("out.jsonl", "process 4711"))
     out.jsonl: process 4711 writes it; wait until that one lets go
@@ -38,7 +38,7 @@ class SinkBusy(SinkTaken):
 
 
 class SinkBehind(PenstockError):
-    """A sink that stands at a position which the feed no longer reaches back to, or which the store has not come to.
+    """The sink's position is older than the changes feed, or newer than the store.
 
     >>> print(SinkBehind("namecount=out.jsonl", 3, "the feed reaches back to position 17 only"))
     namecount=out.jsonl has all changes up to position 3, and the feed reaches back to position 17 only; name an empty \

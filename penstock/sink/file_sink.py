@@ -1,16 +1,16 @@
-"""A file of changes, a JSON object a line, which goes on where it stands.
+"""Write changes to a file, one JSON object per line, and continue after the last complete position.
 
     {"view": "namecount", "group": "Joe", "value": 2, "position": 7}                     the latest value of a group
     {"view": "namecount", "group": "Joe", "value": null, "deleted": true, "position": 8} the group is gone
     {"view": "namecount", "envelope": "value", "position":                    8}         a mark: all up to 8 is above
 
-Under envelope=change the first two are the whole change, with `old` and `new`; what is absent there is left out. Of a
-store of several partitions a position is a list of numbers. Invariants:
+With envelope=change the first two lines contain the whole change, with `old` and `new`. An absent side is left out.
+With several partitions a position is a list of numbers. Invariants:
 
-- what stands behind the last mark came from a writer that was killed: it is cut off at the next beginning, and comes
-  again. A file without a mark has not all of the rows that it begins with, and is begun anew;
-- what stands before a mark is on the disk before the mark is;
-- a file has one writer at a time, and nothing that isn't of this view is ever cut or written over.
+- lines after the last mark come from a writer that was killed. The next `begin` cuts them off, and they are written
+  again. A file without a mark may lack some of the initial rows, so it is emptied and starts again;
+- lines before a mark are on the disk before the mark;
+- a file has one writer at a time. Data that does not belong to this view is never cut or overwritten.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from penstock.views import ABSENT, Change, Position, shown_position
 STDOUT = "-"
 ENVELOPES = ("value", "change")
 _BLOCK = 1 << 20
-_WIDTH = 20  # of a number in a mark, so that one can be written over another
-_MOST = 256  # numbers of a position
+_WIDTH = 20  # characters of a number in a mark, so that one mark can overwrite another
+_MOST = 256  # the most numbers of a position
 _SAYS = {
     True: "the latest value of a group is seen once for each commit: a killed writer's last lines are written again",
     False: "what can't be read back begins with all rows whenever it is opened",
@@ -39,18 +39,18 @@ _SAYS = {
 
 
 def open_file(path: str, view: str, envelope: str, dumps: Callable[[object], str]) -> FileSink:
-    """The sink of a file, or of standard output for "-"; `dumps` makes one line of JSON of a value."""
+    """Open the sink of a file, or of standard output for "-". `dumps` converts a value to one line of JSON."""
     if path == STDOUT:
         return FileSink(os.dup(1), "standard output", view, envelope, dumps)
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except ValueError:  # a character that the system's names can't have
+    except ValueError:  # a character that file names can't contain
         raise SinkTaken(shown_key(path), "no file can have this name", "name another file") from None
     return FileSink(file, path, view, envelope, dumps)
 
 
 class FileSink:
-    """A sink over an open file."""
+    """A sink that writes to an open file."""
 
     def __init__(self, file: int, name: str, view: str, envelope: str, dumps: Callable[[object], str]) -> None:
         assert envelope in ENVELOPES, "there is no third"
@@ -60,13 +60,13 @@ class FileSink:
         self._envelope = envelope
         self._dumps = dumps
         self._regular = stat.S_ISREG(os.fstat(file).st_mode) and name != "standard output"
-        self._end = 0  # where the next line goes
-        self._marked: tuple[Position, int] | None = None  # position and place of a mark that is the last line
+        self._end = 0  # the offset of the next line
+        self._marked: tuple[Position, int] | None = None  # position and offset of a mark that is the last line
         self.claim: Claiming = nobody
         self.contract = _SAYS[self._regular]
 
     def begin(self) -> Position | None:
-        """Lock it, cut off what is not known to be whole, and say where it stands."""
+        """Lock the file, cut off incomplete data, and return the position of the last mark."""
         if not self._regular:
             return None
         about = os.fstat(self._file)
@@ -90,13 +90,13 @@ class FileSink:
         return position
 
     def write(self, changes: Sequence[Change]) -> None:
-        """A line for each."""
+        """Write one line per change."""
         if changes:
             self._append("".join(self._dumps(self._line(change)) + "\n" for change in changes).encode())
             self._marked = None
 
     def holds(self, position: Position) -> None:
-        """A mark behind what was written, or over the mark that is there."""
+        """Write a mark after the changes, or overwrite the mark if it is the last line."""
         if not self._regular or (self._marked is not None and self._marked[0] == position):
             return
         shown = shown_position(position).rjust(_WIDTH * max(1, width_of(position)))
@@ -113,7 +113,7 @@ class FileSink:
         os.close(self._file)
 
     def _start(self) -> str:
-        """How a mark begins."""
+        """Return the text that begins a mark."""
         return f'{{"view": {self._dumps(self._view)}, "envelope": '
 
     def _line(self, change: Change) -> dict[str, object]:
@@ -138,14 +138,14 @@ class FileSink:
             raise OSError(error.errno, error.strerror, self._name) from None
 
     def _recognize(self) -> None:
-        """SinkTaken unless it begins as a line of this view does, as far as there is one."""
+        """Raise SinkTaken unless the file is empty or begins with a line of this view."""
         start = f'{{"view": {self._dumps(self._view)}, "'.encode()
         found = os.pread(self._file, len(start), 0)
         if not start.startswith(found):
             raise SinkTaken(self._name, f"it holds something else than changes of view {self._view!r}")
 
     def _last_mark(self) -> tuple[str, Position, int, int] | None:
-        """The envelope, position, place and end of the last whole mark."""
+        """Return the envelope, the position, the start and the end of the last complete mark."""
         start = re.escape(self._start().encode())
         mark = re.compile(rb'(?<![^\n])%s"(\w+)", "position": +(\d+|\[\d+(?:, \d+)*\])\}\n' % start)
         longest = len(self._start()) * 4 + 3 * _WIDTH + _WIDTH * _MOST

@@ -1,26 +1,27 @@
-"""A topic of changes, keyed by group, which goes on where it stands.
+"""Write changes to a topic, keyed by group, and continue after the last complete position.
 
     key     the group, as JSON
-    value   {"group": "Joe", "value": 2}; null when the group is gone
-            under envelope=change {"group": "Joe", "old": 1, "new": 2, "position": 7}, what is absent left out; a null
+    value   {"group": "Joe", "value": 2}, or null when the group is gone
+            under envelope=change {"group": "Joe", "old": 1, "new": 2, "position": 7}, without an absent side; a null
             follows when the group is gone
-    header  penstock: {"view": "namecount", "held": 6, "position": 7}: nothing beyond 7 was sent up to here, and all up
-            to 6 was in the topic before this was sent; of a store of several partitions both are lists of numbers
+    header  penstock: {"view": "namecount", "held": 6, "position": 7}: no change after 7 was sent so far. All changes
+            up to 6 were in the topic before. With several partitions both are lists of numbers
 
-A mark is a record for that header alone: a null of the key {}, which no group has. Invariants:
+A mark is a record that only carries the header. It has the key {}, which no group has, and a null value. Invariants:
 
-- what is sent is in the topic before a header says that it is held: the greatest that a last record of a partition has
-  is the position from which nothing is missing, and what stands behind it comes again, and says the same. What runs
-  have held is one chain of positions, so that there is a greatest;
-- a mark stands behind the rows that a topic begins with, and where a run has ended. A topic without a position has not
-  all of these rows: it is given them all, and what it has beside them is taken back;
-- where a run was killed, what may have been sent already comes again as the last of each group alone, so that no value
-  goes back: all that comes before a position is held that has all the positions of last records, in each of its
-  numbers, what was never sent as well. The run that was killed may have gone another way there, so that a position
-  that is beyond one of these doesn't say that its change wasn't sent. Under envelope=change all of it comes again;
-- a group's changes are in one partition in their order, each once: the client numbers what it sends, and the broker
-  drops what comes again;
-- nothing is written into a topic whose last records are not of this view.
+- the producer flushes before a header names a position as held. So the greatest `held` in the last records of all
+  partitions is a position without missing changes. Later changes are sent again with equal content. The held positions
+  of all runs form one chain, so that a greatest exists;
+- a mark follows the initial rows, and the end of each run. A topic without a held position may lack initial rows. It
+  gets all of them, and a null for each other key;
+- after a kill, changes that may have been sent already are sent again, but only the last one of each group. So no value
+  goes back. For this, changes are collected until a position is held that covers the positions of all last records, in
+  each of its numbers. Changes that were never sent are collected too. The killed run may have read the partitions in
+  another order, so a greater position does not prove that a change was not sent. Under envelope=change all changes are
+  sent again;
+- the changes of a group are in one partition in order, each once: the client numbers its records, and the broker drops
+  repeated ones;
+- a topic whose last records do not belong to this view is never written.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from penstock.sink.sink_positions import has_all, joined, position_of, width_of
 from penstock.views import ABSENT, Change, Changes, Position
 
 _HEADER = "penstock"
-_PENDING = 10_000  # changes that are under way at most before a header says that they are held
-_SOON = 0.05  # seconds after which it says so for fewer
-_PATIENCE = 30.0  # seconds for records that the topic has
+_PENDING = 10_000  # the most changes in flight before a header names their position as held
+_SOON = 0.05  # seconds after which this happens for fewer changes
+_PATIENCE = 30.0  # seconds to wait for records that the topic has
 _PLAIN = frozenset((str, int, bool, type(None)))
 _encode, _lines = msgspec.json.Encoder().encode, msgspec.json.Encoder().encode_lines
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -58,12 +59,12 @@ def open_topic(
     envelope: str,
     dumps: Callable[[object], str],
 ) -> KafkaSink:
-    """The sink of a topic; `dumps` makes JSON of any value. KafkaFault where the URI is wrong."""
+    """Open the sink of a topic. `dumps` converts any value to JSON. Raise KafkaFault if the URI is invalid."""
     return KafkaSink(address_of(text, rest, options, ("envelope", "early")), view, envelope, dumps)
 
 
 class KafkaSink:
-    """A sink over a topic; `clock` is how time passes between two flushes."""
+    """A sink that writes to a topic. `clock` measures the time between two flushes."""
 
     def __init__(
         self,
@@ -82,20 +83,20 @@ class KafkaSink:
         self._producer = self._client.producer(address)
         self.contract = f"of a group the latest value is seen once for each commit: {self._producer.idempotent}"
         self.claim: Claiming = nobody
-        self._called = ""  # what the topic is claimed as, once it was asked
+        self._called = ""  # the name under which the topic is claimed, after the first query
         self._held: Position | None = None
         self._position: Position | None = None
-        self._stale: set[bytes] = set()  # keys of a topic that has not all rows, which none was given for yet
-        self._start = b""  # of a header
-        self._sent: Position | None = None  # nothing beyond is in the topic, or on its way
-        self._again: dict[bytes, Change] | None = None  # by key, while it may have been sent already: the last change
+        self._stale: set[bytes] = set()  # keys of an incomplete topic that no row has been written for yet
+        self._start = b""  # the start of a header
+        self._sent: Position | None = None  # no change after this position is in the topic or in flight
+        self._again: dict[bytes, Change] | None = None  # by key: the last change that may have been sent already
         self._pending = 0
         self._flushed = clock()
 
     def begin(self) -> Position | None:
-        """The greatest position that the last record of a partition says is held."""
+        """Return the greatest position that the last record of any partition names as held."""
         if self._called:
-            self._take(self._called)  # who waits for another one asks no broker
+            self._take(self._called)  # without a query to the broker while another process has the claim
         bounds = until_ready(self._bounds)
         reader = self._client.reader(self._address)
         try:
@@ -109,7 +110,7 @@ class KafkaSink:
         return self._held
 
     def _bounds(self) -> dict[int, tuple[int, int]]:
-        """Claim the topic, and say which offsets its partitions have."""
+        """Claim the topic, and return the bounds of its partitions."""
         with self._client.broker(self._address) as broker:
             topic = broker.look()
             if topic is None:
@@ -130,7 +131,7 @@ class KafkaSink:
             raise SinkBusy(self._address.where, other)
 
     def _stand(self, found: list[tuple[Position | None, Position]]) -> None:
-        """What last records say is held, and up to where they may go; those that hold nothing were all given anew."""
+        """Set the state from each last record: its held position, and the last position that was sent."""
         held = [(own, position) for own, position in found if own is not None]
         if len({width_of(one) for both in held for one in both}) > 1:
             self._refuse("its records are of stores of different numbers of partitions")
@@ -143,7 +144,7 @@ class KafkaSink:
         raise SinkTaken(self._address.where, reason, "name another topic")
 
     def _keys(self, reader: Reader, partition: int, first: int, end: int) -> set[bytes]:
-        """The keys that have a value in a partition."""
+        """Return the keys that have a value in a partition."""
         latest: dict[bytes, bool] = {}
         for chunk in self._chunks(reader, partition, first, end):
             for place, value in enumerate(chunk.values):
@@ -151,7 +152,7 @@ class KafkaSink:
         return {key for key, there in latest.items() if there}
 
     def _last(self, reader: Reader, partition: int, first: int, end: int) -> tuple[Position | None, Position]:
-        """What the last record of a partition says is held, and up to where what was sent goes."""
+        """Return the held position in the last record of a partition, and the last position that was sent."""
         back = 1
         while True:
             start = max(first, end - back)
@@ -160,15 +161,15 @@ class KafkaSink:
                 return self._said(chunk)
             if start == first:
                 return None, 0
-            back *= 8  # what stands there are markers of transactions, or it was compacted
+            back *= 8  # transaction markers, or compacted records
 
     def _tail(self, reader: Reader, partition: int, start: int, end: int) -> Chunk | None:
-        """The last records from an offset on, if there are any."""
+        """Return the last records from an offset on, or None."""
         chunks = deque(self._chunks(reader, partition, start, end), 1)
         return chunks[0] if chunks else None
 
     def _chunks(self, reader: Reader, partition: int, start: int, end: int) -> Iterator[Chunk]:
-        """The records from an offset on, up to the end as far as there are any."""
+        """Yield the records from an offset to the end."""
         reader.assign({partition: start})
         until, at = self._clock() + _PATIENCE, start
         while at < end:
@@ -191,7 +192,10 @@ class KafkaSink:
         return position_of(own.get("held")), position
 
     def write(self, changes: Sequence[Change]) -> None:
-        """A record for each, and a null behind a group that is gone; later, where they may have been sent already."""
+        """Send one record per change, and a null for a group that is gone.
+
+        Collect changes that may have been sent already.
+        """
         if self._again is not None:
             self._again.update((self._json(change.group), change) for change in changes)
             return
@@ -213,7 +217,7 @@ class KafkaSink:
             self._stale.difference_update(keys)
 
     def _latest(self, own: Changes, keys: list[bytes]) -> list[bytes | None]:
-        """By change its group and value, None where the group is gone."""
+        """Return the value of each change with its group, or None for a group that is gone."""
         there = [new is not ABSENT for new in own.new]
         texts = self._texts(list(compress(own.new, there)))
         values = [b'{"group":%b,"value":%b}' % pair for pair in zip(compress(keys, there), texts, strict=True)]
@@ -223,7 +227,7 @@ class KafkaSink:
         return [next(left) if here else None for here in there]
 
     def _whole(self, own: Changes, keys: list[bytes]) -> tuple[list[Position], list[bytes], list[bytes | None]]:
-        """Positions, keys and values: of each change the whole of it, and a null behind a group that is gone."""
+        """Return positions, keys and values: each whole change, and a null after it for a group that is gone."""
         at, out, values = list[Position](), list[bytes](), list[bytes | None]()
         for key, change in zip(keys, own, strict=True):
             data = change.data()
@@ -237,10 +241,10 @@ class KafkaSink:
         return at, out, values
 
     def _texts(self, values: list[Any]) -> list[bytes]:
-        """The JSON of each."""
+        """Return the JSON of each value."""
         if _PLAIN.issuperset(map(type, values)):
             try:
-                return _lines(values).split(b"\n")[:-1]  # no JSON has a line's end in it
+                return _lines(values).split(b"\n")[:-1]  # JSON contains no line feed
             except (OverflowError, UnicodeEncodeError):
                 pass
         return list(map(self._json, values))
@@ -255,11 +259,11 @@ class KafkaSink:
         return self._dumps(value).encode()
 
     def holds(self, position: Position) -> None:
-        """Later records say so, once all before them have arrived."""
+        """Name this position as held in later records, after all records before it have arrived."""
         begins = self._held is None
         if self._again is not None:
             if not has_all(position, self._sent):
-                return  # what comes again is not whole yet
+                return  # the collected changes are not complete yet
             again, self._again = self._again, None
             self._send(Changes.of(again.values()))
         self._position = position
@@ -285,12 +289,12 @@ class KafkaSink:
         self._start = _encode({"view": self._view, "held": position})[:-1]
 
     def _header(self, position: Position) -> tuple[tuple[str, bytes]]:
-        """What stands beside records of a position; what was sent before may be beyond it."""
+        """Return the header for records of a position. It covers earlier records with a greater position too."""
         self._sent = position if self._sent is None else joined(self._sent, position)
         return ((_HEADER, b'%b,"position":%b}' % (self._start, _encode(self._sent))),)
 
     def close(self) -> None:
-        """Wait for what is under way, say that it is held, and let go."""
+        """Wait for records in flight, write a mark that names them as held, and close."""
         try:
             if self._position is not None and self._position != self._held:
                 self._flush()

@@ -1,15 +1,16 @@
-"""The seam of sinks: the changes of one view in order, and up to which position these are all.
+"""The protocol of sinks: a sink gets the changes of one view in order, and the positions at which they are complete.
 
-A sink is asked once where it stands, then given changes. The contract, which every sink keeps:
+`begin` is called once, then changes follow. Every sink keeps this contract:
 
-- a reader who keeps for each group what came last sees every commit once, in order, and never goes back, however often
-  the one who writes was killed: what is given a second time comes whole, from `begin` on, and says the same;
-- `holds(P)` is said behind the last change of P and before the first one after it. What a sink answers to `begin` is
-  a P that it was told and has kept, together with all that came before it;
-- None is the answer of a sink that holds nothing: it is then given every row that there is, as a change from ABSENT,
-  and what `holds` says first is the position of these;
-- of a store of several partitions a position is a tuple of numbers. The positions of a run are a chain, each number of
-  which only grows, from what `begin` said on; the one before may have been killed on another way from there.
+- a consumer that keeps the latest value per group sees every commit once and in order. Even if the writer is
+  killed, no value goes back. After a kill, all changes since the position of `begin` are given again, with equal
+  content;
+- `holds(P)` is called after the last change of P and before the first later one. `begin` returns such a P, which the
+  sink has stored together with all changes before it;
+- `begin` returns None if the sink holds nothing. Then it gets every row as a change from ABSENT, and the first call of
+  `holds` gives the position of these rows;
+- with several partitions a position is a tuple of numbers. The positions of a run form a chain from the position of
+  `begin` on: each number only grows. A former run that was killed may have continued from there by another chain.
 """
 
 from __future__ import annotations
@@ -20,34 +21,34 @@ from typing import Protocol
 from penstock.views import Change, Position
 
 Claiming = Callable[[str], str | None]
-"""Takes the right to write what is called so, among all that write for one store; who has it instead, in words."""
+"""Claims the right to write a sink, by its name, among all writers of one store. Returns the present owner, or None."""
 
 
 def nobody(what: str) -> str | None:
-    """The claim of who is alone: nobody else has it."""
+    """Grant every claim, for a writer that is alone."""
     return None
 
 
 class Sink(Protocol):
-    """Something that takes the changes of one view: four methods, and what it promises, in words."""
+    """A receiver of the changes of one view. `contract` states in words what it promises."""
 
     contract: str
 
     def begin(self) -> Position | None:
-        """The position up to which it has all; None if it has nothing, or can't know.
+        """Return the position up to which the sink has all changes. Return None if it has none, or can't know.
 
-        SinkBusy while another process of the same store writes it.
+        Raise SinkBusy while another process of the same store writes it.
         """
         ...
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Some changes, behind all that were given before."""
+        """Write changes after all earlier ones."""
         ...
 
     def holds(self, position: Position) -> None:
-        """All changes up to this position were given; there may have been none for long."""
+        """Accept that all changes up to this position were given. There may have been no changes for a long time."""
         ...
 
     def close(self) -> None:
-        """Let go of it; what it was told to hold stays."""
+        """Close the sink. The held position stays."""
         ...

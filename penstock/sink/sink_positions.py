@@ -1,8 +1,8 @@
-"""Positions as sinks keep them: out of JSON, and which of two has all that the other one has.
+"""Positions in sinks: parse them from JSON, and compare which of two covers the other.
 
-A position is one number, or of a store of several partitions the numbers of all. Within a run they are a chain, each
-number of which only grows, and it begins where the run before it held. What that one gave beyond, until it was killed,
-need not lie on it: each run reads the partitions in an order of its own.
+A position is one number, or with several partitions one number per partition. The positions of a run form a chain: each
+number only grows. The chain starts at the position that the former run held. If the former run was killed, its later
+positions need not be in the chain, because each run reads the partitions in its own order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["has_all", "joined", "position_of", "width_of"]
 
 
 def position_of(data: object) -> Position | None:
-    """The position that JSON has; None where that is none.
+    """Return the position in decoded JSON, or None if it is none.
 
     >>> position_of(7), position_of([3, 4]), position_of([3, "4"]), position_of(None)
     (7, (3, 4), None, None)
@@ -24,7 +24,7 @@ def position_of(data: object) -> Position | None:
 
 
 def has_all(position: Position, other: Position) -> bool:
-    """Whether who was given all up to a position was given all up to the other one.
+    """Return whether all changes up to `position` include all changes up to the other one.
 
     >>> has_all(7, 7), has_all((3, 4), (3, 5)), has_all((4, 5), (3, 5))
     (True, False, True)
@@ -33,7 +33,7 @@ def has_all(position: Position, other: Position) -> bool:
 
 
 def joined(one: Position, other: Position) -> Position:
-    """The least position that has all that both have.
+    """Return the least position that covers both.
 
     >>> joined(7, 8), joined((3, 5), (4, 1))
     (8, (4, 5))
@@ -44,7 +44,7 @@ def joined(one: Position, other: Position) -> Position:
 
 
 def width_of(position: Position) -> int:
-    """Of how many numbers it is, 0 where it is one alone.
+    """Return the count of numbers in a position, 0 for a single number.
 
     >>> width_of(7), width_of((3, 4))
     (0, 2)

@@ -1,4 +1,4 @@
-"""Spouts: where records come from."""
+"""Read records from spouts: files, pipes and Kafka topics."""
 
 from penstock.spout.envelope import Enveloped, opened
 from penstock.spout.errors import SourceCut, SourceMissing, SourceMoved, SourceUnreadable, UnknownScheme, UriError

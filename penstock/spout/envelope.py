@@ -1,8 +1,8 @@
-"""The wire form of a record, which names its own table: {"topic": "users(id)", "ts": 3, "id": 7, "name": "Sue"}.
+"""Read records that name their own table: {"topic": "users(id)", "ts": 3, "id": 7, "name": "Sue"}.
 
-`topic` is the table, with its key in parentheses if one likes; `ts` is the record's. All other fields are the document.
-The ts stays a field of the document where the table reads it there, and is the broker's where the table wants that. A
-ts of 0 makes it a repost, whose value has no ts.
+`topic` is the table, optionally with its key in parentheses. `ts` is the record's ts. All other fields are the
+document. The ts stays in the document if the table reads it from that field. If the table uses the broker's timestamp,
+`ts` replaces that. A ts of 0 marks a repost, and its value has no ts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _TS = ("ts",)
 
 
 def opened(app: App, wire: Mapping[str, Any]) -> Record:
-    """The record of a wire form; RecordError where it has none, UnknownName where there is no such table.
+    """Return the record of an envelope. Raise RecordError if it is invalid, and UnknownName if the table does not
+    exist.
 
     >>> app = App("shop")
     >>> users = app.table("users", key="id", ts="ts")
@@ -52,7 +53,7 @@ def opened(app: App, wire: Mapping[str, Any]) -> Record:
 
 
 def key_text(table: Table) -> str:
-    """The key of a table as a topic has it: its paths, with commas.
+    """Return the key of a table as a topic writes it: its paths, separated by commas.
 
     >>> key_text(App("shop").table("orders", key=("shop", "number")))
     'shop,number'
@@ -61,7 +62,7 @@ def key_text(table: Table) -> str:
 
 
 class Enveloped:
-    """A spout whose records have the wire form: what another one gives, and that said of it.
+    """A spout that marks the records of another spout as envelopes.
 
     >>> from penstock.spout import SPOUTS
     >>> [type(SPOUTS.open(f"file:{__file__}?format=jsonl{more}", "users")).__name__ for more in ("", "&envelope=topic")]
@@ -74,13 +75,13 @@ class Enveloped:
         self.ended = spout.ended
 
     def begin(self, recall: Recall) -> None:
-        """Go on where the store stands."""
+        """Continue at the store's offset."""
         self._spout.begin(recall)
         self.contract = self._spout.contract
         self.ended = self._spout.ended
 
     def next_batch(self, limit: int, wait: float = 0.0) -> SpoutBatch | None:
-        """At most `limit` records."""
+        """Return at most `limit` records."""
         batch = self._spout.next_batch(limit, wait)
         self.ended = self._spout.ended
         if batch is not None:
@@ -88,14 +89,14 @@ class Enveloped:
         return batch
 
     def lag(self) -> int | None:
-        """How much is there and not given yet."""
+        """Return the amount that is available but not returned yet."""
         return self._spout.lag()
 
     def committed(self, batch: SpoutBatch) -> None:
-        """This batch, and all before it, is durable."""
+        """Accept that this batch, and all before it, are durable."""
         self._spout.committed(batch)
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Close the inner spout."""
         self._spout.close()
         self.ended = True

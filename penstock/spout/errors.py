@@ -1,4 +1,4 @@
-"""What can be wrong with a source of records: each error names the source, says what is wrong, and what to do next."""
+"""Errors of spouts. Each names the source of records, the reason and the next step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["SourceCut", "SourceMissing", "SourceMoved", "SourceUnreadable", "Unk
 
 
 class SourceUnreadable(PenstockError):
-    """A source that can't be read, or not any further.
+    """A file or topic can't be read, or can't be read further.
 
     >>> print(SourceUnreadable("users.jsonl", "there is no such file", "check the path"))
     users.jsonl: there is no such file; check the path
@@ -28,11 +28,12 @@ class SourceUnreadable(PenstockError):
 
 
 class SourceMissing(SourceUnreadable):
-    """A source that isn't there, or is no file."""
+    """A file or topic does not exist, or the path is no file."""
 
 
 class SourceMoved(PenstockError):
-    """A batch that does not begin where the store stands in its source: another process reads it, or a refill moved it.
+    """A batch does not begin at the store's offset, because another process loaded the source or a refill moved the
+    offset.
 
     >>> print(SourceMoved("users=file:users.jsonl", 100, 250))
     users=file:users.jsonl stands at 250 in the store and not at 100: it was loaded by another process \
@@ -53,7 +54,7 @@ meanwhile, or refilled; let that end, then run this again
 
 
 class SourceCut(PenstockError):
-    """A batch that some partition has in part, from a spout that does not tell the offsets of its records.
+    """Some partition has only a part of a batch, and the spout does not report the offsets of its records.
 
     >>> print(SourceCut("users=other:feed", 100, 250))
     users=other:feed: some partition stands between 100 and 250, and the spout does not tell the offsets of single \
@@ -75,7 +76,7 @@ records; give its batches as they were cut before, or load all of it again with 
 
 
 class UriError(PenstockError):
-    """Text that is no URI of a source, or asks it for something that it doesn't know.
+    """A text is no URI of a spout, or has an unknown option.
 
     >>> print(UriError("file:users.jsonl?folow=1", "there is no option 'folow'", "the options are follow, format"))
     file:users.jsonl?folow=1: there is no option 'folow'; the options are follow, format
@@ -93,7 +94,7 @@ class UriError(PenstockError):
 
 
 class UnknownScheme(PenstockError):
-    """A URI whose scheme nobody registered.
+    """No spout or sink is registered for the scheme of a URI.
 
     >>> print(UnknownScheme("ftp", "spout", ("-", "file")))
     there is no spout for ftp: URIs; there are -, file; install the package that brings it, or write \

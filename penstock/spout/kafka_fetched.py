@@ -1,7 +1,7 @@
-"""What was fetched of a topic and not given yet, by partitions in the order in which the oldest of each came.
+"""Hold records that were fetched from a topic, until they are returned. The partition with the oldest records is first.
 
-A batch is of one partition, and large ones cost less a record: so fetching goes on until one partition has a batch, for
-as long as there is something to fetch. Invariant: what is given of a partition is in its order, and without a gap.
+A batch is of one partition, and large batches cost less per record. So fetching continues until one partition has a
+full batch, as long as there are records. Invariant: the records of a partition are returned in order and without a gap.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from penstock.kafka import Chunk
 
 _MOST = 4  # batches of all partitions together
-_BYTES = 8 << 20  # of a batch, about
+_BYTES = 8 << 20  # approximate bytes of a batch
 
 
 class Held:
-    """Chunks that wait."""
+    """Fetched chunks by partition."""
 
     def __init__(self) -> None:
         self._parts: dict[int, list[Chunk]] = {}
@@ -24,14 +24,14 @@ class Held:
         return bool(self._parts)
 
     def add(self, chunk: Chunk) -> None:
-        """One more, behind what is held of its partition."""
+        """Append a chunk to its partition."""
         partition = chunk.partition
         self._parts.setdefault(partition, []).append(chunk)
         self._records[partition] = self._records.get(partition, 0) + len(chunk)
         self._bytes[partition] = self._bytes.get(partition, 0) + chunk.size
 
     def room(self, limit: int) -> int:
-        """How many records may be fetched still before a batch of so many is given; 0 where one is there."""
+        """Return how many records may still be fetched before a batch of `limit` is full. 0 if one is ready."""
         if not self._parts:
             return limit
         if max(self._bytes.values()) >= _BYTES or sum(self._bytes.values()) >= _MOST * _BYTES:
@@ -39,7 +39,7 @@ class Held:
         return max(0, min(limit - max(self._records.values()), _MOST * limit - sum(self._records.values())))
 
     def take(self, limit: int) -> Chunk | None:
-        """At most so many records of the partition whose oldest came first, if any are held."""
+        """Return at most `limit` records of the partition with the oldest records, or None."""
         if not self._parts:
             return None
         partition = next(iter(self._parts))
@@ -51,6 +51,6 @@ class Held:
         return chunk
 
     def drop(self, partition: int) -> None:
-        """Nothing of a partition is held any more."""
+        """Drop all records of a partition."""
         for own in (self._parts, self._records, self._bytes):
             own.pop(partition, None)

@@ -1,15 +1,16 @@
-"""The spout of a process's share of a topic, whose other partitions are read into the same store by other processes.
+"""Read one process's share of a topic. Other processes read the other partitions into the same store.
 
-The members that live deal it among themselves: of n the one at place i reads the partitions p with p % n == i. Each
-looks for itself who lives, so that they may be wrong about each other for a while: one that was stopped wakes with
-records that another has given since. Where a partition is read from, and what counts, only the store says. Invariants:
+The live members share the partitions: of n members the one at place i reads each partition p with p % n == i. Each
+member determines alone which members are live, so they may disagree for a while. For example, a member that was stopped
+may wake with records that another member has delivered since. Only the store decides about offsets and records.
+Invariants:
 
-- what is given is committed before a look at who lives, so that a share is let go of with nothing under way; what was
-  fetched and not given is dropped;
-- a share is read from the store's offsets at the time when it is taken up, and is taken up anew where the store does
-  not stand where this member has come to: others have read on;
-- every batch is fenced: what a member says that is wrong about its share changes nothing;
-- while the store doesn't know the topic, a member says for all its partitions where they begin.
+- returned records are committed before the next look at the members, so no record is in flight when a share is given
+  up. Fetched records that were not returned are dropped;
+- a share is read from the store's offsets of the moment when it is taken. It is taken again if the store's offsets
+  differ from this member's, because then another member has read it;
+- every batch is fenced: a member with an outdated share changes nothing;
+- while the store does not know the topic, a member reports the first offsets of all partitions.
 """
 
 from __future__ import annotations
@@ -25,37 +26,37 @@ from penstock.spout.envelope import Enveloped
 from penstock.spout.kafka_spout import FIRST, KafkaSpout
 from penstock.spout.protocol import Recall, Remembered, Spout, SpoutBatch
 
-_EVERY = 0.5  # seconds between two looks who lives
+_EVERY = 0.5  # seconds between two looks at the members
 _NONE = "standing by: no partition is dealt to this one"
 
 
 class Members(Protocol):
-    """Those that read one source into one store, this process among them."""
+    """The processes that read one topic into one store, with this one among them."""
 
     def place(self) -> tuple[int, int]:
-        """The place of this one among those that live, from 0, and how many these are."""
+        """Return the place of this process among the live ones, from 0, and their number."""
         ...
 
 
 class KafkaMember(KafkaSpout):
-    """What a topic's spout is where it shares the topic with others; `begin` may be called again."""
+    """The spout of a topic that is shared with other processes. `begin` may be called again."""
 
     _members: Members
     _recall: Recall
-    _place = (0, 0)  # of how many; nobody is dealt anything among none
+    _place = (0, 0)  # place and number of members; without members there is no share
     _asked = -math.inf
-    _due = False  # whether its share is to be taken up
+    _due = False  # whether the share has to be taken
 
     @classmethod
     def of(cls, spout: KafkaSpout, members: Members) -> KafkaMember:
-        """A member in the place of a spout that has not begun."""
+        """Create a member from a spout that has not begun."""
         table = spout.source.partition("=")[0]
         own = cls(spout._address, table, spout._client, spout._reading, spout._clock)
         own._members = members
         return own
 
     def begin(self, recall: Recall) -> None:
-        """Go on with what is dealt to it, where the store stands now."""
+        """Continue with this member's share at the store's offsets."""
         self._recall = recall
         if self._reader is None:
             until_ready(self._connected)
@@ -76,7 +77,7 @@ class KafkaMember(KafkaSpout):
             super()._look()
 
     def _hear(self) -> None:
-        """Now and then: whether it has another share, or others have read this one."""
+        """From time to time, check whether the share changed, or whether another member has read it."""
         now = self._clock()
         if now - self._asked < _EVERY:
             return
@@ -87,12 +88,15 @@ class KafkaMember(KafkaSpout):
             self._let_go()
 
     def _moved(self) -> bool:
-        """Whether the store does not stand where it was left: all that was given is in."""
+        """Return whether the store's offsets differ from this member's.
+
+        All returned records are committed at this point.
+        """
         stands = ((self._recall(self._named(partition)), offset) for partition, offset in self._given.items())
         return any(own is None or own.offset != offset for own, offset in stands)
 
     def _let_go(self) -> None:
-        """Another share, or the same one, from where the store stands: what was fetched is dropped."""
+        """Give up the share, and drop fetched records. It is taken again at the store's offsets."""
         assert self._reader is not None, "it has begun"
         self._due = True
         self._forget()
@@ -100,7 +104,7 @@ class KafkaMember(KafkaSpout):
         self._reader.assign({})
 
     def _take_up(self, place: int, many: int) -> None:
-        """Read a share from the store's offsets."""
+        """Take a share, and read it from the store's offsets."""
         assert self._broker is not None, "it has begun"
         topic = self._broker.look()
         if topic is None:
@@ -127,7 +131,10 @@ class KafkaMember(KafkaSpout):
         self._standing.append(batch)
 
     def _order(self, known: dict[int, Remembered | None]) -> None:
-        """What stands before any record says where the store stood; partition 0 is the last."""
+        """Sort the batches without records, which report offsets: partition 0 comes last.
+
+        Add the store's former offset to each.
+        """
         by_partition = {_partition(batch): batch for batch in self._standing}
         for partition, batch in by_partition.items():
             batch.stood = known[partition]
@@ -141,22 +148,22 @@ class KafkaMember(KafkaSpout):
         return batch
 
     def _found(self, topic: Topic | None, lost: bool) -> None:
-        """It is so now."""
+        """Compare the topic's current state with the former one."""
         if not self._given:
             self.trouble = self.trouble or _NONE
         if topic is None:
             self._gone()
         elif (topic.id, topic.partitions) != (self._topic.id, self._topic.partitions) or lost:
-            self._let_go()  # and what is there instead is seen when it is taken up
+            self._let_go()  # the topic that exists now is seen when the share is taken
 
     def committed(self, batch: SpoutBatch) -> None:
-        """The group is told of what is dealt to this member."""
+        """Report only the offsets of this member's share to the group."""
         if _partition(batch) in self._given:
             super().committed(batch)
 
 
 def joined(spout: Spout, members: Members) -> Spout:
-    """The spout of a topic as one of its members; any other as it is."""
+    """Turn the spout of a topic into a member. Any other spout stays unchanged."""
     if isinstance(spout, Enveloped):
         return Enveloped(joined(spout.inner, members))
     return KafkaMember.of(spout, members) if isinstance(spout, KafkaSpout) else spout

@@ -1,7 +1,7 @@
-"""Records of Kafka as documents and deletions: JSON and MessagePack by key, and Debezium's changes.
+"""Convert Kafka records to documents and deletions: JSON and MessagePack by key, and changes of Debezium.
 
-Invariants: each record is told apart by itself, and one that can't be taken is refused with its bytes; records that are
-JSON objects as they stand go on without being looked into.
+Invariants: each record is converted alone, and an invalid one is refused with its bytes. Records that are JSON objects
+pass without being parsed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from penstock.gateway import Deletion, Form, Received, TableBatch
 from penstock.kafka import MARK, Chunk
 
 _SPACE = b" \t\r\n"
-_MAPS = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))  # how a map begins in MessagePack
+_MAPS = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))  # first bytes of a map in MessagePack
 _ERRORS = (PenstockError, msgspec.MsgspecError, ValueError, RecursionError)
 
 
 @dataclass(slots=True)
 class Taken:
-    """What records became; places are from 0, those in `skips` gave no record."""
+    """The result of converting records. Places count from 0, and those in `skips` gave no record."""
 
     batch: TableBatch
     skips: list[int] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Taken:
 
 
 def json_key(data: bytes) -> Any:
-    """A key that is JSON, the values of an object in their order; any other is text.
+    """Decode a key as JSON. An object gives its values in their order. Any other bytes are text.
 
     >>> json_key(b"7"), json_key(b'{"shop": "x", "number": 2}'), json_key(b"Sue"), json_key(b'"7"')
     (7, ('x', 2), 'Sue', '7')
@@ -65,7 +65,7 @@ def json_key(data: bytes) -> Any:
 
 
 def text_key(data: bytes) -> str:
-    """A key that is text, whatever it looks like."""
+    """Decode a key as text, even if it looks like JSON."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -73,7 +73,7 @@ def text_key(data: bytes) -> str:
 
 
 def packed_key(data: bytes) -> Any:
-    """A key that is MessagePack."""
+    """Decode a key as MessagePack."""
     try:
         key = unpack_received(data)
     except _ERRORS:
@@ -89,7 +89,7 @@ KEYS: Mapping[str, Callable[[bytes], Any]] = {"json": json_key, "text": text_key
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How records are read: what their keys are, the fields that the key goes into, whether they are changes."""
+    """The format of records: their keys, the fields that get the key, and whether they are changes of Debezium."""
 
     key_of: Callable[[bytes], Any] = json_key
     fields: tuple[str, ...] = ()
@@ -97,11 +97,11 @@ class Shape:
 
     @property
     def by_value(self) -> bool:
-        """Whether a JSON object is a document as it stands, whatever its key is."""
+        """Return whether a JSON object is the document unchanged, and its key is ignored."""
         return not self.fields and not self.debezium
 
     def take(self, chunk: Chunk) -> Taken:
-        """The records of a chunk."""
+        """Convert the records of a chunk."""
         if chunk.plain and self.by_value:
             return Taken(TableBatch(chunk.values, beside=chunk.time if chunk.records else None))
         return self._one_by_one(chunk)
@@ -137,7 +137,7 @@ class Shape:
         return normalise(self.key_of(key))
 
     def _keyed(self, line: bytes, chunk: Chunk, place: int) -> bytes:
-        """A document with the record's key in its fields."""
+        """Return a document with the record's key in its fields."""
         data = chunk.key(place)
         if data is None:
             raise RecordError("it has no key to put into its document")
@@ -149,7 +149,7 @@ class Shape:
 
     @staticmethod
     def _change(value: bytes) -> tuple[bytes | None, Any]:
-        """The document that a change of Debezium leaves, None of a deletion; and when that was at the source."""
+        """Return the document after a change of Debezium, None if it was deleted, and the time of the change."""
         line = _line(value)
         assert line is not None
         change = received_document(line)
@@ -176,7 +176,7 @@ class Shape:
 
 
 def _line(value: bytes | None) -> bytes | None:
-    """The stored form of a document; None of a null."""
+    """Return the stored form of a document, or None for a null."""
     if value is None:
         return None
     line = value.strip(_SPACE)

@@ -1,14 +1,14 @@
-"""The spout of a Kafka topic: the store knows the offset of each of its partitions, and it alone decides.
+"""Read a Kafka topic. The store alone has the offsets of its partitions.
 
-The partitions are assigned and never subscribed to, so what a group's members have read or committed changes nothing
-here; what is committed to the group is for monitors, and trails. Invariants:
+The spout assigns partitions itself and never subscribes, so the offsets of a consumer group have no effect here.
+Offsets are also committed to the group, with a delay, for monitoring only. Invariants:
 
-- a partition is read from the store's offset, however it ended before; one that the store doesn't know begins where
-  `from` says, and that is committed before its first record;
-- a topic is known by its id: offsets of one that was deleted and made again are never taken for those of the old one;
-- where the records from the store's offset on are not there any more, nothing is passed over unless `lost` says so;
-- a partition that comes later is read from its first record: the store is told of partition 0 last, and where it knows
-  that one it knew all those that were there.
+- a partition is read from the store's offset, however the former run ended. A partition that the store does not know
+  starts at `from`, and this offset is committed before its first record;
+- a topic is identified by its id. Offsets of a topic that was deleted and recreated are never used for the new one;
+- if the records at the store's offset no longer exist, none are skipped unless `lost` allows it;
+- a partition that is added later is read from its first record. The offset of partition 0 is stored last. So if the
+  store knows partition 0, it knows all partitions that existed then.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from penstock.spout.protocol import Contract, Recall, Remembered, SpoutBatch
 
 EARLIEST, LATEST = "earliest", "latest"
 FIRST = 0
-_ATONCE = 10_000  # records of one look
-_GRACE = 0.005  # seconds that records which came wait for others
+_ATONCE = 10_000  # records per fetch
+_GRACE = 0.005  # seconds that records wait for further records
 _LOOK = 0.5  # seconds between two looks at the topic
 _COMMIT = 1.0  # seconds between two commits to the group
 _UNREAD = Contract(False, "whether it replays is known when the topic has been looked at")
@@ -41,24 +41,24 @@ _UNTOLD = Contract(False, "the broker does not tell whether the topic is compact
 
 
 class Note(msgspec.Struct, array_like=True, frozen=True):
-    """What the spout notes with each batch."""
+    """The spout state of a topic, stored with each batch."""
 
-    topic: bytes  # its id, empty where the broker tells none
+    topic: bytes  # the topic's id, empty if the broker reports none
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a topic is read: where a partition begins that the store doesn't know, and what to do about what is lost."""
+    """The options of reading a topic: the start of an unknown partition, and the reaction to lost records."""
 
     start: str | int = EARLIEST  # or a moment, in milliseconds
-    lost: str | None = None  # None refuses
-    name: str | None = None  # what the store calls the topic, if not by its name
+    lost: str | None = None  # None refuses to continue
+    name: str | None = None  # the name of the topic in the store, if it differs
     shape: Shape = field(default_factory=Shape)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a partition is read from, and where the store stood; whether it is to be told."""
+    """The offset from which a partition is read, and the store's offset before. `stands` says whether to report it."""
 
     partition: int
     before: int
@@ -68,7 +68,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is there of a partition: what the store calls it, from which offset on, and the one after the last."""
+    """A range of one partition: its source partition, its first offset, and the offset after its last."""
 
     source: str
     partition: int
@@ -79,7 +79,7 @@ class Range:
 
 
 class KafkaSpout:
-    """One topic into a table; `clock` is how time passes between two looks at it."""
+    """The spout of one topic for a table. `clock` measures the time between two looks at the topic."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class KafkaSpout:
         self.contract = _UNREAD
         self.ended = False
         self.trouble: str | None = None
-        self.timed = True  # whether the times of records are asked for: a table may take its ts from them
+        self.timed = True  # whether timestamps are needed: a table may read its ts from them
         self.group = address.group
         self._address = address
         self.source = f"{table}=kafka:{reading.name or address.topic}"
@@ -104,20 +104,20 @@ class KafkaSpout:
         self._broker: Broker | None = None
         self._reader: Reader | None = None
         self._topic = Topic(b"", 0)
-        self._given: dict[int, int] = {}  # by partition: the next to give
-        self._fetched: dict[int, int] = {}  # the next to fetch
-        self._durable: dict[int, int] = {}  # by partition: what the group is told
+        self._given: dict[int, int] = {}  # by partition: the next offset to return
+        self._fetched: dict[int, int] = {}  # the next offset to fetch
+        self._durable: dict[int, int] = {}  # by partition: the offset to report to the group
         self._untold = False
         self._held = Held()
         self._lost: OffsetLost | None = None
         self._standing: deque[SpoutBatch] = deque()
         self._begun = False  # whether the store knew the topic before
-        self._stop: int | None = None  # where the range of the one partition ends that is read
+        self._stop: int | None = None  # the end of the range, if only one range is read
 
     # -- where to read
 
     def begin(self, recall: Recall) -> None:
-        """Go on where the store stands in each partition."""
+        """Continue at the store's offset of each partition."""
         topic = until_ready(self._connected)
         known = {partition: recall(self._named(partition)) for partition in range(topic.partitions)}
         self._begun = known[FIRST] is not None
@@ -135,7 +135,7 @@ class KafkaSpout:
         return not self.timed and self._reading.shape.by_value
 
     def _connected(self) -> Topic:
-        """The topic as it is."""
+        """Connect to the brokers, and return the current state of the topic."""
         if self._broker is None:
             self._broker = self._client.broker(self._address)
         topic = self._broker.look(policy=True)
@@ -145,10 +145,10 @@ class KafkaSpout:
         self.contract = {True: _COMPACTED, False: _EXACT, None: _UNTOLD}[topic.compacted]
         return topic
 
-    # -- a topic read in parts, by others
+    # -- ranges of a topic, for readers in other processes
 
     def ranges(self, until: str | int = LATEST) -> list[Range]:
-        """What is there of each partition, up to a moment or to its end."""
+        """Return the available range of each partition, up to a moment or to its end."""
         return until_ready(lambda: self._ranges(until))
 
     def _ranges(self, until: str | int) -> list[Range]:
@@ -166,7 +166,7 @@ class KafkaSpout:
         ]
 
     def begin_range(self, own: Range) -> None:
-        """Read this range of one partition alone, and end behind it; what is not there any more is an error."""
+        """Read only this range of one partition, and end after it. Records that no longer exist raise an error."""
         topic = until_ready(self._connected)
         known = {own.partition: Remembered(own.start, own.note)}
         self._stop = own.stop
@@ -176,15 +176,15 @@ class KafkaSpout:
         self._looked = self._clock()
 
     def _named(self, partition: int) -> str:
-        """What the store calls a partition."""
+        """Return the source partition of a partition."""
         return f"{self.source}/{partition}"
 
     def _decided(self, topic: Topic, known: Mapping[int, Remembered | None]) -> list[_Place]:
-        """Where each of these partitions is to be read from."""
+        """Decide from which offset to read each of these partitions."""
         assert self._broker is not None
         bounds = self._broker.bounds(list(known))
         fresh = [partition for partition, own in known.items() if own is None]
-        start = EARLIEST if self._begun else self._reading.start  # later ones are read whole
+        start = EARLIEST if self._begun else self._reading.start  # partitions that are added later are read completely
         since = self._broker.since(start, fresh) if isinstance(start, int) and fresh else {}
         out: list[_Place] = []
         for partition, own in known.items():
@@ -198,7 +198,7 @@ class KafkaSpout:
         return out
 
     def _read_from(self, places: Sequence[_Place]) -> None:
-        """Read these partitions from there; the store is told so before any record, where it doesn't know."""
+        """Read these partitions. Batches without records first report offsets that the store does not know."""
         for place in reversed(places):
             self._given[place.partition] = self._fetched[place.partition] = place.offset
             self._held.drop(place.partition)
@@ -210,7 +210,7 @@ class KafkaSpout:
         self._reader.assign(self._fetched)
 
     def _missing(self, topic: Topic, partition: int, own: Remembered, first: int, end: int) -> str | None:
-        """Why the records from the store's offset on are not there; None where they are."""
+        """Return the reason if the records at the store's offset no longer exist, or None."""
         where = f"the store stands at offset {own.offset} of partition {partition}"
         note = _note(own.note)
         if note.topic and topic.id and note.topic != topic.id:
@@ -222,7 +222,7 @@ class KafkaSpout:
         return None
 
     def _instead(self, reason: str, first: int, end: int) -> int:
-        """Where to go on instead, if that was said."""
+        """Return the offset to continue at, according to `lost`. Raise SourceUnreadable without that option."""
         if self._reading.lost is None:
             raise SourceUnreadable(
                 self.name,
@@ -235,7 +235,7 @@ class KafkaSpout:
     # -- batches
 
     def next_batch(self, limit: int, wait: float = 0.0) -> SpoutBatch | None:
-        """The next records of one partition."""
+        """Return the next records of one partition."""
         if self.ended:
             return None
         if not self._standing:
@@ -263,7 +263,7 @@ class KafkaSpout:
         return out
 
     def _unit(self, partition: int) -> str:
-        """What people call the place of a record."""
+        """Return the text that precedes an offset in messages."""
         return f"{self._address.topic}-{partition}, offset"
 
     def _batch(
@@ -281,13 +281,13 @@ class KafkaSpout:
         )
 
     def _gather(self, limit: int, wait: float) -> None:
-        """Fetch what is there, up to a batch."""
+        """Fetch records up to one full batch."""
         assert self._reader is not None, "it has begun"
         while self._lost is None and (room := self._held.room(limit)):
             try:
                 chunks = self._reader.take(min(_ATONCE, room), min(wait, _GRACE) if self._held else wait)
             except OffsetLost as error:
-                self._lost = error  # what came before it is given first
+                self._lost = error  # records before it are returned first
                 break
             if not chunks:
                 break
@@ -295,10 +295,10 @@ class KafkaSpout:
                 self._held.add(chunk)
                 self._fetched[chunk.partition] = chunk.offsets[-1] + 1
 
-    # -- what becomes of the topic
+    # -- changes of the topic
 
     def _look(self) -> None:
-        """Now and then: whether it is still this topic, has more partitions, and what was to be read next."""
+        """From time to time, check the topic's id, its number of partitions, and lost records."""
         now = self._clock()
         assert self._broker is not None
         assert self._reader is not None
@@ -316,7 +316,7 @@ class KafkaSpout:
             self.trouble = error.reason
 
     def _found(self, topic: Topic | None, lost: bool) -> None:
-        """It is so now."""
+        """Compare the topic's current state with the former one."""
         if topic is None:
             self._gone()
         elif topic.id != self._topic.id or topic.partitions < len(self._given):
@@ -328,12 +328,12 @@ class KafkaSpout:
             self._find(topic)
 
     def _gone(self) -> None:
-        """It was deleted: what was fetched is of no use, unless it is to go on with another one."""
+        """Handle a deleted topic: raise an error, unless `lost` allows waiting for another one."""
         self._instead("the topic was deleted", 0, 0)
         self.trouble = "the topic was deleted, and is waited for"
 
     def _anew(self, topic: Topic) -> None:
-        """It was made again, and what was fetched may be of either."""
+        """Handle a recreated topic. Fetched records are dropped, because they may be of either topic."""
         old = _encode(Note(self._topic.id))
         known = {p: Remembered(self._given[p], old) if p in self._given else None for p in range(topic.partitions)}
         places = self._decided(topic, known)
@@ -342,11 +342,11 @@ class KafkaSpout:
         self._read_from(places)
 
     def _forget(self) -> None:
-        """Nothing was fetched."""
+        """Drop all fetched records and offsets."""
         self._held, self._given, self._fetched, self._durable, self._lost = Held(), {}, {}, {}, None
 
     def _find(self, topic: Topic) -> None:
-        """What was to be read next is not there: it expired, or the end of the topic was lost."""
+        """Handle missing records at the next offset: they expired, or the end of the topic was lost."""
         assert self._lost is not None
         partition = self._lost.partition
         own = Remembered(self._given[partition], _encode(Note(self._topic.id)))
@@ -354,17 +354,17 @@ class KafkaSpout:
         self._lost = None
         self._read_from(places)
 
-    # -- beside it
+    # -- the rest of the protocol
 
     def lag(self) -> int | None:
-        """Offsets that were not given yet, as far as the broker has said."""
+        """Return the number of offsets not returned yet, as far as the broker has reported the ends."""
         if self._reader is None:
             return None
         ends = self._reader.ends()
         return sum(max(0, end - self._given[partition]) for partition, end in ends.items() if partition in self._given)
 
     def committed(self, batch: SpoutBatch) -> None:
-        """The group is told so a while after."""
+        """Note the offset, which is reported to the group a little later."""
         assert batch.source is not None
         self._durable[int(batch.source.rpartition("/")[2])] = batch.resume
         self._untold = True
@@ -375,7 +375,7 @@ class KafkaSpout:
             self._reader.commit(self._durable, last)
 
     def close(self) -> None:
-        """Tell the group how far it came, and let go."""
+        """Commit the last offsets to the group, and close."""
         self.ended = True
         reader, broker, self._broker = self._reader, self._broker, None
         if reader is not None:
@@ -391,7 +391,7 @@ _decode = msgspec.msgpack.Decoder(Note).decode
 
 
 def _note(data: bytes) -> Note:
-    """A note; one that is none names no topic."""
+    """Decode the spout state. Invalid bytes give a state without a topic id."""
     try:
         return _decode(data)
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""What a spout delivers."""
+"""The record that a spout delivers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.cache import repr_by_fields
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a source: a document of a table, or with `doc=None` a deletion of `key`.
+    """One record: a document of a table, or with `doc=None` a deletion of `key`.
 
-    `doc` is a map, or a JSON object as bytes or text. `ts` counts for deletions, and for documents of a table whose ts
-    is "@kafka"; else the document's own field does. `offset` is the record's place in its source. A `repost` changes no
-    document: it says that `doc` may once have been told, and nothing should be left of that.
+    `doc` is a map, or a JSON object as bytes or text. `ts` is used for deletions, and for documents of a table whose ts
+    is "@kafka". Other documents have their ts in a field. `offset` is the record's offset. A `repost` does not change
+    the document: it removes all that views may have counted for the old value `doc`.
 
     >>> Record("users", 7, {"id": 7, "name": "Sue"}, offset=41).doc["name"]
     'Sue'

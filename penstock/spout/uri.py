@@ -1,4 +1,4 @@
-"""URIs in their parts: what stands before the colon, and options by name."""
+"""Split URIs into scheme, path and options."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl, unquote
 
 from penstock.spout.errors import UriError
 
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+(?=:)")  # one letter and a colon is a path elsewhere
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+(?=:)")  # a single letter before a colon is a drive of other systems
 _TRUE, _FALSE = {"1", "yes", "true", ""}, {"0", "no", "false"}
 
 
 @dataclass(frozen=True, slots=True)
 class Uri:
-    """A URI in its parts; `rest` stands between the scheme and the options, as it was written.
+    """The parts of a URI. `rest` is the text between the scheme and the options.
 
     >>> Uri.parse("file:logs/a.jsonl?follow=1")
     Uri(text='file:logs/a.jsonl?follow=1', scheme='file', rest='logs/a.jsonl', options={'follow': '1'})
@@ -30,7 +30,7 @@ class Uri:
 
     @classmethod
     def parse(cls, text: str) -> Uri:
-        """The parts of a text; a text without a scheme is a path, whatever stands in it."""
+        """Split a text. A text without a scheme is a path, with any characters."""
         found = _SCHEME.match(text)
         if found is None:
             return cls(text, "file", text, {})
@@ -42,14 +42,14 @@ class Uri:
         return cls(text, found[0], rest, options)
 
     def only(self, *known: str) -> None:
-        """UriError if there is an option of another name."""
+        """Raise UriError if there is an option of another name."""
         for name in self.options:
             if name not in known:
                 there = f"the options are {', '.join(known)}" if known else "it takes no options"
                 raise UriError(self.text, f"there is no option {name!r}", there)
 
     def flag(self, name: str) -> bool:
-        """Whether an option is on."""
+        """Return whether an option is on. Raise UriError if its value is neither on nor off."""
         value = self.options.get(name, "0").lower()
         if value not in _TRUE | _FALSE:
             raise UriError(self.text, f"{name}={value} is neither on nor off", f"write {name}=1 or {name}=0")

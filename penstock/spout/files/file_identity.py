@@ -1,8 +1,8 @@
-"""Whether a file is the one that was read before: the first and the last block of what was read, by their hashes.
+"""Recognise a file that was read before, by the hashes of the first and the last block that was read.
 
-A file that was only appended to has the same bytes up to where it was read, so these blocks are the same. Of a file
-that was read to its end the blocks of the whole file are noted too, so that a packed one is known without unpacking it.
-What changed between two blocks isn't seen: whoever edits a file in place loads it again.
+If a file was only appended to, its bytes up to the offset stay the same, and so do these blocks. For a file that was
+read to its end the blocks of the whole file are stored too. So a compressed file is recognised without unpacking it.
+Changes between the two blocks are not detected. A user who edits a file in place has to load it again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BLOCK = 64 << 10
 
 
 class Standing(Enum):
-    """What a file is to a store that may have read it before."""
+    """The relation of a file to the file that the store has read under this name."""
 
     FRESH = "not read before"
     BEGUN = "read in part"
@@ -27,19 +27,19 @@ class Standing(Enum):
 
 
 class Block(msgspec.Struct, array_like=True, frozen=True):
-    """A block by its size and hash."""
+    """The size and hash of a block."""
 
     size: int
     hash: int
 
     @classmethod
     def of(cls, data: bytes) -> Block:
-        """The block of these bytes."""
+        """Return the block of these bytes."""
         return cls(len(data), xxhash.xxh3_64_intdigest(data))
 
 
 class Whole(msgspec.Struct, array_like=True, frozen=True):
-    """A file as it lies on the disk."""
+    """The size and blocks of a whole file on the disk."""
 
     size: int
     first: Block
@@ -47,28 +47,28 @@ class Whole(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, file: int) -> Whole:
-        """The file of this descriptor."""
+        """Read the blocks of the file with this descriptor."""
         size = os.fstat(file).st_size
         last = os.pread(file, BLOCK, max(size - BLOCK, 0))
         return cls(size, Block.of(os.pread(file, BLOCK, 0)), Block.of(last))
 
 
 class Note(msgspec.Struct, array_like=True, frozen=True):
-    """What a file's spout notes with each batch."""
+    """The spout state of a file, stored with each batch."""
 
     format: str
-    number: int  # lines or rows read
-    first: Block  # of what was read, unpacked
+    number: int  # number of lines or rows read
+    first: Block  # of the bytes read, unpacked
     last: Block
     whole: Whole | None  # of a file that was read to its end
 
     def encode(self) -> bytes:
-        """As bytes."""
+        """Return it as bytes."""
         return _encode(self)
 
     @staticmethod
     def decode(note: bytes) -> Note | None:
-        """From bytes; None where they are no such note."""
+        """Decode it. Return None if the bytes are not valid."""
         try:
             return _decode(note)
         except msgspec.MsgspecError:
@@ -80,14 +80,14 @@ _decode = msgspec.msgpack.Decoder(Note).decode
 
 
 class Ends:
-    """The first and the last bytes of what was read so far."""
+    """The first and the last bytes that were read so far."""
 
     def __init__(self, first: bytes = b"", last: bytes = b"") -> None:
         self._first = first
         self._last = last
 
     def add(self, lines: list[bytes], ended: bool) -> None:
-        """These lines were read too; the last of them has a line feed if it `ended`."""
+        """Add lines that were read. `ended` says whether the last one has a line feed."""
         close = b"\n" if ended else b""
         if len(self._first) < BLOCK:
             part = lines[: BLOCK + 1]
@@ -96,17 +96,17 @@ class Ends:
         self._last = (self._last + b"\n".join(_tail(lines)) + close)[-BLOCK:]
 
     def add_huge(self, first: bytes, last: bytes) -> None:
-        """A line was read that is longer than a block; of which these are the first and the last block."""
+        """Add a line that is longer than a block, given by its first and last block."""
         self._first = (self._first + first)[:BLOCK]
         self._last = (last + b"\n")[-BLOCK:]
 
     def blocks(self) -> tuple[Block, Block]:
-        """Their hashes."""
+        """Return the blocks of these bytes."""
         return Block.of(self._first), Block.of(self._last)
 
 
 def _tail(lines: list[bytes]) -> list[bytes]:
-    """The last of these, of a block together or more."""
+    """Return the last lines, with at least one block of bytes if there are so many."""
     size = 0
     for n, line in enumerate(reversed(lines), 1):
         size += len(line) + 1

@@ -1,10 +1,9 @@
-"""Lines to records: JSON lines go on as they are, rows of CSV become documents.
+"""Convert lines to records: lines of JSON stay unchanged, rows of CSV become documents.
 
-A shape is given whole lines and says how many of them it used. Invariants:
+A shape gets complete lines and reports how many of them it used. Invariants:
 
-- each record is told apart by itself: one that is broken is refused with its line, and the lines after it are read as
-  if it had not been there;
-- a row of CSV may span lines; the line where it begins is its place.
+- each record is parsed alone. A broken record is refused with its line, and does not affect the lines after it;
+- a row of CSV may span lines. Its place is the line where it begins.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ _decode = msgspec.json.Decoder().decode
 
 @dataclass(slots=True)
 class Shaped:
-    """What lines became; `used` of them, of which those in `skips` gave no record."""
+    """The records from `used` lines. The lines in `skips` gave no record."""
 
     lines: list[bytes]
     used: int
     skips: list[int] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
-    received: dict[int, Received] = field(default_factory=dict)  # of those that are refused
+    received: dict[int, Received] = field(default_factory=dict)  # the bytes of refused lines
 
 
 class Shape(Protocol):
@@ -48,35 +47,35 @@ class Shape(Protocol):
     columns: tuple[str, ...] | None
 
     def begin(self, first: list[bytes]) -> None:
-        """The first lines of the source, where reading doesn't begin with them."""
+        """Read the first lines of the file, if reading starts after them."""
         ...
 
     def shape(self, lines: list[bytes], last: bool) -> Shaped:
-        """These lines as records; the `last` ones of the source are used up."""
+        """Convert lines to records. If these are the `last` lines of the file, all of them are used."""
         ...
 
     def ends_whole(self, lines: list[bytes], shaped: Shaped) -> bool:
-        """Whether the last of these lines, which has no line feed, may have been meant to end where it does."""
+        """Return whether the last of these lines, which has no line feed, may be complete."""
         ...
 
 
 class JsonLines:
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     raw = True
     columns: tuple[str, ...] | None = None
 
     def __init__(self, name: str, arrays: bool = False) -> None:
         self._name = name
-        self._arrays = arrays  # whether a line may be one
+        self._arrays = arrays  # whether a line may be a JSON array
         self._begun = False
 
     def begin(self, first: list[bytes]) -> None:
-        """It has no head."""
+        """Note that the file has begun. JSON lines have no header."""
         self._begun = True
 
     def shape(self, lines: list[bytes], last: bool) -> Shaped:
-        """As they are."""
+        """Return the lines unchanged."""
         if not self._begun and lines:
             self._begun = True
             first = text_of_first(self._name, lines[0])
@@ -89,7 +88,7 @@ class JsonLines:
         return Shaped(lines, len(lines))
 
     def ends_whole(self, lines: list[bytes], shaped: Shaped) -> bool:
-        """It may when it is JSON."""
+        """Return whether the last line is valid JSON."""
         try:
             _decode(lines[-1])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -98,7 +97,7 @@ class JsonLines:
 
 
 def text_of_first(name: str, line: bytes) -> bytes:
-    """The first line without a byte order mark; an error where this is no UTF-8 text at all."""
+    """Return the first line without its byte order mark. Raise SourceUnreadable if the file is no UTF-8 text."""
     if line.startswith(_UTF16):
         raise SourceUnreadable(name, "it is UTF-16 text", "make UTF-8 of it, as `iconv -f UTF-16 -t UTF-8` does")
     packing = packing_in(line)
@@ -112,11 +111,11 @@ def text_of_first(name: str, line: bytes) -> bytes:
 
 
 class Csv:
-    """Comma-separated values: the first row names the fields.
+    """Comma-separated values. The first row names the fields.
 
-    A cell that is JSON is that value (7, 1.5, true, null, "07", [1, 2]), an empty one is null, any other is text. So
-    007 and 2024-01-31 are text, and text that looks like a number is written as JSON text. A cell that is one of
-    `nulls` is null too. Without `delimiter` it is the first of comma, tab, semicolon and bar that the first row has.
+    A cell that is JSON has that value (7, 1.5, true, null, "07", [1, 2]). An empty cell is null. Any other cell is
+    text. So 007 and 2024-01-31 are text, and text that looks like a number is written as JSON text. A cell in `nulls`
+    is null too. Without `delimiter` the first of comma, tab, semicolon and bar in the first row is used.
     """
 
     raw = False
@@ -129,11 +128,11 @@ class Csv:
         self.columns: tuple[str, ...] | None = None
 
     def begin(self, first: list[bytes]) -> None:
-        """Read the names."""
+        """Read the names of the fields."""
         self._head(first, last=True)
 
     def shape(self, lines: list[bytes], last: bool) -> Shaped:
-        """Rows, by the names."""
+        """Convert rows to documents."""
         out = Shaped([], 0)
         if self.columns is None:
             out.used = self._head(lines, last)
@@ -145,11 +144,11 @@ class Csv:
         return out
 
     def ends_whole(self, lines: list[bytes], shaped: Shaped) -> bool:
-        """It may when its row has a cell for each name."""
+        """Return whether the last row has a cell for each field."""
         return shaped.used == len(lines) and shaped.used - 1 not in shaped.refused
 
     def odd_columns(self) -> list[tuple[str, str]]:
-        """Return each column whose values are numbers but for one text, in the first rows, with that text."""
+        """Return the columns whose first values are numbers except for one text, each with that text."""
         out: list[tuple[str, str]] = []
         for name, values in zip(self.columns or (), zip(*self._sample, strict=True), strict=False):
             texts = {value for value in values if type(value) is str}
@@ -183,7 +182,7 @@ class Csv:
         return feed.at
 
     def _rows(self, lines: list[bytes], last: bool, out: Shaped) -> bool:
-        """Read rows up to one that is broken; False where the last one has no end yet."""
+        """Convert rows up to a broken one. Return False if the last row has no end yet."""
         columns, start = self.columns, out.used
         assert columns is not None
         assert self._delimiter is not None
@@ -216,7 +215,7 @@ class Csv:
 
     @staticmethod
     def _refuse(out: Shaped, lines: list[bytes], reason: str, end: int | None = None) -> None:
-        """Only the line where a broken row begins: what it swallowed may be rows."""
+        """Refuse only the line where a broken row begins, because the lines that it swallowed may be valid rows."""
         start = out.used
         out.refused[start] = reason
         out.received[start] = Received.made(Form.TEXT, b"\n".join(lines[start : end or start + 1]))
@@ -229,7 +228,7 @@ _HEAD = "the first row names the columns"
 
 
 class _Feed:
-    """Lines as text, and how many were taken."""
+    """Lines as text. `at` counts the lines that were taken."""
 
     def __init__(self, lines: list[bytes], at: int) -> None:
         self._lines = lines
@@ -252,7 +251,7 @@ def _cell(text: str) -> Any:
     if text[0] in _JSON_FIRST:
         try:
             return _decode(text) if len(text) <= MAX_DIGITS else decode_json(text)
-        except msgspec.ValidationError:  # a number that msgspec doesn't take
+        except msgspec.ValidationError:  # a number that msgspec refuses
             return _number(text)
         except TooManyDigits:
             raise
@@ -262,7 +261,7 @@ def _cell(text: str) -> Any:
 
 
 def _number(text: str) -> Any:
-    """Read JSON with an int beyond 64 bits; a float out of range leaves the cell text."""
+    """Parse a JSON int beyond 64 bits. A float out of range stays text."""
     try:
         return decode_json(text)
     except TooManyDigits:

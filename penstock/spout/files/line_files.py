@@ -1,10 +1,12 @@
-"""The spout of files of lines: it goes on where the store stands, in a plain file, a packed one, or a pipe.
+"""Read a file of lines, which is plain, compressed or a pipe, and continue at the store's offset.
 
-The offset is the number of bytes read, unpacked ones of a packed file. Invariants:
+The offset is the number of bytes read, after unpacking. Invariants:
 
-- what is given ends with a line feed, or with the file where that line is whole by itself; half a line is left there;
-- a file is recognised before it is read on: one that was replaced begins anew, and only then may the offset go back;
-- under `follow` a file is read on as it grows; when another takes its name, the rest of the old one comes first.
+- each record ends with a line feed, or with the file if the last line is complete. An incomplete line is not read;
+- a file is recognised before reading continues. If it was replaced, reading starts at its beginning. Only then may the
+  offset go back;
+- with `follow` a growing file is read continuously. If another file takes its name, the old one is read to its end
+  first.
 """
 
 from __future__ import annotations
@@ -29,30 +31,31 @@ from penstock.spout.protocol import Contract, Recall, Remembered, SpoutBatch
 
 _EXACT = Contract(True, "its bytes from an offset on are read again as long as the file is only appended to")
 _ONCE = Contract(False, "what was read from a pipe can't be read again")
-_FIRST_LOOK, _LAST_LOOK = 0.01, 0.2  # seconds between two looks at a file that is followed
+_FIRST_LOOK, _LAST_LOOK = 0.01, 0.2  # the first and the longest pause, in seconds, between two looks at a followed file
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a file is to be read: what its lines are, and how it is packed."""
+    """The format of a file's lines, and its compression."""
 
     name: str
     packing: Packing | None = None
     delimiter: str | None = None
     nulls: tuple[str, ...] = ()
-    arrays: bool = False  # whether a line of JSON may be one
+    arrays: bool = False  # whether a line may be a JSON array
 
     def shape(self, file: str) -> Shape:
-        """What makes records of the lines of this file."""
+        """Return the converter for the lines of this file."""
         return JsonLines(file, self.arrays) if self.name.startswith("jsonl") else Csv(file, self.delimiter, self.nulls)
 
 
 class FileSpout:
-    """The lines of one file; `name` is what people call it, `source` what the store calls it, None of a pipe.
+    """The spout of one file of lines. `name` is its name in messages, `source` the source partition, None for a pipe.
 
-    `follow` is the path whose file is read on as it grows, `again` begins anew whatever the store has of it. `clock`
-    and `pause` are how time passes while it waits for a file to grow. If `stopped` says so on the way to the offset,
-    the spout ends.
+    `follow` is the path of a file that is read as it grows. `again` starts at the beginning, even if the store has read
+    it.
+    `clock` and `pause` provide the time while it waits for the file to grow. If `stopped` returns true on the way to
+    the offset, the spout ends.
     """
 
     def __init__(
@@ -82,10 +85,10 @@ class FileSpout:
         self._start()
 
     def _start(self) -> None:
-        """Before the first byte."""
+        """Reset the state to the start of the file."""
         self._offset = self.number = 0
         self._again = self._noted = False
-        self._final = self._follow is None  # whether its end is the end of it
+        self._final = self._follow is None  # whether the end of this file is the end of the spout
         self._ends = Ends()
         self._shape = self._format.shape(self.name)
         self._lines = Lines(self._stream())
@@ -97,27 +100,27 @@ class FileSpout:
 
     @property
     def of_json(self) -> bool:
-        """Whether its lines are JSON."""
+        """Return whether its lines are JSON."""
         return self._format.name.startswith("jsonl")
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """The fields that its head names, when that was read."""
+        """The fields in the header of CSV, after it was read."""
         return self._shape.columns
 
     def odd_columns(self) -> list[tuple[str, str]]:
-        """Return each column of CSV whose values are numbers but for one text, with that text."""
+        """Return the columns of CSV whose values are numbers except for one text, each with that text."""
         return self._shape.odd_columns() if isinstance(self._shape, Csv) else []
 
     @property
     def unended(self) -> bool:
-        """Whether it ends inside a line, which is left there."""
+        """Return whether the file ends with an incomplete line, which was not read."""
         return self.ended and self._lines.unended
 
     # -- begin
 
     def begin(self, recall: Recall) -> None:
-        """Go on where the store stands, if this is the file that it stands in."""
+        """Continue at the store's offset, if it is an offset of this file."""
         known = None if self.source is None else recall(self.source)
         if known is None:
             return
@@ -157,7 +160,7 @@ class FileSpout:
     # -- batches
 
     def next_batch(self, limit: int, wait: float = 0.0) -> SpoutBatch | None:
-        """The next records; under `follow` those that come within `wait` seconds."""
+        """Return the next records. With `follow`, wait up to `wait` seconds for them."""
         until, look = self._clock() + wait, _FIRST_LOOK
         while not self.ended:
             left = max(until - self._clock(), 0.0)
@@ -187,17 +190,17 @@ class FileSpout:
                 return self._batch(lines[: shaped.used], shaped, close, end and shaped.used == len(lines))
             if not lines or end:
                 break
-            limit += len(lines)  # a row that spans more lines than that
+            limit += len(lines)  # a row spans more lines than the limit
         self.ended = end and self._final and self._follow is None
         if end and self.source is not None and not self._noted and not self._lines.unended:
             return self._batch([], shaped, True, True)
         return None
 
     def _shaped(self, lines: list[bytes], last: bool) -> tuple[list[bytes], Shaped, bool]:
-        """The lines that can be used, what they became, and whether the last has a line feed."""
+        """Return the usable lines, their records, and whether the last one has a line feed."""
         if last and self._lines.rest:
             more, before = [*lines, self._lines.rest], copy(self._shape)
-            over = self.source is None or self._follow is not None  # what has no end now never gets one
+            over = self.source is None or self._follow is not None  # a line without an end now never gets one
             shaped = self._shape.shape(more, over)
             if over or self._shape.ends_whole(more, shaped):
                 self._lines.take_rest()
@@ -206,7 +209,7 @@ class FileSpout:
         return lines, self._shape.shape(lines, last), True
 
     def _batch(self, lines: list[bytes], shaped: Shaped, close: bool, end: bool) -> SpoutBatch:
-        """These lines were read; at the `end`, nothing is left."""
+        """Create the batch of lines that were read. `end` says that no lines are left."""
         size = sum(map(len, lines)) + len(lines) - (not close)
         if self._regular and lines:
             self._ends.add(lines, close)
@@ -249,7 +252,7 @@ class FileSpout:
     # -- a followed file
 
     def _has_moved(self) -> bool:
-        """Whether another file has this one's name, or it was cut."""
+        """Return whether another file has its name, or whether it became shorter."""
         assert self._follow is not None
         own = os.fstat(self._file)
         if own.st_size < self._offset:
@@ -257,11 +260,11 @@ class FileSpout:
         try:
             there = os.stat(self._follow)
         except FileNotFoundError:
-            return False  # who rotates files makes the next one soon
+            return False  # log rotation creates the next file soon
         return (there.st_dev, there.st_ino) != (own.st_dev, own.st_ino)
 
     def _reopen(self) -> None:
-        """From the first byte of the file that has the name."""
+        """Start at the beginning of the file that has the name now."""
         assert self._follow is not None
         try:
             file = os.open(self._follow, os.O_RDONLY | os.O_CLOEXEC)
@@ -274,10 +277,10 @@ class FileSpout:
         self._again = True
         self.standing = Standing.REPLACED
 
-    # -- the rest of the seam
+    # -- the rest of the protocol
 
     def lag(self) -> int | None:
-        """Bytes of the file that were not given yet, packed ones of a packed file."""
+        """Return the bytes that were not returned yet. For a compressed file these are packed bytes."""
         if not self._regular:
             return None
         if self._format.packing is None:
@@ -285,7 +288,7 @@ class FileSpout:
         return self._lines.left()
 
     def committed(self, batch: SpoutBatch) -> None:
-        """Nothing: the store's word is enough."""
+        """Do nothing: the store alone remembers the offset."""
 
     def close(self) -> None:
         """Close the file."""
@@ -296,6 +299,6 @@ class FileSpout:
 
 
 def _begins(lines: list[bytes], offset: int) -> Sequence[int]:
-    """Return where each of these lines begins."""
+    """Return the offset where each of these lines begins."""
     sizes = np.fromiter(map(len, lines), np.int64, len(lines)) + 1
     return array("q", (np.cumsum(sizes) - sizes + offset).tobytes())

@@ -1,8 +1,8 @@
-"""Bytes to lines: whole ones, cut in one go, and what stands after the last line feed kept until its end comes.
+"""Split bytes into complete lines, and keep the bytes after the last line feed until their line ends.
 
-Invariants: lines come without their line feed and otherwise as they are; no more is held than one batch and one line;
-a line that is longer than any document may be is passed over. Up to MOST_KEPT bytes it is kept whole; of a longer one
-the beginning and the length are known.
+Invariants: lines come without their line feed and are otherwise unchanged. Memory holds at most one batch and one line.
+A line that is longer than any document may be is skipped. It is kept whole up to MOST_KEPT bytes. Of a longer line the
+beginning and the length are kept.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from penstock.spout.files.streams import CHUNK, Stream
 
 MOST_LINE = 16 << 20
 MOST_KEPT = MOST_RECEIVED
-_MOST_HELD = 8 << 20  # bytes of a batch, about
-_MOST_PASSED = 64 << 20  # bytes of a line that is passed over, about, until a stop is looked for
-_GRACE = 0.005  # seconds that lines which came wait for others
+_MOST_HELD = 8 << 20  # approximate bytes of a batch
+_MOST_PASSED = 64 << 20  # approximate bytes of a skipped line after which a stop is noticed
+_GRACE = 0.005  # seconds that lines wait for further lines
 _HEAD = 1 << 20
 _LF = b"\n"
 
 
 @dataclass(slots=True)
 class Huge:
-    """A line that was passed over."""
+    """A line that is skipped because of its length."""
 
     size: int
-    first: bytes  # a block of it
+    first: bytes  # its first block
     last: bytes
-    parts: list[bytes]  # to be kept: all of it, or of more than MOST_KEPT bytes the beginning
+    parts: list[bytes]  # bytes to keep: the whole line, or its beginning if it is longer than MOST_KEPT
 
     @property
     def data(self) -> bytes:
-        """The bytes to be kept."""
+        """Return the bytes to keep."""
         return b"".join(self.parts)
 
     def keep(self, part: bytes) -> None:
-        """Keep a part that follows, of which `size` has the bytes already."""
+        """Keep the next part, which `size` includes already."""
         if self.size <= MOST_KEPT:
             self.parts.append(part)
         else:
@@ -51,16 +51,16 @@ class Lines:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._whole: list[bytes] = []
-        self._parts: list[bytes] = []  # of the line that has no end yet
-        self._held = 0  # bytes of them
-        self._passing: Huge | None = None  # the line that is passed over
-        self._huge: Huge | None = None  # one that was
-        self._after = b""  # what follows it
+        self._parts: list[bytes] = []  # parts of the line that has no end yet
+        self._held = 0  # bytes of these parts
+        self._passing: Huge | None = None  # the line that is being skipped
+        self._huge: Huge | None = None  # a skipped line that has ended
+        self._after = b""  # the bytes after it
         self._before_fault = 0
-        self.at_end = False  # nothing more was there the last time
+        self.at_end = False  # the last read found the end
 
     def take(self, limit: int, wait: float) -> list[bytes]:
-        """The next lines, at most so many; none where `huge` stands next."""
+        """Return at most `limit` next lines. Return none if `huge` has the next line."""
         held = 0
         self.at_end = False
         if self._huge is None:
@@ -74,7 +74,7 @@ class Lines:
             except SourceUnreadable:
                 if not self._whole or self._before_fault == len(self._whole):
                     raise
-                self._before_fault = len(self._whole)  # these come first, unless nothing can be made of them
+                self._before_fault = len(self._whole)  # these lines come first, unless they give no record
                 break
             if not data:
                 self.at_end = data is not None
@@ -107,7 +107,7 @@ class Lines:
             self._passing = Huge(len(rest), rest[:BLOCK], rest[-BLOCK:], [rest])
 
     def huge(self) -> Huge | None:
-        """A line that was passed over, if it stands next; it is told once."""
+        """Return a skipped line once, if it is the next one."""
         if self._whole:
             return None
         huge, self._huge = self._huge, None
@@ -115,24 +115,24 @@ class Lines:
 
     @property
     def unended(self) -> bool:
-        """Whether something stands after the last line feed."""
+        """Return whether bytes follow the last line feed."""
         return bool(self._parts) or self._passing is not None
 
     @property
     def rest(self) -> bytes:
-        """That, unless it is passed over."""
+        """Return the bytes after the last line feed, unless they belong to a skipped line."""
         self._parts = [b"".join(self._parts)] if self._parts else []
         return self._parts[0] if self._parts else b""
 
     def take_rest(self) -> bytes:
-        """The same, as a line that ends where the source does."""
+        """Take these bytes as a line that ends with the file."""
         rest, self._parts, self._held = self.rest, [], 0
         return rest
 
     def give_back(self, lines: list[bytes]) -> None:
-        """These were not used: they come again."""
+        """Put unused lines back. They come again."""
         self._whole[:0] = lines
 
     def left(self) -> int | None:
-        """Bytes of the stream that were not read."""
+        """Return the bytes of the stream that were not read."""
         return self._stream.left()

@@ -1,7 +1,7 @@
-"""The spout of Parquet files: rows as documents, in the order of the file; the offset is the number of rows read.
+"""Read rows of Parquet files as documents, in the order of the file. The offset is the number of rows read.
 
-Such a file is written once and whole, so one that differs in size, first or last block is another file. It needs the
-extra `arrow`.
+A Parquet file is never changed after it was written. If its size, first block or last block differs, it is another
+file. This needs the extra `arrow`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NONE = Block.of(b"")
 
 
 class ParquetSpout:
-    """The rows of one file."""
+    """The spout of one Parquet file."""
 
     def __init__(self, file: int, name: str, source: str, again: bool = False) -> None:
         try:
@@ -51,7 +51,7 @@ class ParquetSpout:
         self.ended = not self._rows
 
     def begin(self, recall: Recall) -> None:
-        """Go on after the rows that the store has, if they are of this file."""
+        """Continue after the rows that the store has, if they are of this file."""
         known = recall(self.source)
         if known is None:
             return
@@ -66,7 +66,7 @@ class ParquetSpout:
             self.standing = Standing.FRESH if self._anew else Standing.REPLACED
 
     def next_batch(self, limit: int, wait: float = 0.0) -> SpoutBatch | None:
-        """The next rows."""
+        """Return the next rows."""
         rows = self._take(limit)
         if not rows:
             self.ended = True
@@ -107,7 +107,7 @@ class ParquetSpout:
         return rows
 
     def _batches(self, size: int) -> Iterator[Any]:
-        """What follows the rows read; groups of rows that were read whole aren't touched."""
+        """Yield the rows after those read. Row groups that were read completely are not opened."""
         meta, group, passed = self._table.metadata, 0, 0
         while group < meta.num_row_groups and passed + meta.row_group(group).num_rows <= self.number:
             passed += meta.row_group(group).num_rows
@@ -120,11 +120,11 @@ class ParquetSpout:
             yield part.slice(over)
 
     def lag(self) -> int | None:
-        """Rows that were not given yet."""
+        """Return the number of rows that were not returned yet."""
         return self._rows - self.number
 
     def committed(self, batch: SpoutBatch) -> None:
-        """Nothing: the store's word is enough."""
+        """Do nothing: the store alone remembers the offset."""
 
     def close(self) -> None:
         """Close the file."""

@@ -1,4 +1,4 @@
-"""From a path to its spout: what kind of file it is, how it is packed, what the store calls it."""
+"""Open the spout of a path: find the format and the compression of the file, and its source partition."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ def open_file(
     again: bool = False,
     keys: bool = False,
 ) -> FileSpout | ParquetSpout:
-    """The spout of a file, or of standard input for "-", into a table.
+    """Open the spout of a file, or of standard input for "-", for a table.
 
-    `format` is jsonl, csv, tsv or parquet, the first three also with .gz or .zst behind; without it the end of the name
-    says it, and any other end means JSON lines. Cells of CSV that are one of `nulls` are null. `follow` reads on as it
-    grows, `again` from its first byte, whatever the store has of it. With `keys` a line may be any JSON, and the store
-    remembers nothing of the file.
+    `format` is jsonl, csv, tsv or parquet, the first three optionally followed by .gz or .zst. Without it the end of
+    the name decides, and any other name means JSON lines. Cells of CSV in `nulls` are null. `follow` reads the file as
+    it grows.
+    `again` reads it from the beginning, even if the store has read it. With `keys` a line may be any JSON, and the
+    store does not remember the file.
     """
     name = "standard input" if path == STDIN else path
     file = os.dup(0) if path == STDIN else _opened(path)
@@ -78,7 +79,10 @@ def open_file(
 
 
 def begun(path: str, format: str | None, offset: int, number: int) -> Remembered:
-    """Where a store would stand in a file of plain JSON lines or Parquet, had it read so many lines or rows of it."""
+    """Return the state that a store has after reading a part of a file: its first bytes and lines, or its first rows.
+
+    The file is plain JSON lines or Parquet.
+    """
     file = _opened(path)
     try:
         kind, packed = _kind(path, format, file)
@@ -95,7 +99,7 @@ def begun(path: str, format: str | None, offset: int, number: int) -> Remembered
 
 
 def format_of(path: str, format: str | None) -> tuple[str, bool]:
-    """The kind of a file, and whether it is packed."""
+    """Return the format of a file, and whether it is compressed."""
     file = _opened(path)
     try:
         kind, packed = _kind(path, format, file)
@@ -105,7 +109,7 @@ def format_of(path: str, format: str | None) -> tuple[str, bool]:
 
 
 def file_size(path: str) -> int | None:
-    """The bytes of a file, None of a pipe; an error where it can't be read."""
+    """Return the size of a file, None for a pipe. Raise SourceMissing or SourceUnreadable if it can't be read."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -114,7 +118,7 @@ def file_size(path: str) -> int | None:
         raise SourceUnreadable(path, "this user may not look into its folder", "see the permissions of it") from None
     except OSError as error:
         raise SourceMissing(path, os.strerror(error.errno or 0).lower(), "check the path") from None
-    except ValueError:  # a character that the system's names can't have
+    except ValueError:  # a character that file names can't contain
         raise SourceMissing(shown_key(path), "no file can have this name", "check the path") from None
     if stat.S_ISDIR(found.st_mode):
         raise SourceMissing(path, "it is a folder", f"name the files in it, as in {os.path.join(path, '*.jsonl')}")
@@ -140,7 +144,7 @@ def _hint(path: str) -> str:
 
 
 def _kind(path: str, format: str | None, file: int | None) -> tuple[str, str | None]:
-    """What lines it has, and how it is packed: as was said, or as its name ends, or for that as it begins."""
+    """Return the format and the compression. If they are not given, the name or the first bytes decide."""
     named = os.path.basename(path).lower().split(".")[1:]
     if format is not None:
         kind, dot, packed = format.lower().partition(".")
@@ -157,5 +161,5 @@ def _kind(path: str, format: str | None, file: int | None) -> tuple[str, str | N
 
 
 def _utf8(path: str) -> str:
-    """Names of files are bytes; names of sources are text."""
+    """Return a file name, which is bytes, as text for the name of a source partition."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -1,11 +1,11 @@
-"""Bytes of a source in their order: a plain file, a packed one (gzip, Zstandard), or a pipe.
+"""Read bytes in order from a plain file, a compressed one (gzip, Zstandard), or a pipe.
 
 Invariants:
 
-- `read` gives b"" at the present end and goes on when there is more; None says that nothing came in time;
-- `go_to` stands before the first byte when it begins, so that packed bytes are unpacked once;
-- a file that can't be unpacked any further has given all that stood before the damage;
-- one step unpacks at most some 16 MB, however well the bytes are packed, and a stop is noticed between two steps.
+- `read` returns b"" at the current end, and continues when there are more bytes. None means that none came in time;
+- `go_to` is called before the first read, so that a compressed file is unpacked only once;
+- a damaged compressed file returns all bytes before the damage;
+- one step unpacks at most about 16 MB, at any compression ratio, and a stop is noticed between two steps.
 """
 
 from __future__ import annotations
@@ -24,64 +24,70 @@ from penstock.spout.errors import SourceUnreadable
 CHUNK = 1 << 20
 _MAGIC = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd"}
 PACKINGS = tuple(_MAGIC)
-_PACKED = 16 << 10  # packed bytes read at once
+_PACKED = 16 << 10  # packed bytes read in one step
 _ZSTD_STEP = 256
-_MOST_PADDING = 64 << 20  # packed bytes that make nothing, about, until a stop is looked for
+_MOST_PADDING = 64 << 20  # approximate packed bytes without output after which a stop is noticed
 _ANEW = "get the file anew and run this again: what came before is in"
 
 
 class Stream(Protocol):
-    """Bytes to be read once, in order."""
+    """Bytes that are read once, in order."""
 
     def read(self, size: int, wait: float = 0.0) -> bytes | None:
-        """About `size` bytes; b"" at the end, None if nothing came within `wait` seconds."""
+        """Return about `size` bytes, b"" at the end, or None if none came within `wait` seconds."""
         ...
 
     def go_to(self, offset: int, head: int, tail: int) -> tuple[bytes, bytes] | None:
-        """Go on at this offset: the first `head` bytes and the last `tail` before it; None if it is beyond the end."""
+        """Move to an offset.
+
+        Return the first `head` bytes, and the last `tail` bytes before it, or None if it is beyond the end.
+        """
         ...
 
     def left(self) -> int | None:
-        """Bytes of the file, packed ones if it is packed, that were not read; None where nobody knows."""
+        """Return the bytes of the file that were not read, packed ones if it is compressed.
+
+        Return None if that is unknown.
+        """
         ...
 
 
 class Halted(Exception):
-    """A stop was asked for while a stream went to an offset."""
+    """A stop was requested while a stream moved to an offset."""
 
 
 def never() -> bool:
-    """Say that no stop was asked for."""
+    """Return False: no stop was requested."""
     return False
 
 
 class PlainFile:
-    """A file as it is; `file` is its descriptor."""
+    """A file without compression. `file` is its descriptor."""
 
     def __init__(self, file: int) -> None:
         self._file = file
         self._at = 0
 
     def read(self, size: int, wait: float = 0.0) -> bytes | None:
-        """What stands there next."""
+        """Return the next bytes."""
         data = os.pread(self._file, size, self._at)
         self._at += len(data)
         return data
 
     def go_to(self, offset: int, head: int, tail: int) -> tuple[bytes, bytes] | None:
-        """Go on there."""
+        """Move to an offset."""
         if os.fstat(self._file).st_size < offset:
             return None
         self._at = offset
         return os.pread(self._file, head, 0), os.pread(self._file, tail, offset - tail)
 
     def left(self) -> int | None:
-        """Bytes beyond."""
+        """Return the remaining bytes."""
         return max(os.fstat(self._file).st_size - self._at, 0)
 
 
 class Unpacked:
-    """Packed bytes, unpacked; of one or several members."""
+    """The unpacked bytes of a compressed stream of one or several members."""
 
     def __init__(self, packed: Stream, name: str, packing: Packing, stopped: Callable[[], bool] = never) -> None:
         self._packed = packed
@@ -89,13 +95,13 @@ class Unpacked:
         self._name = name
         self._packing = packing
         self._taken = self._given = 0
-        self._member: Any = None  # what unpacks the member that was begun
-        self._fed = self._spare = b""  # packed bytes, used up to `_at`, and unpacked ones
+        self._member: Any = None  # the decompressor of the member that was begun
+        self._fed = self._spare = b""  # packed bytes, used up to `_at`, and unpacked ones that are left
         self._at = 0
         self._fault: SourceUnreadable | None = None
 
     def read(self, size: int, wait: float = 0.0) -> bytes | None:
-        """What comes next, unpacked."""
+        """Return the next unpacked bytes."""
         parts, got = [self._spare], len(self._spare)
         late, begun = False, self._taken
         while got < size and self._fault is None:
@@ -128,13 +134,13 @@ class Unpacked:
         return None if late and not data else data
 
     def _unpack(self, packed: bytes) -> bytes:
-        """What is in these; in b"", which is the end, nothing may be missing."""
+        """Unpack bytes. Empty bytes mean the end, where no member may be incomplete."""
         if not packed:
             if self._member is None:
                 return b""
             raise SourceUnreadable(self._name, f"it is cut off after byte {self._taken:,}", _ANEW)
         if self._member is None:
-            packed = packed.lstrip(b"\0")  # padding may stand between members and after the last
+            packed = packed.lstrip(b"\0")  # padding is allowed between members and after the last
             if not packed:
                 return b""
             self._member = self._packing.unpacker()
@@ -151,7 +157,7 @@ class Unpacked:
         return out
 
     def go_to(self, offset: int, head: int, tail: int) -> tuple[bytes, bytes] | None:
-        """Unpack all before it."""
+        """Unpack all bytes before the offset."""
         first, last = b"", b""
         while self._given < offset:
             if self._stopped():
@@ -166,12 +172,12 @@ class Unpacked:
         return first, last
 
     def left(self) -> int | None:
-        """Packed bytes beyond."""
+        """Return the remaining packed bytes."""
         return self._packed.left()
 
 
 class Pipe:
-    """What another process writes, or a person; it is there once."""
+    """A pipe or terminal, whose bytes can be read only once."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -179,28 +185,28 @@ class Pipe:
         self._waiting.register(file, select.POLLIN)
 
     def read(self, size: int, wait: float = 0.0) -> bytes | None:
-        """What came."""
+        """Return the bytes that arrived."""
         if not self._waiting.poll(wait * 1000):
             return None
         try:
             return os.read(self._file, size)
-        except BlockingIOError:  # somebody else took it
+        except BlockingIOError:  # another process read them
             return None
 
     def go_to(self, offset: int, head: int, tail: int) -> tuple[bytes, bytes] | None:
-        """It can't be read again."""
+        """Succeed only for offset 0, because a pipe can't be read again."""
         return None if offset else (b"", b"")
 
     def left(self) -> int | None:
-        """Nobody knows."""
+        """Return None: the length of a pipe is unknown."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """A way of packing: its name, the packed bytes of one step, what unpacks a member, and what that raises.
+    """A compression: its name, the packed bytes per step, its decompressor for one member, and the errors of that.
 
-    A byte of gzip makes at most 1,032 bytes. Four bytes of Zstandard make up to 128 KiB.
+    A byte of gzip unpacks to at most 1,032 bytes. Four bytes of Zstandard unpack to up to 128 KiB.
     """
 
     name: str
@@ -210,7 +216,7 @@ class Packing:
 
 
 def packing_of(suffix: str) -> Packing:
-    """The packing of files that end so; MissingExtra where this Python has no package for it."""
+    """Return the compression for a suffix. Raise MissingExtra if this Python has no package for it."""
     if suffix == "gz":
         return Packing("gzip", _PACKED, lambda: zlib.decompressobj(wbits=31), (zlib.error,))
     assert suffix == "zst"
@@ -227,5 +233,5 @@ def packing_of(suffix: str) -> Packing:
 
 
 def packing_in(first: bytes) -> str | None:
-    """The packing of what begins so."""
+    """Return the suffix of the compression that these first bytes belong to, or None."""
     return next((packing for packing, magic in _MAGIC.items() if first.startswith(magic)), None)

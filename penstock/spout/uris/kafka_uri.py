@@ -1,4 +1,4 @@
-"""`kafka://HOST:PORT/TOPIC?…` as a spout: the options, and what they mean."""
+"""Parse `kafka://HOST:PORT/TOPIC?…` with its options, and open its spout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPTIONS = ("from", "lost", "envelope", "key", "keys", "name")
 
 
 def open_kafka(uri: Uri, table: str) -> tuple[KafkaSpout, bool]:
-    """The spout of a topic, and whether its records name their tables themselves."""
+    """Open the spout of a topic. Also return whether its records name their own tables."""
     try:
         address = address_of(uri.text, uri.rest, uri.options, _OPTIONS)
     except KafkaFault as error:
@@ -37,7 +37,7 @@ def _one_of(uri: Uri, name: str, known: tuple[str, ...]) -> str | None:
 
 
 def moment_in(uri: Uri, name: str, otherwise: str) -> str | int:
-    """Which place of partitions an option says: a moment in milliseconds, or a word."""
+    """Parse the option that selects offsets: a moment in milliseconds, or the word earliest or latest."""
     value = uri.options.get(name, otherwise)
     if value in (EARLIEST, LATEST):
         return value

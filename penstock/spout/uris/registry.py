@@ -1,8 +1,8 @@
-"""Names of URIs: what before the colon says who reads or writes the rest.
+"""Open spouts and sinks by the scheme of their URI.
 
-`file:PATH`, a bare path, `-` and `kafka://` are built in; a package brings others by entry points in the groups
-`penstock.spouts` and `penstock.sinks`, named like the scheme, each a function of the URI and of the table or view it is
-for.
+`file:PATH`, a bare path, `-` and `kafka://` are built in. A package adds others by entry points in the groups
+`penstock.spouts` and `penstock.sinks`, named like the scheme. Each is a function of the URI and of the name of the
+table or view.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TOPIC = "topic"
 
 
 class Registry(Generic[T]):
-    """Who serves a scheme: what is built in, else what an installed package brings."""
+    """The functions that open URIs by scheme: built-in ones, then those of installed packages."""
 
     def __init__(self, kind: str, group: str, built_in: Mapping[str, Callable[[Uri, str], T]]) -> None:
         self.kind = kind
@@ -32,11 +32,11 @@ class Registry(Generic[T]):
         self._built_in = dict(built_in)
 
     def names(self) -> list[str]:
-        """All schemes that there are."""
+        """Return all known schemes."""
         return sorted({*self._built_in, *(point.name for point in self._points())})
 
     def open(self, uri: str, name: str) -> T:
-        """What a URI means for the table or view of this name."""
+        """Open a URI for the table or view of this name. Raise UnknownScheme if its scheme is not registered."""
         parsed = Uri.parse(uri)
         built_in = self._built_in.get(parsed.scheme)
         if built_in is not None:
@@ -52,7 +52,7 @@ class Registry(Generic[T]):
 
 
 def null_texts(uri: Uri) -> tuple[str, ...]:
-    """Return the texts of cells that are null, which the option `null` has with commas between them."""
+    """Return the cell texts that mean null, from the comma-separated option `null`."""
     return tuple(uri.options["null"].split(",")) if "null" in uri.options else ()
 
 
