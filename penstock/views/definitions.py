@@ -116,8 +116,7 @@ class Source(ABC):
         """Define a view: by fields if `key` is given, otherwise as a decorator of its map function.
 
         `key` is the group: a path, a tuple of paths, or () for one group of all. `value` is the path of the value for
-        reducers. Without it they get the document. `where` selects documents by a field that must be true, or by a
-        comparison.
+        reducers, by default the whole document. `where` selects documents by a true field or by a comparison.
 
         `reduce` is a reducer, or a dict of reducers by field names of the row, or None. None makes a plain index, whose
         rows are (group, key, rank) and the value. A function may replace a reducer, as in CouchDB: of (values,

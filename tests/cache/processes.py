@@ -1,4 +1,4 @@
-"""Other processes, for tests of what they do to a store."""
+"""Start other processes, for tests of their effects on a store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def process(code: str, *args: object) -> Iterator[subprocess.Popen[str]]:
-    """Python code in a process of its own, which ends with the block; `say` and `wait` are there to talk with it."""
+    """Run Python code in another process, which ends with the block. The code can use `say` and `wait`."""
     head = "import sys\ndef say(x): print(x, flush=True)\ndef wait(): return sys.stdin.readline().strip()\n"
     child = subprocess.Popen(
         [sys.executable, "-c", head + code, *map(str, args)],
@@ -31,20 +31,20 @@ def process(code: str, *args: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def heard(child: subprocess.Popen[str]) -> str:
-    """What it says next."""
+    """Return the next line that the process says."""
     assert child.stdout is not None
     return child.stdout.readline().strip()
 
 
 def told(child: subprocess.Popen[str], line: str = "on") -> None:
-    """Tell it something."""
+    """Send the process a line."""
     assert child.stdin is not None
     child.stdin.write(line + "\n")
     child.stdin.flush()
 
 
 def in_fork(act: Callable[[], object]) -> str:
-    """What a forked child got, or the error that it met, in words."""
+    """Run a call in a forked child, and return its result or its error as text."""
     out, into = os.pipe()
     pid = os.fork()
     if pid == 0:

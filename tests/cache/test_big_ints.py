@@ -1,4 +1,4 @@
-"""Ints as decimal text, past the limit that Python sets."""
+"""Convert ints to decimal text, beyond Python's limit."""
 
 import sys
 

@@ -29,7 +29,7 @@ from penstock.views.answers.write_report import Rejection
 
 REJECTIONS = tuple(Rejection("users", f"line {n}", "not JSON") for n in range(5))
 
-# Each error with what its message names and the next step that it says.
+# Each error, with the object that its message names and the next step.
 EACH: list[tuple[PenstockError, list[str]]] = [
     (DefinitionError("write it otherwise"), ["write it otherwise"]),
     (UnknownName("usres", "table", "users"), ["table", "'usres'", "did you mean 'users'?"]),

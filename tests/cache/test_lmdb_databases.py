@@ -1,4 +1,4 @@
-"""Handles and digests of an open environment are those of the last commit, by any process and with any end."""
+"""Handles and digests of an open environment follow the last commit, by any process and after any interruption."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def assert_sound(store: LmdbStore) -> None:
 
 
 def as_commit_returns(call: Callable[[], object]) -> None:
-    """Interrupt it where Python hands over a signal that came while the disk took a commit."""
+    """Interrupt the process where Python delivers a signal that arrived during a commit."""
 
     def look(_frame: FrameType, event: str, function: Any) -> None:
         if event == "c_return" and function.__name__ == "commit":
@@ -91,7 +91,7 @@ def test_an_interrupt_as_a_commit_returns_loses_nothing(
 def test_a_commit_that_changes_no_key_does_not_make_digests_stale(store: LmdbStore) -> None:
     for _ in range(2):
         with store.write():
-            pass  # LMDB gives its number to the next transaction
+            pass  # LMDB reuses its number for the next transaction
         put(store, "former", b"here")
     put(store, "former", b"next")
     assert_sound(store)
@@ -102,7 +102,7 @@ def test_a_commit_that_changes_no_key_does_not_make_digests_stale(store: LmdbSto
 def test_another_process_writes_while_a_reader_keeps_the_environment(
     store_path: Path, readonly: bool, size: int
 ) -> None:
-    """Where it writes more than the map of this process has, the map grows with the next transaction."""
+    """If the other process writes more than this process has mapped, the map grows with the next transaction."""
     first = open_lmdb(store_path, map_size=1 << 17)
     put(first, "former", b"here")
     if readonly:

@@ -1,7 +1,7 @@
-"""One broker for all tests of this folder, and its tests over both clients.
+"""Start one broker for all tests of this folder, and run them over both clients.
 
-It is a real one, which Maven fetches; where that can't be, the one that KAFKA_BOOTSTRAP names; where there is none, the
-mock that confluent-kafka brings. The last lines of a run say which, and what that one can't show, with the tests of it.
+The broker is a real one that Maven fetches. If that fails, it is the one that KAFKA_BOOTSTRAP names, or the mock of
+confluent-kafka. The last lines of a run say which one it was, which features it lacks, and which tests need them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,6 @@ def server(pytestconfig: pytest.Config) -> Iterator[Server]:
 
 @pytest.fixture(params=["kafka-python", "confluent"])
 def client(request: pytest.FixtureRequest, server: Server) -> str:
-    """Each of the clients, as a URI names it."""
+    """Each of the clients, by its name in a URI."""
     name: str = request.param
     return name + server.options(name)

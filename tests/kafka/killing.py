@@ -1,13 +1,14 @@
-"""kill -9 of the engine, of the broker and of both, while records are produced, and what must hold after it.
+"""Kill the engine, the broker or both with SIGKILL while records are produced, and check the result.
 
     python -m tests.kafka.killing --kills 200 --seed 1 [--client confluent] [--partitions 2]
 
-A story is drawn from its seed: which are killed, and where, at random moments or at counted points of the engine; of a
-store of several partitions also the process of one, which is followed by another. Then everything runs to its end, and
+A seed determines a story: the victims, and the moments, which are random or at counted points of the engine. In a store
+of several partitions the process of one partition may be killed, which another replaces. Then all processes run to the
+end, and
 
-- documents and views equal a recompute of the topic in plain Python, from the records that another client reads;
+- documents and views equal a recomputation of the topic in plain Python, from the records that another client reads;
 - the latest value of each key of the topic of changes equals the view;
-- the store's offset of each partition is its end, and the group's is not beyond it.
+- the store's offset of each partition is its end, and the group's offset is not beyond it.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ total = users.view("total", key=(), value="n", reduce=ps.sum())
 """
 _PARTITIONS = 2
 _KEYS = 40
-_AHEAD = 400  # records that the store is behind, at most
+_AHEAD = 400  # records that the store may be behind
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 class Story:
-    """One broker, one store, and what befalls them."""
+    """One broker, one store, and a series of kills."""
 
     def __init__(self, folder: Path, client: str, seed: int, parts: int = 1) -> None:
         self._folder, self._client, self._parts = folder, client, parts
@@ -84,7 +85,7 @@ class Story:
         self._producer.poll(0)
 
     def _feed(self) -> None:
-        """Give it more, but no more than it keeps up with: the topic is read whole at the end."""
+        """Produce more records, as long as the store keeps up: the topic is read completely at the end."""
         if self._produced - sum(self._sources().values()) < _AHEAD:
             self._produce(20)
         self._producer.flush(0.1)
@@ -92,7 +93,7 @@ class Story:
     def _run(self, *program: str) -> subprocess.Popen[str]:
         at = f"kafka://{self._broker.servers}"
         command = [sys.executable, "-m", *(program or ("penstock",)), "run", "--from"]
-        group = "group=shop&" if self._parts == 1 else ""  # one process alone reads it, and not a member of a group
+        group = "group=shop&" if self._parts == 1 else ""  # only one process reads it, and not as a member of a group
         command += [f"users={at}/{self._source}?{group}client={self._client}", "--to"]
         command += [f"names={at}/{self._sink}?client={self._client}", "--app", str(self._folder / "app.py")]
         command += ["--store", str(self._folder / "state")]
@@ -109,7 +110,7 @@ class Story:
         return child
 
     def kill(self) -> None:
-        """One kill: who, and where, is drawn."""
+        """Kill a random victim at a random moment."""
         victims = ["engine", "engine at a point", "engine at a point", "broker", "both"]
         who = self._draw.choice([*victims, "partition"] if self._parts > 1 else victims)
         self.killed[who] += 1
@@ -138,7 +139,7 @@ class Story:
             child.communicate()
 
     def _until_dead(self, child: subprocess.Popen[str]) -> None:
-        """Give it work until it comes to its point."""
+        """Produce records until the process reaches its point and is dead."""
         end = time.monotonic() + PATIENCE
         while child.poll() is None:
             assert time.monotonic() < end, "it never came there"
@@ -165,7 +166,7 @@ class Story:
             return 0
 
     def check(self) -> None:
-        """Let it run to the end, and hold everything against a recompute."""
+        """Let all processes run to the end, and compare the results with a recomputation."""
         assert self._producer.flush(PATIENCE) == 0
         ends = {p: self._server.bounds(self._source, p)[1] for p in range(_PARTITIONS)}
         sources = {f"users=kafka:{self._source}/{partition}": end for partition, end in ends.items()}
@@ -199,7 +200,7 @@ class Story:
         assert sum(ends.values()) == self._produced, "no record was produced twice, and none was lost"
 
     def _has(self, sources: dict[str, int], pid: int) -> bool:
-        """Whether all is in, and this process is up, so that it ends in good order when it is told to."""
+        """Return whether all records are stored and this process runs, so that it ends in order on request."""
         return self._sources() == sources and any(one["pid"] == pid for one in claims(str(self._folder / "state")))
 
     def _sources(self) -> dict[str, int]:
@@ -218,13 +219,13 @@ def _app() -> ps.App:
 
 
 def _children(pid: int) -> list[int]:
-    """The processes of the partitions of one that holds a store."""
+    """Return the partition processes of a process that holds a store."""
     own = (Path("/proc") / str(pid) / "task").glob("*/children")
     return sorted({int(child) for path in own for child in path.read_text().split()})
 
 
 def story(client: str, seed: int, kills: int, parts: int = 1, check_every: int = 20) -> Counter[str]:
-    """A story of so many kills; who was killed how often. It says how far it is."""
+    """Run a story of so many kills, and report progress. Return how often each victim was killed."""
     with tempfile.TemporaryDirectory() as folder:
         own = Story(Path(folder), client, seed, parts)
         try:
@@ -240,7 +241,7 @@ def story(client: str, seed: int, kills: int, parts: int = 1, check_every: int =
 
 
 def main() -> None:
-    """A story from the command line."""
+    """Run a story from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)

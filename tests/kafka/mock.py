@@ -1,7 +1,7 @@
-"""The mock of a broker that confluent-kafka's wheel brings, in this process, by the C functions that its Python hides.
+"""Run the mock broker of confluent-kafka's wheel in this process, through C functions that its Python interface hides.
 
-It has topics of so many partitions, their records, and groups; it has no other administration, no transactions, no
-times of records, and keeps nothing.
+It has topics with a number of partitions, records and groups. It has no other administration, no transactions, no
+timestamps of records, and no durable storage.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _library() -> Any:
 
 
 class Mock:
-    """One mocked broker."""
+    """One mock broker."""
 
     def __init__(self) -> None:
         self._library = _library()
@@ -49,26 +49,26 @@ class Mock:
         self._handle = self._library.rd_kafka_new(_PRODUCER, options, said, _SPACE)
         assert self._handle, said.value
         self._cluster = self._library.rd_kafka_mock_cluster_new(self._handle, _BROKER)
-        self._library.rd_kafka_mock_set_controller_id(self._cluster, _BROKER)  # it has none else, and clients wait
+        self._library.rd_kafka_mock_set_controller_id(self._cluster, _BROKER)  # clients wait for a controller
 
     @property
     def servers(self) -> str:
-        """Where it listens."""
+        """Return its address."""
         found: bytes = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster)
         return found.decode()
 
     def make(self, topic: str, partitions: int) -> None:
-        """A topic."""
+        """Create a topic."""
         wrong = self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1)
         assert not wrong, f"error {wrong}"
 
     def lead(self, topic: str, there: bool, partition: int = 0) -> None:
-        """Give a partition its leader, or take the leader away."""
+        """Give a partition its leader, or remove the leader."""
         leader = _BROKER if there else _NO_BROKER
         wrong = self._library.rd_kafka_mock_partition_set_leader(self._cluster, topic.encode(), partition, leader)
         assert not wrong, f"error {wrong}"
 
     def close(self) -> None:
-        """End it."""
+        """Stop it."""
         self._library.rd_kafka_mock_cluster_destroy(self._cluster)
         self._library.rd_kafka_destroy(self._handle)

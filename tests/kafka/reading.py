@@ -1,4 +1,4 @@
-"""A topic on its way into a store, as tests drive it."""
+"""Helpers to read a topic into a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE
 
 
 def shop() -> ps.App:
-    """Users by id, the last to arrive wins, and how many have a name."""
+    """Return an app with users by id, of which the last to arrive wins, and a view that counts names."""
     app = ps.App("shop")
     users = app.table("users", key="id")
     users.view("names", key="name", reduce=ps.count())
@@ -24,7 +24,7 @@ def shop() -> ps.App:
 
 
 def stamped() -> ps.App:
-    """The same, the broker's timestamps decide."""
+    """Return the same app, with versions ordered by the broker's timestamps."""
     app = ps.App("shop")
     app.table("users", key="id", ts="@kafka").view("names", key="name", reduce=ps.count())
     return app
@@ -34,9 +34,9 @@ def stamped() -> ps.App:
 def spout(
     server: Server, engine: ps.Engine, topic: str, client: str, options: str = "", timed: bool | None = None
 ) -> Iterator[Any]:
-    """The spout of a topic, begun where the store stands; it looks at the topic whenever it is asked for a batch.
+    """Yield the spout of a topic, begun at the store's offset. It looks at the topic before each batch.
 
-    It keeps the times of records where the table takes them, unless `timed` says otherwise.
+    It keeps the timestamps of records if the table uses them, unless `timed` is given.
     """
     uri = f"kafka://{server.servers}/{topic}?client={client}{options}"
     own: Spout = SPOUTS.open(uri, "users")
@@ -53,7 +53,7 @@ def spout(
 
 
 def batches(own: Spout, records: int, limit: int = 1_000) -> Iterator[SpoutBatch]:
-    """Batches until so many records came, each before the next is asked for."""
+    """Yield batches until so many records came."""
     end, seen = time.monotonic() + PATIENCE, 0
     while seen < records:
         assert time.monotonic() < end, f"{seen} records came, and not {records}"
@@ -64,7 +64,7 @@ def batches(own: Spout, records: int, limit: int = 1_000) -> Iterator[SpoutBatch
 
 
 def standing(own: Spout) -> Iterator[SpoutBatch]:
-    """What stands before any record."""
+    """Return the batches without records that come first."""
     inner: Any = getattr(own, "_spout", own)
     while inner._standing:
         batch = own.next_batch(1)
@@ -73,7 +73,7 @@ def standing(own: Spout) -> Iterator[SpoutBatch]:
 
 
 def read(engine: ps.Engine, own: Spout, records: int, limit: int = 1_000) -> ps.Counts:
-    """Take so many records."""
+    """Return so many records."""
     total = ps.Counts()
     for given in (standing(own), batches(own, records, limit)):
         for batch, counts in engine.load("users", given):

@@ -1,6 +1,6 @@
-"""`penstock run` that kills itself at a counted point: `python -m tests.kafka.run_killed POINT N ARGUMENT…`.
+"""Run `penstock run`, which kills itself at a counted point: `python -m tests.kafka.run_killed POINT N ARGUMENT…`.
 
-Invariant: the process ends by SIGKILL at the N-th time that it comes to the point, as a loss of power would end it.
+Invariant: the process ends by SIGKILL when it reaches the point for the N-th time, like after a loss of power.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POINTS: dict[str, tuple[Any, str, bool]] = {
 
 
 def killed_at(point: str, number: int) -> None:
-    """Kill this process when it comes there so many times."""
+    """Kill this process when it reaches the point so many times."""
     owner, name, after = POINTS[point]
     inner: Callable[..., Any] = getattr(owner, name)
     seen = 0

@@ -1,6 +1,6 @@
-"""`penstock run` that soon takes a silent holder for one that hangs: `python -m tests.kafka.run_member ARGUMENT…`.
+"""Run `penstock run` with a short patience for a silent holder: `python -m tests.kafka.run_member ARGUMENT…`.
 
-Invariant: nothing else is other than in `penstock`; a holder gives a sign of life each second.
+Invariant: everything else is as in `penstock`. A holder gives a sign of life each second.
 """
 
 from __future__ import annotations

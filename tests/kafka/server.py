@@ -1,4 +1,4 @@
-"""What tests of Kafka talk to, and what they do to it: topics made and deleted, records produced."""
+"""The broker that tests of Kafka use: create and delete topics, and produce records."""
 
 from __future__ import annotations
 
@@ -29,31 +29,34 @@ _numbers = itertools.count()
 
 @dataclass
 class Server:
-    """A broker and what kind it is: `real` is one of our own, `named` one that KAFKA_BOOTSTRAP names, else `mock`."""
+    """A broker and its kind: `real` was started here, `named` is the one of KAFKA_BOOTSTRAP, otherwise `mock`."""
 
     kind: str
     servers: str
     broker: Broker | None = None
     mock: Mock | None = None
-    missing: str = ""  # why it is none of our own
-    lacking: dict[str, list[str]] = field(default_factory=dict)  # by what it can't show, the tests of that
+    missing: str = ""  # the reason why no broker was started here
+    lacking: dict[str, list[str]] = field(default_factory=dict)  # by missing feature: the tests that need it
 
     def __post_init__(self) -> None:
         self._own = {"api_version": (2, 3)} if self.mock is not None else {}
         self._admin = kafka.KafkaAdminClient(bootstrap_servers=self.servers, **self._own)
 
     def options(self, client: str) -> str:
-        """What a client has to be told of it, in a URI."""
+        """Return the options that a client needs in the URI for this broker."""
         return "&api.version=2.3" if self.mock is not None and client == "kafka-python" else ""
 
     def lacks(self, what: str) -> NoReturn:
-        """This broker can't show it: the test is passed over, by name, and the run says so in its last lines."""
+        """Skip the test, because this broker lacks a feature. The last lines of the run report it."""
         test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0].rpartition("/")[2]
         self.lacking.setdefault(what, []).append(test)
         pytest.skip(f"a broker of kind {self.kind} has no {what}")
 
     def must_be_own(self) -> Broker:
-        """Our own broker, which can be killed and asks for passwords."""
+        """Return the broker that was started here, which can be killed and requires passwords.
+
+        Skip the test without it.
+        """
         if self.broker is None:
             self.lacks("kills and passwords")
         return self.broker
@@ -63,7 +66,7 @@ class Server:
             self.lacks(what)
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        """What the broker answers, once it is there again and has leaders."""
+        """Return the answer of the broker, after it runs again and has leaders."""
         out: list[Any] = []
 
         def answered() -> bool:
@@ -77,13 +80,13 @@ class Server:
         return out[0]
 
     def topic(self, partitions: int = 1, **config: str) -> str:
-        """A topic of its own."""
+        """Create a topic with a unique name."""
         name = f"t{os.getpid()}-{next(_numbers)}"
         self.make(name, partitions, **config)
         return name
 
     def make(self, name: str, partitions: int = 1, **config: str) -> None:
-        """Make a topic, and wait until it is there."""
+        """Create a topic, and wait until it exists."""
         own = {key.replace("_", "."): value for key, value in config.items()}
         if self.mock is not None:
             if "cleanup.policy" in own:
@@ -114,7 +117,7 @@ class Server:
         until(lambda: self._described(name)["error_code"] == gone, f"topic {name} is gone")
 
     def widen(self, name: str, partitions: int) -> None:
-        """Give a topic more partitions."""
+        """Add partitions to a topic."""
         self._administrates("topics that gain partitions")
         more = {name: admin.NewPartitions(partitions)}
         self._asked(lambda: self._admin.create_partitions(more, raise_errors=False))
@@ -126,7 +129,7 @@ class Server:
         self._asked(lambda: self._admin.delete_records({kafka.TopicPartition(name, partition): before}))
 
     def bounds(self, name: str, partition: int = 0) -> tuple[int, int]:
-        """First and end."""
+        """Return the first offset and the end of each partition."""
         own = kafka.TopicPartition(name, partition)
         first, last = (
             self._asked(lambda spec=spec: self._admin.list_partition_offsets({own: spec}))[own].offset
@@ -135,20 +138,20 @@ class Server:
         return first, last
 
     def committed(self, group: str) -> dict[int, int]:
-        """What a group has committed."""
+        """Return the offsets that a group has committed."""
         self._administrates("offsets of groups that can be asked for")
         found = self._asked(lambda: self._admin.list_group_offsets(group))[group]
         return {one.partition: own.offset for one, own in found.items()}
 
     def commit(self, group: str, name: str, offsets: dict[int, int]) -> None:
-        """Let a group have committed this."""
+        """Commit offsets of a group."""
         other = ck.Consumer({"bootstrap.servers": self.servers, "group.id": group})
         other.commit(offsets=[ck.TopicPartition(name, *place) for place in offsets.items()], asynchronous=False)
         other.close()
 
     @contextmanager
     def subscribed(self, group: str, name: str) -> Iterator[Any]:
-        """A consumer that its group has dealt the topic to."""
+        """Yield a consumer that subscribed to the topic and got its partitions from the group."""
         self._administrates("groups that refuse offsets")
         other = ck.Consumer({"bootstrap.servers": self.servers, "group.id": group, "enable.auto.commit": False})
         other.subscribe([name])
@@ -179,12 +182,12 @@ class Server:
         assert not failed, failed
 
     def transaction(self, name: str, rows: Sequence[Row], commit: bool) -> None:
-        """Append records in a transaction that is committed or aborted."""
+        """Append records in a transaction, and commit or abort it."""
         producer = self.open_transaction(name, rows)
         (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE)
 
     def open_transaction(self, name: str, rows: Sequence[Row]) -> Any:
-        """A producer whose transaction has begun, and has written so much."""
+        """Yield a producer with an open transaction that has written these records."""
         self._administrates("transactions")
         producer = ck.Producer({"bootstrap.servers": self.servers, "transactional.id": f"{name}-{next(_numbers)}"})
         producer.init_transactions(PATIENCE)
@@ -195,7 +198,7 @@ class Server:
         return producer
 
     def rows(self, name: str) -> list[tuple[int, bytes | None, bytes | None]]:
-        """All committed records of a topic: partition, key, value; read by a client of its own."""
+        """Return all committed records of a topic as (partition, key, value), read by a separate client."""
         consumer = kafka.KafkaConsumer(
             bootstrap_servers=self.servers, enable_auto_commit=False, isolation_level="read_committed", **self._own
         )
@@ -218,7 +221,7 @@ class Server:
             consumer.close()
 
     def close(self) -> None:
-        """Let go of it, and end what was started."""
+        """Close the clients, and stop a broker that was started here."""
         self._admin.close()
         if self.broker is not None:
             self.broker.stop()
@@ -227,16 +230,16 @@ class Server:
 
 
 def until(found: Callable[[], bool], what: str) -> None:
-    """Look again and again, for a while; each look takes its time at the broker."""
+    """Check a condition repeatedly up to a deadline. Each check takes time at the broker."""
     end = time.monotonic() + PATIENCE
     while not found():
         assert time.monotonic() < end, f"in vain: {what}"
 
 
 def serve() -> Server:
-    """A broker of our own, else the one that is named, else a mock."""
+    """Return a broker that is started here, or the named one, or a mock."""
     try:
-        broker = Broker(PASSWORD, session=60_000)  # it is never killed
+        broker = Broker(PASSWORD, session=60_000)  # this broker is never killed
         broker.start()
         return Server("real", broker.servers, broker)
     except NoBroker as error:

@@ -1,15 +1,14 @@
-"""Members of one group, spout processes of one store, are killed, stopped, ended and begun, while records are produced.
+"""Kill, pause, end and start members of one group, which are spout processes of one store, while records are produced.
 
     python -m tests.kafka.storms --strikes 100 --seed 1 [--client confluent]
 
-A story is drawn from its seed: up to three members over a store of several partitions, and what befalls which of them.
-One that is stopped wakes after the others have gone on with its share, with what it had fetched before; where it held
-the store another one ends it. After each strike all that was produced comes into the store, by whoever is left; and at
-the end
+A seed determines a story: up to three members over a store of several partitions, and the strikes at them. A paused
+member wakes with the records that it had fetched, after other members have read its share. If it was the holder of the
+store, another member kills it. After each strike the remaining members bring all records into the store. At the end
 
-- documents and views equal a recompute of the topic in plain Python, from the records that another client reads;
+- documents and views equal a recomputation of the topic in plain Python, from the records that another client reads;
 - the store's offset of each partition of the topic is its end, in every partition of the store;
-- the group's offsets are not beyond these, and no member has said anything but how it goes.
+- the group's offsets are not beyond these, and the members report nothing but their progress.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class Storm:
-    """One store, its members, and what befalls them."""
+    """One store, its members, and the strikes at them."""
 
     def __init__(self, server: Server, client: str, folder: Path, seed: int) -> None:
         self._server, self._client, self._folder = server, client, folder
@@ -56,7 +55,7 @@ class Storm:
         self._producer = ck.Producer({"bootstrap.servers": server.servers, "enable.idempotence": True, "log_level": 0})
         self._produced = [0] * _PARTITIONS
         self._begun = 0
-        self._members: dict[int, subprocess.Popen[str]] = {}  # by the number of who was begun
+        self._members: dict[int, subprocess.Popen[str]] = {}  # by the number of the start
         self.struck: Counter[str] = Counter()
         (folder / "app.py").write_text(APP)
         self._app: ps.App = self._loaded()
@@ -79,7 +78,7 @@ class Storm:
     # -- members
 
     def begin(self) -> None:
-        """One more member."""
+        """Start another member."""
         uri = f"users=kafka://{self._server.servers}/{self._topic}?group={self._group}&client={self._client}"
         command = [sys.executable, "-m", "tests.kafka.run_member", "--app", str(self._folder / "app.py")]
         command += ["--store", self._store, "run", "--from", uri]
@@ -93,13 +92,13 @@ class Storm:
         return (self._folder / f"{number}.log").read_text()
 
     def _alive(self) -> list[int]:
-        """Members that run; one that ended by itself has failed."""
+        """Return the running members. A member that ended by itself is a failure."""
         for number, child in self._members.items():
             assert child.poll() is None, f"member {number} ended with {child.returncode}: {self._said(number)}"
         return list(self._members)
 
     def _held(self) -> int | None:
-        """The member that holds the store."""
+        """Return the member that holds the store."""
         pid = owner_pid(self._store)
         return next((number for number, child in self._members.items() if child.pid == pid), None)
 
@@ -130,13 +129,13 @@ class Storm:
         until(seen, what)
 
     def settle(self) -> None:
-        """All that was produced is in the store."""
+        """Wait until all records are in the store."""
         self._until(lambda: self._sources() == self._ends(), "the store has the whole topic")
 
-    # -- what befalls them
+    # -- strikes
 
     def strike(self, what: str | None = None) -> None:
-        """One strike: which, if that isn't said, and of whom, is drawn."""
+        """Strike a random member. The kind of strike is random too, unless it is given."""
         alive = self._alive()
         if what is None:
             what = self._draw.choice([one for one in STRIKES if one != "begin" or len(alive) < _MEMBERS])
@@ -175,16 +174,16 @@ class Storm:
                 child.send_signal(signal.SIGCONT)
 
     def _end(self, number: int, child: subprocess.Popen[str]) -> None:
-        """Ask it to end; one that has its claim ends in good order."""
+        """Ask a member to end. If it has its claim, it must end in order."""
         up = any(one["pid"] == child.pid for one in claims(self._store))
         child.terminate()
         code = child.wait(PATIENCE)
         assert code == 0 or (code == -signal.SIGTERM and not up), f"member {number}: {code}, {self._said(number)}"
 
-    # -- what must hold
+    # -- the final check
 
     def check(self) -> None:
-        """Hold everything against a recompute."""
+        """Compare the results with a recomputation."""
         self.settle()
         for number in self._alive():
             self._end(number, self._members.pop(number))
@@ -204,7 +203,7 @@ class Storm:
 
 
 def storm(server: Server, client: str, seed: int, strikes: Sequence[str | None]) -> Counter[str]:
-    """A storm of these strikes, those that are None drawn; what struck how often."""
+    """Run a storm of these strikes. None stands for a random one. Return the number of strikes by kind."""
     with tempfile.TemporaryDirectory() as folder:
         own = Storm(server, client, Path(folder), seed)
         try:
@@ -221,7 +220,7 @@ def storm(server: Server, client: str, seed: int, strikes: Sequence[str | None])
 
 
 def main() -> None:
-    """A storm from the command line."""
+    """Run a storm from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strikes", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""What a URI says of a topic, and which words it refuses."""
+"""Parse the URI of a topic, and refuse invalid ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_file_of_properties(tmp_path: Path) -> None:
 
 
 def test_no_client_is_imported_before_one_is_asked_for() -> None:
-    """Nor by the command line, nor by a URI that is wrong."""
+    """Neither the command line nor an invalid URI imports a client."""
     code = (
         "import sys, penstock, penstock.cli.program, penstock.spout, penstock.sink\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'kafka', 'confluent_kafka'}))"

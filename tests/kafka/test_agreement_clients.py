@@ -1,6 +1,6 @@
-"""The two clients held together: the same topic, read in other pieces, leaves the same store, byte for byte.
+"""Compare the two clients: the same topic, read in different portions, gives the same store, byte for byte.
 
-So do readers that keep all of a record and such that keep the values of JSON objects alone.
+The same is true for readers that keep whole records and readers that keep only the values of JSON objects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ POISON = (b"", b"no", b"[]", b'{"id": null}', b'{"id": 3', b"\xc1", b"{}", b'{"i
 
 
 def drawn(seed: int, many: int) -> list[Row]:
-    """Records of every kind there is."""
+    """Return random records of all kinds."""
     draw = random.Random(seed)
     out: list[Row] = []
     for n in range(many):
@@ -31,7 +31,7 @@ def drawn(seed: int, many: int) -> list[Row]:
 
 
 def expected(parts: list[list[Row]]) -> dict[int, Any]:
-    """What one partition after the other leaves of keys that stand in one only, by a loop over the records."""
+    """Return the documents of keys that occur in one partition only, by a loop over the records of all partitions."""
     out: dict[int, Any] = {}
     for rows in parts:
         for key, value in rows:
@@ -59,7 +59,7 @@ def test_both_leave_the_same(server: Server) -> None:
             for limit, timed in ((1_000, True), (17, False), (40, False)):
                 with ps.open(shop(), None) as engine:
                     done = 0
-                    while done < len(rows):  # opened anew after every hundred
+                    while done < len(rows):  # reopened after every hundred records
                         with spout(server, engine, topic, client, timed=timed) as own:
                             part = min(100, len(rows) - done)
                             counts = read(engine, own, part, min(limit, part))

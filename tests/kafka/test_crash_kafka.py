@@ -1,6 +1,8 @@
-"""Ten kills of engine and broker, nine over both clients, one of a store of two partitions; 200 by `make kafka-kills`.
+"""Kill engine and broker ten times, with both clients, once with a store of two partitions. `make kafka-kills` kills
+200.
 
-In processes of their own, side by side: kafka-python leaves the sockets of refused connections to the collector.
+The stories run in separate processes, side by side, because kafka-python leaves sockets of refused connections to the
+garbage collector.
 """
 
 from __future__ import annotations
@@ -36,4 +38,4 @@ def test_nothing_is_lost_and_nothing_counts_twice(server: Server) -> None:
     finally:
         for story in stories:
             story.kill()
-            story.communicate()  # else its pipe is closed by the collector, in the midst of another test
+            story.communicate()  # else the garbage collector closes its pipe during another test

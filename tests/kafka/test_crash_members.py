@@ -1,4 +1,4 @@
-"""A few strikes at the members of a group; a hundred by `make kafka-storms`."""
+"""Strike the members of a group a few times. `make kafka-storms` strikes a hundred times."""
 
 from __future__ import annotations
 

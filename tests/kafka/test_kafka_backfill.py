@@ -1,6 +1,6 @@
-"""A topic's range as what a backfill reads: the store is what `run` leaves, and `run` goes on behind it.
+"""Backfill a range of a topic: the store equals the result of `run`, and `run` continues after the range.
 
-The tasks run in the test (`tests/spark/inprocess.py`); the brokers are real.
+The tasks run in the test (`tests/spark/inprocess.py`). The brokers are real.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def filled(server: Server, app: ps.App, topic: str, client: str, path: Path, opt
 def test_a_topic_fills_a_store_and_its_spout_goes_on_behind_it(server: Server, client: str, tmp_path: Path) -> None:
     topic, path = server.topic(3), tmp_path / "store"
     server.produce(topic, [*(doc(i, "Sue", n=i) for i in range(40)), (b"3", None), doc(4, "Joe"), (b"k", b"no")], 0)
-    server.transaction(topic, [doc(5, "Ann")], commit=False)  # what is aborted, and its marker, is no record
+    server.transaction(topic, [doc(5, "Ann")], commit=False)  # aborted records and transaction markers are no records
     server.produce(topic, [doc(i, "Bob") for i in range(100, 120)], 1)
     done = filled(server, shop(), topic, client, path)
     assert (done.documents, done.rejected) == ({"users": 59}, 1)

@@ -1,7 +1,6 @@
-"""The contract of members of a group: whose partitions are whose, and where they are read from.
+"""The contract of group members: each partition belongs to one member, and is read from the store's offset.
 
-Who lives is said by real claims; that a member is silent for long is said by their clock. Bugs planted in it are found
-by the stories that hold where none is.
+Real claims determine the live members, and their clock simulates a long silence. The same stories find planted bugs.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def doc(key: int, name: str = "Sue") -> Row:
 
 
 class Group:
-    """A topic, a store of two partitions, and who reads the one into the other."""
+    """A topic, a store of two partitions, and the members that read the topic into it."""
 
     def __init__(self, server: Server, client: str, folder: Path, engine: ps.Engine, partitions: int) -> None:
         self.server, self.engine = server, engine
@@ -50,7 +49,7 @@ class Group:
 
     @contextmanager
     def member(self, options: str = "") -> Iterator[Any]:
-        """One more, which looks at the topic, and at who lives, whenever it is asked for a batch."""
+        """Yield another member, which looks at the topic and at the live members before each batch."""
         uri = f"kafka://{self.server.servers}/{self.topic}?client={self._client}&group={self.name}{options}"
         spout = SPOUTS.open(uri, "users")
         assert isinstance(spout, KafkaSpout)
@@ -76,7 +75,10 @@ class Group:
         self.server.produce(self.topic, rows, partition)
 
     def give(self, own: Any) -> SpoutBatch | None:
-        """Give the store what comes next, a batch at most; one that is refused has the share taken up anew."""
+        """Load at most one next batch of a member into the store.
+
+        If it is refused, the member takes its share again.
+        """
         own.claim.say(own.trouble or "reading", own.lag(), 0)
         batch: SpoutBatch | None = own.next_batch(10, 0.05)
         if batch is None:
@@ -89,7 +91,7 @@ class Group:
         return batch
 
     def all_in(self, count: int, *members: Any) -> None:
-        """All of them read until the store has so many documents."""
+        """Read with all members until the store has so many documents."""
 
         def found() -> bool:
             for own in members:
@@ -99,7 +101,7 @@ class Group:
         until(found, f"{count} documents")
 
     def shared(self, partitions: int, *members: Any) -> None:
-        """All of them read until each has a share, and all partitions are dealt, each to one."""
+        """Read with all members until each has a share, and each partition belongs to one member."""
 
         def found() -> bool:
             for own in members:
@@ -110,7 +112,7 @@ class Group:
         until(found, "every partition is dealt")
 
     def stands(self) -> dict[int, int]:
-        """Where the store stands in each partition of the topic."""
+        """Return the store's offset of each partition of the topic."""
         return {int(name.rpartition("/")[2]): at for name, at in self.engine.status()["sources"].items()}
 
 
@@ -119,13 +121,13 @@ Made = Callable[[int], Group]
 
 @pytest.fixture
 def made(server: Server, client: str, tmp_path: Path) -> Iterator[Made]:
-    """Groups, of a topic of so many partitions."""
+    """A function that creates a group for a topic with a number of partitions."""
     with ps.open(shop(), None, partitions=2) as engine:
         yield lambda partitions: Group(server, client, tmp_path, engine, partitions)
 
 
 def fetched(own: Any) -> SpoutBatch:
-    """A batch that the store is not given."""
+    """Return a batch that is not loaded into the store."""
     kept: list[SpoutBatch] = []
 
     def found() -> bool:
@@ -194,7 +196,7 @@ def where_a_topic_begins_is_said_once(group: Group) -> None:
     for partition in range(3):
         group.produce(partition, doc(partition, "before"))
     with group.member("&from=latest") as a, group.member("&from=latest") as b:
-        b.claim.say("reading", None, 0)  # it lives, and is slow
+        b.claim.say("reading", None, 0)  # it is live but slow
         until(lambda: group.give(a) is None and bool(group.stands()), "one says where the topic begins")
         assert a._place == (0, 2)
         assert group.stands() == dict.fromkeys(range(3), 1)
@@ -207,7 +209,7 @@ def where_a_topic_begins_is_said_once(group: Group) -> None:
 
 def the_group_s_offset_decides_nothing(group: Group) -> None:
     def all_come(own: Any, docs: int) -> set[int]:
-        """Where the batches begin by which all comes in."""
+        """Return the first offsets of the batches until all documents are in the store."""
         given: list[SpoutBatch] = []
 
         def found() -> bool:
@@ -273,7 +275,7 @@ def test_members(story: Callable[[Group], None], made: Made) -> None:
     story(made(STORIES[story]))
 
 
-ONE = pytest.mark.parametrize("client", ["kafka-python"], indirect=True)  # it shows what is no client's
+ONE = pytest.mark.parametrize("client", ["kafka-python"], indirect=True)  # these tests do not depend on the client
 
 
 @ONE
@@ -322,7 +324,7 @@ def test_partitions_that_come_later_are_dealt_and_read_whole(server: Server, mad
 
 
 def test_a_beginning_of_an_old_share_is_refused(made: Made) -> None:
-    """Two members say where a topic begins, and one of them is slow to."""
+    """Two members report the first offsets of a topic, and one of them is slow."""
     group = made(1)
     with group.member("&from=latest") as a:
         kept: list[SpoutBatch] = []

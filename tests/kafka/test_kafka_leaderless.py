@@ -1,7 +1,7 @@
-"""A partition without a leader is a transient answer of brokers: a spout and a sink ask again, and go on.
+"""A partition without a leader is a transient answer of brokers: a spout and a sink ask again, and continue.
 
-A mocked broker takes the leader away. A real broker does that when it starts, and when its machine is busy. No reader
-fetches from the mocked partition meanwhile: the mock would crash.
+A mock broker removes the leader. A real broker has none when it starts, and when its machine is busy. No reader fetches
+from the mock's partition meanwhile, because the mock would crash.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DOC = b'{"id": %d, "name": "Sue", "n": 1}'
 
 @pytest.fixture
 def mocked() -> Iterator[Server]:
-    """A broker that can take the leader of a partition away."""
+    """A broker that can remove the leader of a partition."""
     mock = Mock()
     server = Server("mock", mock.servers, mock=mock)
     yield server
@@ -34,13 +34,13 @@ def mocked() -> Iterator[Server]:
 
 @pytest.fixture(params=["kafka-python", "confluent"])
 def own_client(request: pytest.FixtureRequest, mocked: Server) -> str:
-    """The client of the test, as a URI names it."""
+    """The client of the test, by its name in a URI."""
     name: str = request.param
     return name + mocked.options(name)
 
 
 class Pauses:
-    """The pauses between two attempts; the leader comes back in the second one."""
+    """The pauses between two attempts. The leader comes back in the second one."""
 
     def __init__(self, server: Server, topic: str) -> None:
         self._server, self._topic = server, topic

@@ -1,4 +1,4 @@
-"""What could not be taken of a topic: after the app was mended it is taken from the store, with no broker there."""
+"""Retry rejected records of a topic: after the app is corrected, they come from the store, without a broker."""
 
 from __future__ import annotations
 

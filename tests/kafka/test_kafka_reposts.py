@@ -1,4 +1,4 @@
-"""Old values that a topic posts again, under `?envelope=topic` with ts 0, into a store of several partitions."""
+"""Repost old values in a topic, with `?envelope=topic` and ts 0, into a store of several partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def wire(i: int, ts: int, **fields: object) -> Row:
 
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_what_old_values_left_behind_is_gone(server: Server, client: str, partitions: int) -> None:
-    """In whichever partition the group lies; what the topic has beside them is taken, and nothing comes twice."""
+    """A group may be in any partition. The other records of the topic are applied, each once."""
     topic = server.topic(partitions)
     server.produce(topic, [wire(3, 0, g="Sam"), wire(3, 2, g="g1"), wire(4, 0, g="Sam")], 0)
     server.produce(topic, [wire(5, 0, g="Sam"), wire(80, 1), wire(5, 0, g="Kim")], partitions - 1)

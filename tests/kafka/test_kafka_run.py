@@ -1,4 +1,4 @@
-"""`penstock run` from a topic and into one: a person at a terminal, or a service."""
+"""Run `penstock run` from a topic and into one, as a user at a terminal or as a service."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_second_one_says_so_and_waits(server: Server, client: str, here: Path)
 
 
 def test_of_two_processes_one_writes_a_topic_and_the_other_goes_on(server: Server, client: str, here: Path) -> None:
-    """Over a store of two partitions; the one that writes is killed."""
+    """The store has two partitions. The process that writes the topic is killed."""
     ps.open(load("app.py"), STORE, partitions=2).close()
     topic = server.topic(2)
     for name in ("a.jsonl", "b.jsonl"):

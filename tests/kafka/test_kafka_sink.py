@@ -1,4 +1,4 @@
-"""The contract of Kafka's sink, over both clients: what who keeps the latest value of each key has."""
+"""The contract of the Kafka sink over both clients: the values that a consumer keeps as the latest per key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.kafka.server import Server
 
 
 def latest(server: Server, topic: str) -> dict[Any, Any]:
-    """What a reader has who keeps for each key what came last."""
+    """Return the latest value of each key, as a consumer keeps it."""
     out: dict[Any, Any] = {}
     for _, key, value in server.rows(topic):
         assert key is not None
@@ -45,7 +45,7 @@ _opened: list[KafkaSink] = []
 
 @pytest.fixture(autouse=True)
 def no_producer_is_left() -> Iterator[None]:
-    """Those that were not closed, as after a kill, are before the broker ends."""
+    """Close producers that were left open, as after a kill, before the broker ends."""
     yield
     while _opened:
         _opened.pop()._producer.close()
@@ -53,13 +53,13 @@ def no_producer_is_left() -> Iterator[None]:
 
 @pytest.fixture(params=[1, 3])
 def engine(request: pytest.FixtureRequest) -> Iterator[ps.Engine]:
-    """Of one partition, and of several."""
+    """A store with one partition, and one with several."""
     with ps.open(shop(), None, partitions=request.param) as own:
         yield own
 
 
 def deliver(engine: ps.Engine, sink: KafkaSink, since: Position | None) -> Position:
-    """Give what there is; where it stands then."""
+    """Write all changes since a position. Return the position after them."""
     engine.settle()
     steps = Steps(engine, ["names"], since)
     for changes, position in steps.step():
@@ -87,7 +87,7 @@ def test_the_latest_values_are_the_view(server: Server, client: str, engine: ps.
 
 
 def test_it_goes_on_where_the_topic_stands(server: Server, client: str, engine: ps.Engine) -> None:
-    """However it ended: what is given again says the same, and nothing is left out."""
+    """After any end: repeated changes are equal, and none is missing."""
     topic = server.topic(2)
     for n in range(6):
         put(engine, **{f"k{i}": f"{(i + n) % 4}" for i in range(8)}, **{f"only{n}": f"o{n}"})
@@ -99,7 +99,7 @@ def test_it_goes_on_where_the_topic_stands(server: Server, client: str, engine: 
         if n % 2:
             sink.close()
         else:
-            sink._producer.flush()  # and then it is killed: nothing says that these are held
+            sink._producer.flush()  # and then it is killed, before a header names these as held
             sink._producer.close()
         assert values(server, topic) == names(engine)
     assert opened(server, topic, client).begin() is not None
@@ -133,7 +133,7 @@ def test_a_topic_that_has_not_all_rows_is_given_all_and_nothing_else_stays(
     assert sink.begin() is None
     for changes, _ in Steps(engine, ["names"], None).step():
         sink.write(changes)
-    sink._producer.flush()  # and then it is killed, before it is said that these are all
+    sink._producer.flush()  # and then it is killed, before a header says that these are all
     sink._producer.close()
     put(engine, **{f"k{i}": "same" for i in range(4)})
     sink = opened(server, topic, client)
@@ -145,12 +145,12 @@ def test_a_topic_that_has_not_all_rows_is_given_all_and_nothing_else_stays(
 
 
 def test_no_value_goes_back_where_a_run_was_killed(server: Server, client: str, engine: ps.Engine) -> None:
-    """A reader who keeps the latest value is never given one that stood before it."""
+    """A consumer that keeps the latest value never gets an earlier one."""
     topic = server.topic()
     put(engine, a="Sue")
     sink = opened(server, topic, client)
     first = since = deliver(engine, sink, sink.begin())
-    sink._clock = lambda: 0.0  # nothing is said to be held any more
+    sink._clock = lambda: 0.0  # no header names a later position as held
     sink._flushed = 0.0
     for n in range(8):
         put(engine, **{f"k{n}": "Sue", f"only{n}": f"o{n}"})
@@ -202,7 +202,7 @@ def test_a_topic_of_something_else_is_left_alone(server: Server, client: str) ->
 
 
 def test_a_topic_that_another_process_of_the_store_writes(server: Server, client: str) -> None:
-    """It is known by its id, however it is addressed."""
+    """A topic is identified by its id, at any address."""
     topic, asked = server.topic(), list[str]()
     for more in ("", "&envelope=change"):
         own = opened(server, topic, client, more)

@@ -1,4 +1,4 @@
-"""The contract of Kafka's spout, over both clients: what a topic's records become, and where it goes on."""
+"""The contract of the Kafka spout over both clients: the documents from a topic, and the offsets where it continues."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_compacted_topic_says_so(server: Server, client: str) -> None:
         assert "compacted" in own.contract.says
 
 
-# -- what is lost
+# -- lost records
 
 
 def test_what_expired_unread_is_told(server: Server, client: str) -> None:
@@ -166,7 +166,7 @@ def test_what_expires_under_a_reader_is_told(server: Server, client: str) -> Non
             server.produce(topic, [doc(i, "Sue") for i in range(1, 9)])
             server.expire(topic, 9)
             server.produce(topic, [doc(9, "Sue")])
-            own._reader.assign({0: 1})  # as if nothing had been fetched yet
+            own._reader.assign({0: 1})  # as if no record had been fetched yet
             with pytest.raises(SourceUnreadable, match=r"begins at 9: 8 records have expired unread"):
                 read(engine, own, 1)
 
@@ -236,7 +236,7 @@ def test_partitions_that_come_later_are_read_whole(server: Server, client: str) 
         assert sorted(users(engine)) == [1, 2]
 
 
-# -- what is wrong from the beginning
+# -- faults at the start
 
 
 def test_what_is_not_there(server: Server, client: str) -> None:
@@ -248,7 +248,7 @@ def test_what_is_not_there(server: Server, client: str) -> None:
 
 
 def test_tls_and_a_password(server: Server, client: str, tmp_path: Path) -> None:
-    """Both are passed through: from the URI, and what is secret from a file."""
+    """Options pass from the URI, and secrets from a file."""
     broker = server.must_be_own()
     topic = server.topic()
     server.produce(topic, [doc(1, "Sue")])
@@ -280,7 +280,7 @@ own.close()
 
 
 def test_no_broker(client: str) -> None:
-    """In a process of its own, for kafka-python leaves the sockets of refused connections to the collector."""
+    """Run in another process, because kafka-python leaves sockets of refused connections to the garbage collector."""
     done = subprocess.run(
         [sys.executable, "-c", NO_BROKER, client], capture_output=True, text=True, timeout=PATIENCE, check=True
     )

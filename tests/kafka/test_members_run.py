@@ -1,4 +1,4 @@
-"""`penstock run` as a member of a group: processes of one store that share a topic."""
+"""Run `penstock run` as members of a group: processes of one store that share a topic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.kafka.server import Row, Server
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a store of two partitions is."""
+    """The folder of a store of two partitions."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.py").write_text(APP)
     ps.open(load("app.py"), STORE, partitions=2).close()
@@ -34,13 +34,13 @@ def user(key: int) -> Row:
 
 
 def reading() -> dict[int, dict[str, Any]]:
-    """What is said of the members, by process."""
+    """Return the reported state of the members, by process."""
     done = subprocess.run([*PENSTOCK, "status"], capture_output=True, text=True, check=True)
     return {one["pid"]: one for one in json.loads(done.stdout)["reading"]}
 
 
 def are(*states: str | None, of: list[int]) -> Callable[[], bool]:
-    """Whether processes say that they are in these states, None of one that says nothing."""
+    """Return a check whether processes report these states. None means that a process reports nothing."""
 
     def found() -> bool:
         said = reading()

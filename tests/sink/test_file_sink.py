@@ -1,4 +1,4 @@
-"""The file sink: what its lines say, where it goes on, and what it refuses to write to."""
+"""Write lines to a file sink, continue after a kill, and refuse foreign files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def change(group: Any, old: Any, new: Any, position: Position) -> ps.Change:
 
 
 def latest(data: bytes) -> dict[str, Any]:
-    """What a reader has who keeps for each group what came last; lines that are not whole yet are left."""
+    """Return the latest value per group, as a consumer keeps it. Incomplete lines are ignored."""
     out: dict[str, Any] = {}
     for line in data.splitlines(keepends=True):
         found = json.loads(line) if line.endswith(b"\n") else {}
@@ -60,12 +60,12 @@ Shown = Callable[[int], Position]
 
 @pytest.fixture(params=[1, 3])
 def at(request: pytest.FixtureRequest) -> Shown:
-    """A position of the history, as stores of one and of several partitions have it."""
+    """A position of the history, for stores with one partition and with several."""
     return (lambda n: n) if request.param == 1 else lambda n: (n, 9, n * n)
 
 
 def give(sink: FileSink, since: Position | None, at: Shown = int) -> None:
-    """All of the history after a position."""
+    """Write all of the history after a position."""
     for position, changes in HISTORY:
         if since is None or at(position) > since:
             sink.write([change(*one, at(position)) for one in changes])
@@ -109,7 +109,7 @@ def test_whole_changes(tmp_path: Path) -> None:
 
 
 def test_cut_anywhere_it_goes_on_and_ends_the_same(tmp_path: Path, at: Shown) -> None:
-    """Whatever a writer that was killed has left of it."""
+    """Cut the file at any byte, as a killed writer may leave it."""
     path = tmp_path / "out.jsonl"
     with opened(path) as sink:
         sink.begin()

@@ -1,4 +1,4 @@
-"""Sinks of stores of one and of several partitions, killed anywhere: no value goes back, what is last is the view."""
+"""Kill sinks of stores with one and with several partitions anywhere: no value goes back, and the end is the view."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RUNS = 7
 
 
 def into_a_topic(seed: int, parts: int, change: bool, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Runs into one topic, most of which are killed; how many were."""
+    """Run several writers into one topic, and kill most of them. Return the number of kills."""
     draw = Random(seed)
     told, topics = Told(draw, parts), Topics(draw, draw.randrange(1, 4))
     monkeypatch.setattr(module, "connect", lambda address: topics)
@@ -57,7 +57,7 @@ def into_a_topic(seed: int, parts: int, change: bool, monkeypatch: pytest.Monkey
 
 
 def _headers_follow(topics: Topics) -> None:
-    """What a last record says is held, and beyond what nothing was sent, is what any record before it said, or more."""
+    """Each header of a partition has at least the held and sent positions of the header before it."""
     for own in topics.there:
         said = [json.loads(record.headers[0][1] or b"") for record in own]
         for before, after in pairwise(said):
@@ -91,7 +91,7 @@ def _changes_follow(told: Told, topics: Topics) -> None:
 
 
 class Sized:
-    """A file sink, and how large the file was before the last call."""
+    """A file sink that remembers the size of the file before the last call."""
 
     contract = ""
 
@@ -100,29 +100,29 @@ class Sized:
         self.size = 0
 
     def begin(self) -> Position | None:
-        """Where it stands."""
+        """Return the position of the sink."""
         since = self._sink.begin()
         self.size = self._path.stat().st_size
         return since
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Some more."""
+        """Write changes."""
         self.size = self._path.stat().st_size
         self._sink.write(changes)
 
     def holds(self, position: Position) -> None:
-        """All up to there."""
+        """Mark a position as held."""
         self.size = self._path.stat().st_size
         self._sink.holds(position)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the sink."""
         self._sink.close()
 
 
 def into_a_file(seed: int, parts: int, change: bool, path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Runs into one file, most of which are killed, also in the middle of a line; how many were."""
-    monkeypatch.setattr(os, "fdatasync", lambda file: None)  # that is for the death of a machine
+    """Run several writers into one file, and kill most of them, also within a line. Return the number of kills."""
+    monkeypatch.setattr(os, "fdatasync", lambda file: None)  # the sync only protects against a power loss
     draw = Random(seed)
     told, kills = Told(draw, parts), 0
     path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Bugs planted in sinks: the drawn stories find each, those of several partitions where it takes several."""
+"""Plant bugs in sinks: the random stories find each. Some bugs need several partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.harness.planting import Bug
 from tests.sink.test_oracle_sinks import into_a_file, into_a_topic
 
 TOPIC, FILE = "sink.KafkaSink", "sink.FileSink"
-_MOST = 300  # stories
+_MOST = 300  # the most stories to try
 BEYOND = "has_all(position, self._sent)"
 
 IN_VALUES = [
@@ -44,7 +44,7 @@ IN_A_FILE = [
 
 
 def _found(story: Callable[[int], object]) -> bool:
-    """Whether some story comes to a wrong end."""
+    """Return whether some story fails."""
     for seed in range(_MOST):
         try:
             story(seed)

@@ -1,11 +1,11 @@
-"""A store of several partitions that tells sinks its changes, and an oracle of what a reader of them may see.
+"""A simulated store of several partitions that writes its changes to sinks, and an oracle for their consumers.
 
-The store is its history alone: by partition its commits, each with groups of that partition and their values. A run
-reads the partitions in an order that is drawn, so that two runs from one position go different ways. Nothing here knows
-how a sink keeps what it was told; what is asked of each is
+The store is only its history: by partition the commits, each with groups of that partition and their values. A run
+reads the partitions in random order, so two runs from one position take different ways. This module knows no sink's
+format. It requires of each sink that
 
-- the values of a group stand in the order in which its partition committed them;
-- where a run has ended in good order, what stands last of each group is the view.
+- the values of a group are in the order in which its partition committed them;
+- after a run that ended in order, the latest values of all groups are the view.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from penstock.sink import Sink
 from penstock.views import ABSENT, Change, Changes, Position
 
 VIEW = "names"
-_GROUPS = 5  # of a partition
+_GROUPS = 5  # groups per partition
 
 
 @dataclass
 class Told:
-    """What a store has committed: by partition, by commit, its groups and what they are from then on."""
+    """The history of a store: by partition and commit, the groups and their values from then on."""
 
     draw: Random
     parts: int
@@ -37,11 +37,11 @@ class Told:
 
     @property
     def now(self) -> tuple[int, ...]:
-        """Where each partition stands."""
+        """The current position of each partition."""
         return tuple(map(len, self.commits))
 
     def commit(self, many: int) -> None:
-        """Some more; a value says which commit it is of, and a group may be gone."""
+        """Add commits. A value names its commit, and a group may be deleted."""
         for _ in range(many):
             part = self.draw.randrange(self.parts)
             groups = self.draw.sample(range(_GROUPS), self.draw.randrange(1, _GROUPS))
@@ -54,7 +54,7 @@ class Told:
             self.commits[part].append(told)
 
     def rows(self, at: Sequence[int]) -> dict[str, Any]:
-        """The view at a position."""
+        """Return the view at a position."""
         out: dict[str, Any] = {}
         for own, stop in zip(self.commits, at, strict=True):
             for told in own[:stop]:
@@ -62,15 +62,15 @@ class Told:
         return {group: value for group, value in out.items() if value is not ABSENT}
 
     def history(self, group: str) -> list[Any]:
-        """All values of a group in order."""
+        """Return all values of a group in order."""
         return [told[group] for own in self.commits for told in own if group in told]
 
     def shown(self, at: Sequence[int]) -> Position:
-        """A position as sinks have it."""
+        """Return a position in the form for sinks."""
         return at[0] if self.parts == 1 else tuple(at)
 
     def steps(self, since: Position | None) -> Iterator[tuple[Changes, Position | None]]:
-        """What `Steps` gives: all that came since, the partitions in an order that is drawn, or all rows at first."""
+        """Yield changes and positions like `Steps`: later changes, partitions in random order, or all rows."""
         now, draw = self.now, self.draw
         if since is None:
             rows = Changes.of(
@@ -94,12 +94,15 @@ class Told:
         yield Changes(), self.shown(now)
 
     def _cut(self, own: Changes) -> list[Changes]:
-        """In one part or two."""
+        """Split changes into one part or two."""
         cut = self.draw.randrange(len(own) + 1)
         return [part for part in (own[:cut], own[cut:]) if part]
 
     def give(self, sink: Sink, since: Position | None, calls: int) -> bool:
-        """Tell a sink what there is since, in so many calls, all where that is less than none; whether it was all."""
+        """Write all later changes to a sink, in at most `calls` calls.
+
+        -1 has no limit. Return whether all were written.
+        """
         for changes, position in self.steps(since):
             for call in (partial(sink.write, changes), position is not None and partial(sink.holds, position)):
                 if not calls:
@@ -110,7 +113,7 @@ class Told:
         return True
 
     def must_follow(self, group: str, seen: Sequence[Any]) -> None:
-        """What a reader saw of a group, None where it is gone, is in the order of its history."""
+        """Check that the values seen of a group, None for a deletion, are in the order of its history."""
         history, place = self.history(group), 0
         for value in seen:
             later = [i for i in range(place, len(history)) if history[i] == value or (value is None and not history[i])]
@@ -118,7 +121,7 @@ class Told:
             place = later[0]
 
     def must_be_whole(self, group: str, seen: Sequence[tuple[Any, Any]]) -> None:
-        """Behind its row no change of a group is left out of these, old and new of each; some may come again."""
+        """Check that the changes seen after a group's row leave out none. Some may be repeated."""
         pairs = list(pairwise([ABSENT, *self.history(group)]))
         place = len(pairs)
         for old, new in seen:

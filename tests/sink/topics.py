@@ -1,7 +1,7 @@
-"""A topic in memory, behind the seam of Kafka's clients, whose producer can be killed while records are under way.
+"""A topic in memory with the protocol of Kafka clients. Its producer can be killed while records are in flight.
 
-What was sent arrives by topic partition, in its order; of what was not flushed any part may, one partition ahead of
-another. It stands in for a broker where thousands of kills are drawn; the real one is in `tests/kafka`.
+Records arrive per topic partition in their order. Of unflushed records any part may arrive, with one partition ahead of
+another. This replaces a broker in thousands of random kills. `tests/kafka` uses the real one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from zlib import crc32
 
 from penstock.kafka import Address, Chunk, Fields, Topic
 
-_SENDING, _FLUSHING = 0.02, 0.3  # of such calls who can be killed is killed in the midst
+_SENDING, _FLUSHING = 0.02, 0.3  # the chances that a call of a mortal run is killed
 ADDRESS = Address("kafka://here/out", "here:1", "out")
 
 
 class Killed(Exception):
-    """The run ends here, without a word."""
+    """The run is killed here."""
 
 
 class Sent(NamedTuple):
@@ -34,7 +34,7 @@ _FIELDS = Fields(lambda r: r.value, lambda r: r.key, lambda r: r.offset, lambda 
 
 
 class Topics:
-    """The client of one topic, and all that it opens; `clock` is what time it is."""
+    """The client of one topic, with its broker, reader and producer. `clock` returns the time."""
 
     idempotent = "nothing is sent twice here"
 
@@ -47,48 +47,48 @@ class Topics:
         self._place, self._at = 0, 0
 
     def clock(self) -> float:
-        """Time passes."""
+        """Return the time, which advances with each call."""
         self.now += self.draw.choice((0.0, 0.0, 0.0, 0.0, 0.0, 0.1))
         return self.now
 
     def broker(self, address: Address) -> Self:
-        """This."""
+        """Return itself."""
         return self
 
     def reader(self, address: Address, lean: bool = False) -> Self:
-        """This."""
+        """Return itself."""
         return self
 
     def producer(self, address: Address) -> Self:
-        """This."""
+        """Return itself."""
         return self
 
     def look(self, policy: bool = False) -> Topic:
-        """The topic."""
+        """Return the topic."""
         return Topic(b"1" * 16, len(self.there))
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """First and end."""
+        """Return the first offset and the end of each partition."""
         return {i: (0, len(self.there[i])) for i in partitions}
 
     def assign(self, places: Mapping[int, int]) -> None:
-        """Read on from there."""
+        """Read from these offsets on."""
         ((self._place, self._at),) = places.items()
 
     def take(self, most: int, wait: float) -> list[Chunk]:
-        """The next."""
+        """Return the next records."""
         own = self.there[self._place][self._at : self._at + most]
         self._at += len(own)
         return [Chunk.of(self._place, own, _FIELDS)] if own else []
 
     def reached(self, partition: int) -> int:
-        """How far it was read."""
+        """Return the offset up to which a partition was read."""
         return self._at
 
     def send(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[tuple[str, bytes]] = ()
     ) -> None:
-        """Some of it arrives."""
+        """Send records, of which some arrive now."""
         self._live(_SENDING)
         for key, value in zip(keys, values, strict=True):
             i = crc32(key or b"") % len(self.there)
@@ -106,24 +106,24 @@ class Topics:
             del coming[:many]
 
     def flush(self) -> None:
-        """All of it arrives."""
+        """Let all records arrive."""
         self._live(_FLUSHING)
         for there, coming in zip(self.there, self.under_way, strict=True):
             there += coming
             coming.clear()
 
     def kill(self) -> None:
-        """Some of it arrives, and nothing else ever."""
+        """Let some records arrive, and lose all others."""
         self._arrive()
         for coming in self.under_way:
             coming.clear()
 
     def rows(self) -> list[Sent]:
-        """All records, those of a partition in their order."""
+        """Return all records, those of a partition in order."""
         return [record for there in self.there for record in there]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
     def __enter__(self) -> Self:
         return self

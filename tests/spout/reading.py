@@ -1,4 +1,4 @@
-"""What tests of spouts have in common: a store's memory of sources, files of numbered lines, ways to pack them."""
+"""Helpers for tests of spouts: a memory of source partitions, files of numbered lines, ways to compress them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.spout import Remembered, SpoutBatch, open_file
 
 
 class Memory:
-    """What a store remembers of sources."""
+    """A store's memory of source partitions."""
 
     def __init__(self) -> None:
         self.sources: dict[str, Remembered] = {}
@@ -32,7 +32,7 @@ class Memory:
 
 
 def drain(spout: Any, memory: Memory, limit: int = 3, most: int = 1_000, out: list[bytes] | None = None) -> list[bytes]:
-    """The lines of all batches, committed one by one."""
+    """Return the lines of all batches, committed one by one."""
     out = [] if out is None else out
     for _ in range(most):
         batch = spout.next_batch(limit)

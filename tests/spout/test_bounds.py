@@ -1,4 +1,4 @@
-"""Small input that asks for much work or memory: each step stays bounded, and a stop is noticed between two steps."""
+"""Small input that could cost much work or memory: each step stays bounded, and a stop is noticed between two steps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def at_most(size: int) -> Iterator[None]:
 
 
 def test_a_head_of_many_columns_is_read() -> None:
-    """A search of each name among all others would take hours."""
+    """A comparison of each name with all others would take hours."""
     names = [f"n{i}" for i in range(200_000)]
     shape = Csv("wide.csv")
     shaped = shape.shape([",".join(names).encode(), b"," * 199_998 + b",7"], True)
@@ -109,7 +109,7 @@ def test_a_stop_is_noticed_on_the_way_to_an_offset(tmp_path: Path) -> None:
 
 
 def test_a_line_in_many_pieces_is_joined_once() -> None:
-    """The pieces of a pipe are small: each would copy all that came before it."""
+    """The pieces of a pipe are small. Joining at each piece would copy all earlier ones again."""
     piece = b"x" * 1_000
     with mock.patch.object(lines_module, "_MOST_PASSED", 10 * MB):
         found = Lines(Pieces(*[piece] * 10_000, b"\n"))

@@ -1,4 +1,4 @@
-"""What can't be read, or not any further: what stands before it comes, and what is wrong is told."""
+"""Read unreadable and damaged files: records before the damage are returned, and the error names the fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was fetched of a topic and waits: chunks that keep values alone beside whole ones, and what is given of them."""
+"""Hold fetched chunks of a topic, with and without their whole records, and return them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALUES = (b'{"id": 1}', b'{"id": 22}', b"no", b"", None)
 
 
 def chunk(partition: int, first: int, values: list[bytes | None], lean: bool, gap: int = 0) -> Chunk:
-    """A chunk whose records, but for the first, stand `gap` further on."""
+    """Return a chunk with a gap of `gap` offsets after its first record."""
     rows = [(first + i + (gap if i else 0), b"%d" % i, value, 7) for i, value in enumerate(values)]
     return Chunk.of(partition, rows, FIELDS, lean)
 

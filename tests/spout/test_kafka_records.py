@@ -1,4 +1,4 @@
-"""What records of Kafka become: documents, deletions, and what is refused with which words."""
+"""Convert Kafka records to documents and deletions, and refuse invalid ones with a reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.spout.kafka_records import KEYS, Shape, Taken
 
 
 class Row(NamedTuple):
-    """A record as a client gives it."""
+    """A record as a client returns it."""
 
     offset: int
     key: bytes | None

@@ -1,6 +1,4 @@
-"""Reducers that fold nothing: views know reducers only as protocols, and their tests need no more. And how to expect
-a refusal, and to name a value.
-"""
+"""Reducers that fold no values, because views know reducers only as protocols. Helpers for refusals and names."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from penstock.views.reducer_protocols import Cell, Locals, Need, Part, Path, Sta
 
 @dataclass(frozen=True)
 class OneCell:
-    """A cell that wants a value and adds nothing up."""
+    """A cell that needs a value and adds up none."""
 
     field: Path | None
     need: Need = Need.VALUE
@@ -33,7 +31,7 @@ class OneCell:
 
 @dataclass(frozen=True)
 class Fold:
-    """A reducer of this name, over this field."""
+    """A reducer with this name and field."""
 
     name: str
     field: Path | None = None
@@ -56,10 +54,10 @@ def total(field: str | None = None) -> Fold:
 
 
 def refused(*parts: str) -> Any:
-    """Raises a DefinitionError with all of these in its message."""
+    """Expect a DefinitionError with all of these texts in its message."""
     return pytest.raises(DefinitionError, match="(?s)" + "".join(f"(?=.*{part})" for part in parts))
 
 
 def named(value: object) -> str:
-    """The name of a test by a value, the same in every process."""
+    """Return the name of a test for a value, the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -1,4 +1,4 @@
-"""The fingerprint of a view's code: what changes it, and what does not."""
+"""The fingerprint of a view's code: which edits change it, and which do not."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ Load = Callable[..., dict[str, dict[str, str]]]
 
 @pytest.fixture
 def load(tmp_path: Path) -> Iterator[Load]:
-    """The fingerprints of the app's views, with texts of it or of its helpers put in the place of others."""
+    """Return the fingerprints of the app's views, after replacing texts in the app or in its helpers."""
     path, modules = list(sys.path), set(sys.modules)
     count = 0
 
@@ -125,7 +125,7 @@ def _imported(name: str, path: Path) -> ModuleType:
 
 
 def changed(load: Load, *edits: tuple[str, str]) -> dict[str, list[str]]:
-    """By view the parts that are other after these edits."""
+    """Return by view the parts that differ after these edits."""
     before, after = load(), load(*edits)
     out: dict[str, list[str]] = {}
     for view, parts in before.items():

@@ -1,4 +1,4 @@
-"""How a view is told across partitions: what is taken, and what is refused by name."""
+"""Accept the delivery modes of a view, and refuse invalid ones by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand in `reduce=`: functions as CouchDB has them, None for an index; and what reducers are refused for."""
+"""Accept reducers, functions like CouchDB's, and None for an index in `reduce=`, and refuse invalid reducers."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_function_is_told_what_to_read(users: Table) -> None:
     assert ages.view("own", key="key", value="value", reduce=rows).reducers == (ReduceFunction(rows, False),)
 
 
-# Indexes, and contributions that are kept
+# Indexes, and stored contributions
 
 
 def test_an_index(users: Table) -> None:
@@ -167,7 +167,7 @@ def test_contributions_are_kept_where_it_is_said(users: Table) -> None:
         users.view("v", key="city", reduce=count(), sources=anything)
 
 
-# What is read beside a field
+# Additional fields of a reducer
 
 
 def test_going_by_ts_needs_one(app: App) -> None:

@@ -1,6 +1,6 @@
-"""Packed values read by the `msgpack` package, and the ways to bytes held together.
+"""Compare packed values with the `msgpack` package, and the ways to encode a value with each other.
 
-When two values are one document is said by `tests.oracle.values.identity`, their order by its `rank`.
+`tests.oracle.values.identity` says when two values are one document, and its `rank` gives their order.
 """
 
 import json
@@ -47,7 +47,7 @@ JSON_VALUES = st.recursive(
 
 
 def _read(data: bytes) -> Any:
-    """What any reader of MessagePack makes of the bytes, knowing that extensions 1 and 2 are decimal texts."""
+    """Decode the bytes like any MessagePack reader that knows that extensions 1 and 2 are decimal texts."""
 
     def number(code: int, text: bytes) -> Any:
         return {1: lambda t: int(Decimal(t)), 2: Decimal}[code](text.decode("ascii"))
@@ -69,7 +69,7 @@ def test_the_order_of_fields_is_kept(doc: dict[str, Any]) -> None:
 
 
 def _standard(value: Any) -> Any:
-    """The value with sorted maps and extensions by hand, for the encoder of the `msgpack` package."""
+    """Return the value for the encoder of the `msgpack` package, with sorted maps and explicit extensions."""
     if isinstance(value, dict):
         return {k: _standard(value[k]) for k in sorted(value, key=lambda k: k.encode())}
     if isinstance(value, list):
@@ -87,7 +87,7 @@ def test_canonical_bytes_are_those_of_another_encoder(value: Any) -> None:
 
 
 def _turned(value: Any) -> Any:
-    """The same value, its maps filled the other way round."""
+    """Return the same value with its maps filled in reverse order."""
     if isinstance(value, dict):
         return {k: _turned(v) for k, v in reversed(value.items())}
     return [_turned(v) for v in value] if isinstance(value, list) else value
@@ -118,7 +118,7 @@ def test_a_json_line_is_the_document_that_it_says(doc: dict[str, Any], ascii_onl
 
 
 def _json(value: Any, ascii_only: bool) -> str:
-    """JSON with ints of any size, which Python's own writer stops at."""
+    """Write JSON with ints of any size, which Python's own writer refuses."""
     if isinstance(value, dict):
         items = (f"{json.dumps(k, ensure_ascii=ascii_only)}: {_json(v, ascii_only)}" for k, v in value.items())
         return "{" + ", ".join(items) + "}"
@@ -129,7 +129,7 @@ def _json(value: Any, ascii_only: bool) -> str:
 
 @pytest.fixture(params=[None, Context(prec=2, capitals=0, traps=[FloatOperation, Inexact])], ids=["default", "odd"])
 def _decimal_context(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Nothing depends on the caller's decimal context."""
+    """Change the caller's decimal context, on which no result may depend."""
     with localcontext(request.param):
         yield
 

@@ -1,4 +1,4 @@
-"""Rows that know whether they are whole."""
+"""Sealed rows detect damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group keys: their bytes, whole; what is a key and what is not."""
+"""Encode keys of documents and groups, byte by byte, and refuse values that can't be keys."""
 
 from collections import OrderedDict
 from datetime import date

@@ -1,4 +1,4 @@
-"""The order of encoded keys against a rank that compares Python values, numbers as fractions."""
+"""Compare the order of encoded keys with a rank of Python values that compares numbers as fractions."""
 
 import math
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""RFC 3339: every part of the form, and instants against Python's own datetimes."""
+"""Parse RFC 3339: every part of the form, and instants compared with Python's own datetimes."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

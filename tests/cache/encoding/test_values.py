@@ -1,4 +1,4 @@
-"""Document values: what Python values mean, which are refused and where, and JSON lines that can't be taken."""
+"""Convert Python values to document values, and refuse invalid values and JSON lines with their path."""
 
 import enum
 import math

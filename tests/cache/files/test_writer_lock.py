@@ -1,4 +1,4 @@
-"""One writer, and the error that says who it is."""
+"""Only one process writes a store. The error for another one names it."""
 
 from __future__ import annotations
 

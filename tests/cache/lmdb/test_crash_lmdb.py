@@ -1,4 +1,4 @@
-"""The store on disk when its writer is killed: what was committed is there, and nothing else."""
+"""Kill the writer of a store on disk: all committed rows are there, and no others."""
 
 from __future__ import annotations
 

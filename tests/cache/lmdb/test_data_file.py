@@ -1,4 +1,4 @@
-"""The file of a store: empty, cut short, replaced."""
+"""Open data files that are empty, cut short or replaced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.cache.processes import heard, process
 
 @pytest.fixture
 def made(store_path: Path) -> Path:
-    """A closed store of some hundred pages."""
+    """Return a closed store of some hundred pages."""
     store = open_lmdb(store_path)
     for part in range(4):
         put(store, f"part {part}", **{f"{n:04}": b"x" * 2000 for n in range(15)})
@@ -38,7 +38,7 @@ def test_an_empty_file_is_that_of_lmdb(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_cut_short_is_refused_at_every_length(made: Path) -> None:
-    """In a child, which a signal would end."""
+    """Use a child process, because a signal could end it."""
     whole = (made / DATA).read_bytes()
     code = """
 import os
@@ -74,7 +74,7 @@ say(refused > 10 * opened)
 
 
 def test_free_pages_beyond_the_end_are_no_damage(made: Path) -> None:
-    """LMDB never reads them; the file is shorter than its meta page says, and whole."""
+    """LMDB never reads free pages, so a file without its last free pages is sound."""
     store = open_lmdb(made)
     put(store, "last", **{f"{n:04}": b"x" * 3000 for n in range(15)})
     for _ in range(2):  # pages are free once no meta page refers to them
@@ -116,7 +116,7 @@ for readonly in (False, True):
 
 
 def test_a_kill_while_the_file_is_made_leaves_no_empty_one(store_path: Path) -> None:
-    """At the end of each call that changes the disk; the next opening makes the store."""
+    """Kill after each system call that changes the disk. The next opening creates the store."""
     ended, count = 9, 0
     while ended == 9:
         count += 1
@@ -132,7 +132,7 @@ def test_a_kill_while_the_file_is_made_leaves_no_empty_one(store_path: Path) -> 
 
 
 def killed_after(calls: int, act: Callable[[], object]) -> int:
-    """The exit code of a child that ends after so many calls of the system, or 0 after the act."""
+    """Return the exit code of a child that ends after so many system calls. It is 0 if the act ended first."""
     child = os.fork()
     if not child:
         left = [calls]

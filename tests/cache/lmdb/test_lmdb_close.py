@@ -1,4 +1,4 @@
-"""A store on disk is closed while other threads read and write it."""
+"""Close a store on disk while other threads read and write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store on disk where the host gives it no more: a full disk, a map that must grow, an address space that ends."""
+"""A store on disk at the host's limits: a full disk, a map that must grow, an address space that ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def numbered(first: int, count: int, size: int = 1000) -> list[tuple[bytes, byte
 
 @contextmanager
 def small(path: Path, patience: float = 30.0) -> Iterator[LmdbStore]:
-    """A store whose map is small, as if the host had refused more."""
+    """A store with a small map, as if the host had refused a larger one."""
     store = open_lmdb(path, map_size=SMALL, patience=patience)
     yield store
     store.close()
@@ -268,7 +268,7 @@ say("opened")
 def test_a_store_that_is_read_is_opened_to_write_in_a_map_that_fits(
     store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside many stores of the process, maps are smaller, and they stay so."""
+    """Beside many stores of the process, maps are smaller, and they stay small."""
     open_lmdb(store_path).close()
     monkeypatch.setattr("penstock.cache.lmdb.address_space._FEW", 0)
     reader = open_lmdb(store_path, readonly=True)
@@ -280,7 +280,7 @@ def test_a_store_that_is_read_is_opened_to_write_in_a_map_that_fits(
 
 @pytest.mark.parametrize("failures", [1, 2])
 def test_a_store_that_does_not_open_to_write(store_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int) -> None:
-    """Its readers go on, or they say that it is closed, and the next opening begins from the start."""
+    """Its readers continue, or they report that it is closed. The next opening starts from the beginning."""
     first = open_lmdb(store_path)
     with first.write() as txn:
         txn.put_many("rows", numbered(0, 3))

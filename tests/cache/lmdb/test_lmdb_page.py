@@ -1,4 +1,4 @@
-"""Pages of a data file read without LMDB: a sound file passes, and each kind of damage is named."""
+"""Read pages of a data file without LMDB: a sound file passes, and each kind of damage is named."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = 4096
 
 
 def write(store: LmdbStore, rng: random.Random, keys: int) -> None:
-    """One transaction of puts, deletions and an emptied database, with values of any size."""
+    """Run one transaction of puts, deletions and an emptied database, with values of any size."""
     with store.write() as txn:
         for db in ("wide", "long", "gone"):
             width = 400 if db == "long" else 8
@@ -38,7 +38,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def sound_file(path: Path) -> bytes:
-    """The bytes of a file with trees of every form, and with free pages."""
+    """Return the bytes of a file with all forms of trees, and with free pages."""
     store = open_lmdb(path)
     rng = random.Random(5)
     for _ in range(6):
@@ -48,14 +48,14 @@ def sound_file(path: Path) -> bytes:
 
 
 def scrubbed(store: LmdbStore) -> Scrub:
-    """A walk over a store."""
+    """Return a scrub of a store."""
     scrub = scrub_pages(store.read)
     assert scrub is not None
     return scrub
 
 
 def found_in(path: Path, data: bytes) -> list[str]:
-    """The damage that a walk finds, or the opening before it."""
+    """Return the damage that a scrub finds, or that the opening reports before it."""
     path.mkdir(exist_ok=True)
     (path / DATA).write_bytes(data)
     try:
@@ -124,7 +124,7 @@ def test_a_snapshot_is_walked_while_others_write(tmp_path: Path) -> None:
 
 
 def header(data: bytes, kind: int, least: int = 2) -> int:
-    """Where the first page of a kind with so many nodes begins: 1 a branch, 2 a leaf, 4 an overflow page."""
+    """Return the start of the first page of a kind with so many nodes: 1 a branch, 2 a leaf, 4 an overflow page."""
     for start in range(2 * PAGE, len(data), PAGE):
         number, _, flags, lower, _ = struct.unpack_from("=QHHHH", data, start)
         if number * PAGE == start and flags == kind and (kind == 4 or (lower - 16) // 2 >= least):
@@ -133,7 +133,7 @@ def header(data: bytes, kind: int, least: int = 2) -> int:
 
 
 def live(data: bytes, path: Path, db: str, leaf: bool) -> int:
-    """Where a branch or leaf page of a database begins."""
+    """Return the start of a branch or leaf page of a database."""
     path.mkdir(exist_ok=True)
     (path / DATA).write_bytes(data)
     with Pages(str(path)) as pages:
@@ -150,12 +150,12 @@ def put(data: bytes, at: int, form: str, *values: int) -> bytes:
 
 
 def node(data: bytes, page: int, place: int) -> int:
-    """Where a node begins."""
+    """Return the start of a node."""
     return page + struct.unpack_from("=H", data, page + 16 + 2 * place)[0]
 
 
 def swapped(data: bytes, page: int) -> bytes:
-    """Two nodes of a page in each other's place."""
+    """Swap two nodes of a page."""
     first, second = struct.unpack_from("=HH", data, page + 16)
     return put(data, page + 16, "HH", second, first)
 
@@ -186,7 +186,7 @@ def test_a_damaged_leaf_is_named(what: str, sound: bytes, tmp_path: Path) -> Non
 
 
 def test_a_key_of_no_bytes_in_a_damaged_page_is_named(sound: bytes, tmp_path: Path) -> None:
-    """A bit turned in the size of a key, while the store is open: the key is read, and then deleted or put."""
+    """Flip a bit in the size of a key while the store is open. Then read, delete or put the key."""
     page = live(sound, tmp_path, "wide", leaf=True)
     nodes = (node(sound, page, place) for place in range(PAGE))
     inline = next(at for at in nodes if struct.unpack_from("=H", sound, at + 4) == (0,))  # its value is in this page
@@ -210,7 +210,7 @@ def test_a_key_of_no_bytes_in_a_damaged_page_is_named(sound: bytes, tmp_path: Pa
 
 
 def test_a_separator_that_leads_elsewhere_is_named(sound: bytes, tmp_path: Path) -> None:
-    """The keys of each page are still in order, and a look-up goes to the wrong page."""
+    """The keys of each page are still in order, but a look-up goes to the wrong page."""
     page = live(sound, tmp_path / "sound", "long", leaf=False)
     at = node(sound, page, 1) + 8
     size = struct.unpack_from("=H", sound, at - 2)[0]
@@ -237,7 +237,7 @@ def test_an_overflow_page_is_held_against_its_node(sound: bytes, tmp_path: Path)
 
 
 def walked(path: Path) -> list[PageDamaged]:
-    """The damage that a walk finds where nobody has opened the file."""
+    """Return the damage that a scrub finds in a file that is not open."""
     try:
         with Pages(str(path)) as pages:
             scrub = Scrub(pages)
@@ -256,7 +256,7 @@ def test_a_file_that_is_cut_off_is_refused(sound: bytes, tmp_path: Path) -> None
 
 
 def meta(data: bytes) -> int:
-    """Where the newest meta page begins."""
+    """Return the start of the newest meta page."""
     return max((0, PAGE), key=lambda start: int(struct.unpack_from("=Q", data, start + 144)[0]))
 
 

@@ -1,4 +1,4 @@
-"""The store on disk: shared in a process, read from others, refused in words."""
+"""Share a store on disk within a process, read it from other processes, and refuse invalid uses with a message."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rows(store: Store, db: str) -> dict[bytes, bytes]:
 
 
 def in_thread(act: Callable[[], object]) -> object:
-    """What it gave in a thread of its own, or the error that it met."""
+    """Run a call in another thread, and return its result or its error."""
     got: list[object] = []
 
     def run() -> None:
@@ -363,7 +363,7 @@ def test_info_and_trim(store: LmdbStore, store_path: Path) -> None:
 
 
 def resident(path: Path) -> int:
-    """Bytes of the store's map that are in this process's memory."""
+    """Return the bytes of the store's map that are in this process's memory."""
     maps = Path("/proc/self/smaps").read_text().split(str(path / "data.mdb"))[1]
     return int(maps.split("Rss:")[1].split()[0]) * 1024
 

@@ -1,4 +1,4 @@
-"""Each bit of both meta pages turned, in stores of several histories: an opening serves the last commit or refuses."""
+"""Flip each bit of both meta pages, in stores of several histories: an opening serves the last commit or refuses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def some_commits(path: Path, commits: int) -> int:
 
 
 def a_copy(path: Path, commits: int, more: int) -> int:
-    """A copy has no free list, and its transactions begin again."""
+    """A copy has no free list, and its transaction numbers start again."""
     some_commits(path / "of", commits)
     store = open_lmdb(path / "of", readonly=True)
     with store.read() as snap:
@@ -59,7 +59,7 @@ def a_copy(path: Path, commits: int, more: int) -> int:
 
 
 def with_a_reader(path: Path, commits: int) -> int:
-    """A snapshot that stays open keeps all pages that were freed since."""
+    """An open snapshot keeps all pages that were freed since it began."""
     store = open_lmdb(path, sync=False)
     commit(store, 1)
     with store.read():
@@ -98,7 +98,7 @@ def states(store: LmdbStore) -> tuple[bytes, int]:
 
 
 def opened_with(path: Path, turned: bytes, readonly: bool) -> LmdbStore | None:
-    """The store with this file, None where it is refused by name."""
+    """Open the store with this file. Return None if it is refused with its path."""
     (path / "data.mdb").write_bytes(turned)
     (path / "lock.mdb").unlink(missing_ok=True)
     try:
@@ -111,7 +111,7 @@ def opened_with(path: Path, turned: bytes, readonly: bool) -> LmdbStore | None:
 
 
 def check_flips(path: Path, last: int, field: str, every: int) -> int:
-    """How many of the flips of a field are refused; no other one may lose a commit, then or later."""
+    """Return how many flips of a field are refused. No other flip may lose a commit, now or later."""
     refused = 0
     whole = (path / "data.mdb").read_bytes()
     for name, turned in list(flips(whole, *FIELDS[field]))[::every]:

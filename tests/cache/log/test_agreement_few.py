@@ -1,4 +1,4 @@
-"""A handful of keys and lines, one by one, against the columns of many; small segments together and each alone."""
+"""Compare the code for a few keys and lines with the code for columns, and joined small segments with single ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fills a store in bulk: segments given their place, an index written at once, and a folder that gets its name."""
+"""Fill a store in bulk: segments with a given base, an index written in one step, and a folder that gets its name."""
 
 from __future__ import annotations
 

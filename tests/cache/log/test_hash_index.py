@@ -1,4 +1,4 @@
-"""The index against a dict: changes by bucket and by range, doublings in steps, and keys that share a hash."""
+"""Compare the index with a dict: changes by bucket and by range, doublings in steps, and keys with equal hashes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ WORD = (1 << 64) - 1
 
 
 def _entries(changes: Change) -> tuple[Entries, NDArray[np.bool_]]:
-    """Changes as the fold hands them over: sorted by hash and rest, with what is dropped."""
+    """Return changes as the index fold passes them: sorted by hash and rest, with the keys to drop."""
     keys = sorted(changes)
     rest = np.array([r for _, r in keys], np.uint32)
     entries = Entries(
@@ -45,7 +45,7 @@ def _laid_over(old: dict[Key, int], new: Change) -> dict[Key, int]:
 
 @dataclass
 class Table:
-    """An index in a store, and the dict that it is to be."""
+    """An index in a store, and the dict that it must equal."""
 
     bits: int
     store: MemoryStore = field(default_factory=MemoryStore)
@@ -59,7 +59,7 @@ class Table:
         self.known = _laid_over(self.known, changes)
 
     def double(self, changes: Change, step: int, check: Iterable[Key] = ()) -> None:
-        """A doubling in steps, each a transaction, all keys looked up between them."""
+        """Double the index in steps, one transaction each, and look up all keys between them."""
         self.bits += 1
         for low in range(0, 1 << self.bits, step):
             high = min(low + step, 1 << self.bits)
@@ -80,7 +80,7 @@ class Table:
         assert got == self.known
 
 
-# Hashes that meet in few buckets, and a few rests: keys of one hash and different rests, among them none.
+# Hashes that fall into few buckets, and a few rests: keys with equal hashes and different rests, or no rest.
 HASHES = st.integers(0, WORD) | st.builds(lambda b, x: b << 58 | x, st.integers(0, 63), st.integers(0, 3))
 RESTS = st.sampled_from([0, 0, 1, 5, 0xFFFFFFFF])
 CHANGES = st.dictionaries(st.tuples(HASHES, RESTS), st.none() | st.integers(0, 0xFFFFFFFF), max_size=25)

@@ -1,4 +1,4 @@
-"""Slots of keys against a dict: many calls, growth in the middle of them, one lane and two."""
+"""Compare the slots of keys with a dict: many calls, growth between them, one lane and two lanes."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ WORD = (1 << 64) - 1
 
 
 class Oracle:
-    """A SlotMap and a dict that is told the same."""
+    """A SlotMap, and a dict with the same keys."""
 
     def __init__(self, capacity: int) -> None:
         self.map = SlotMap(capacity)
@@ -39,7 +39,7 @@ class Oracle:
         assert list(zip(k0.tolist(), seconds, strict=True)) == keys
 
 
-# First lanes that are near each other, second lanes that are none or few: keys that differ in one lane alone.
+# First lanes that are close together, second lanes that are few or absent: keys that differ in one lane only.
 KEYS = st.tuples(st.integers(0, 40) | st.integers(0, WORD), st.sampled_from([0, 0, 0, 1, 3, WORD]))
 CALLS = st.lists(st.tuples(st.booleans(), st.lists(KEYS, min_size=1, max_size=30)), max_size=12)
 

@@ -1,4 +1,4 @@
-"""A table's log and index against a dict, under every order of its steps, undone ones, reopening, and old snapshots."""
+"""Compare a table's log and index with a dict, with all orders of steps, undone steps, reopening, and old snapshots."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,11 +41,11 @@ _STAMPED = App("stamped").table("t", key="id", ts="ts")
 
 
 class _Undo(Exception):
-    """What ends a transaction before its commit."""
+    """Ends a transaction before its commit."""
 
 
 class LogMachine(RuleBasedStateMachine):
-    """`known` has the newest line of each key that has one; in a table without ts a deletion leaves none."""
+    """`known` has the newest line of each key that has one. In a table without ts a deletion leaves no line."""
 
     snapshots = Bundle("snapshots")
 
@@ -77,7 +77,7 @@ class LogMachine(RuleBasedStateMachine):
         return log
 
     def within(self, work: Callable[[Writer], Any], undo: bool) -> Any:
-        """Work in a transaction, undone or committed."""
+        """Run work in a transaction, and commit or undo it."""
         try:
             with self.store.write() as txn:
                 out = work(txn)
@@ -88,7 +88,7 @@ class LogMachine(RuleBasedStateMachine):
             return None
 
     def resolved(self, log: DocLog, reader: Reader, keys: Sequence[Any]) -> NDArray[np.int64]:
-        """The slots of these keys, loaded as the gateway does."""
+        """Return the slots of these keys, loaded like the gateway loads them."""
         if not log.keys.room(len(keys)):
             log.forget(len(keys))
         (k0, k1), refused = key_lanes(list(keys), SEED)
@@ -101,7 +101,7 @@ class LogMachine(RuleBasedStateMachine):
         return slots
 
     def told(self, log: DocLog, reader: Reader, keys: Sequence[Any]) -> Documents:
-        """The newest lines of these keys, as the log has them; deletions that leave nothing are left out."""
+        """Return the newest lines of these keys in the log, without deletions that leave no line."""
         slots = self.resolved(log, reader, keys)
         state = log.keys.state[slots]
         here = np.flatnonzero(state & (PRESENT | (GONE if log.tombstones else 0)))
@@ -165,7 +165,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.log.tombstones and not self.log.folding and not self.log.mark.doubling)
     @rule(undo=st.booleans(), n=st.integers(1, 40), age=st.integers(0, 6))
     def forget_old(self, undo: bool, n: int, age: int) -> None:
-        """Deletions of an age are forgotten, those that the index names, and no others."""
+        """Remove the tombstones of an age that are in the index, and no others."""
         before = self.version - age
 
         def is_old(line: bytes) -> bool:
@@ -246,7 +246,7 @@ class LogMachine(RuleBasedStateMachine):
         assert again.mark == self.log.mark
         with self.store.read() as snap:
             assert self.told(again, snap, KEYS) == self.known
-            tails = self.tails if self.version % 2 else Tails()  # what is shared is learnt now and then, not always
+            tails = self.tails if self.version % 2 else Tails()  # only every second reader shares them
             reader = TableReader(self.table, TABLE, SEED, lambda: snap, tails, frozenset)
             self.read_through(reader, self.known)
             places = list(reader.places())
@@ -315,7 +315,7 @@ def test_a_small_cache_opens_a_long_log(capacity: int) -> None:
 
 
 def test_a_snapshot_from_before_a_fold_is_read_after_one_from_behind_it() -> None:
-    """They share what they learn of unfolded segments, and the older one has more of these."""
+    """Both snapshots share their knowledge of unfolded segments. The older one has more of these segments."""
     machine = _filled(40)
     older = machine.hold()
     machine.fold(False, 100)
@@ -325,7 +325,7 @@ def test_a_snapshot_from_before_a_fold_is_read_after_one_from_behind_it() -> Non
 
 
 def _deleted() -> LogMachine:
-    """Deletions that the index names, some that it doesn't, and all of them learnt by those who read."""
+    """Return a machine with tombstones in the index and outside of it. Readers know all of them."""
     machine = LogMachine()
     machine.begin(True, 1_000)
     machine.batch(dict.fromkeys(KEYS, True), False)

@@ -1,4 +1,4 @@
-"""Segments: what was built is read back, line by line, and no flipped bit is taken for it."""
+"""Encode segments and read them back, line by line. Every flipped bit is detected."""
 
 import numpy as np
 import pytest

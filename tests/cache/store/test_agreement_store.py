@@ -1,7 +1,7 @@
-"""One machine for both stores: each must do what plain dicts do, so they agree with each other.
+"""Run one state machine on both stores. Each must behave like plain dicts, so they agree with each other.
 
-The model is a dict of dicts, copied at every snapshot and at every commit. Wrong stores, made from the one in memory,
-show that the machine can see.
+The model is a dict of dicts, copied at every snapshot and at every commit. Wrong variants of the store in memory show
+that the machine finds faults.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def in_range(rows: Rows, start: bytes, stop: bytes | None, reverse: bool) -> lis
 
 
 class Machine(RuleBasedStateMachine):
-    """Transactions, and snapshots held open across them."""
+    """Transactions, and snapshots that stay open across them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class Machine(RuleBasedStateMachine):
         self, db: str, start: bytes, stop: bytes | None, reverse: bool, steps: int,
         items: list[tuple[bytes, bytes]], gone: list[bytes],
     ) -> None:  # fmt: skip
-        """What is left of a scan is what is ahead of its last row now."""
+        """The rest of a scan is all rows that are now ahead of its last row."""
         assert self.txn is not None
         before = in_range(self.staged.get(db, {}), start, stop, reverse)[:steps]
         scan = self.txn.scan(db, start, stop, reverse)
@@ -172,7 +172,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.txn is not None)
     @rule(bad=st.sampled_from(["order", "empty", "long"]))
     def fail(self, bad: str) -> None:
-        """A change that fails part way: the transaction can't commit any more."""
+        """Make a change that fails part way. After it the transaction can't commit."""
         assert self.txn is not None
         items = {"order": [(b"z", b""), (b"y", b"")], "empty": [(b"z", b""), (b"", b"")], "long": [(b"z" * 512, b"")]}
         with pytest.raises((PenstockError, AssertionError)):

@@ -1,4 +1,4 @@
-"""Digests of keys: kept by every transaction, and other than the keys where one is lost behind LMDB's back."""
+"""Every transaction updates the digests of keys. They differ from the keys after a row was lost behind LMDB's back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scrubbed(store: LmdbStore) -> Scrub:
 
 
 def change(txn: LmdbWriter, rng: random.Random) -> None:
-    """Puts of new, present and repeated keys in any order, deletions of present and absent ones, and more."""
+    """Put new, present and repeated keys in any order, delete present and absent ones, and more."""
     for db in rng.sample(("a", "b", META), 2):
         keys = [b"%d" % rng.randrange(60) for _ in range(rng.choice([1, 5, 30]))]
         match rng.randrange(5):
@@ -44,7 +44,7 @@ def change(txn: LmdbWriter, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("map_size", [1 << 40, 1 << 16])
 def test_every_transaction_keeps_them(map_size: int, tmp_path: Path) -> None:
-    """Also where the map grows on the way, and a transaction does everything again; and over openings."""
+    """This includes transactions that are repeated in a larger map, and stores that are reopened."""
     rng = random.Random(map_size)
     for _ in range(4):
         store = open_lmdb(tmp_path, map_size=map_size)
@@ -80,11 +80,11 @@ def filled(path: Path) -> None:
 
 def test_a_lost_key_is_found_though_it_was_put_again_elsewhere(tmp_path: Path) -> None:
     filled(tmp_path)
-    behind(tmp_path, "a", {b"?": ROW}, delete=b"7")  # the count is the same
+    behind(tmp_path, "a", {b"?": ROW}, delete=b"7")  # the count stays the same
     store = open_lmdb(tmp_path)
     assert scrubbed(store).lost == {"a": digest_of([b"?"]).minus(digest_of([b"7"]))}
     with store.write() as txn:
-        txn.put_many("a", [(b"7", ROW)])  # a put that builds on it does not hide it
+        txn.put_many("a", [(b"7", ROW)])  # a later put does not hide the loss
     assert scrubbed(store).lost == {"a": digest_of([b"?"]).minus(digest_of([b"7"]))}
     with store.write() as txn:
         txn.complete(scrubbed(store).lost)
@@ -127,7 +127,7 @@ def test_a_store_without_them_gets_them_with_its_next_write(tmp_path: Path) -> N
         txn.put_many("a", [(b"7", ROW), (b"77", ROW)])
     uncounted = scrubbed(store).uncounted
     with store.write() as txn:
-        txn.delete_many("a", [b"3"])  # a write after the count changes nothing of it
+        txn.delete_many("a", [b"3"])  # a write after the count does not affect it
         txn.complete(uncounted)
     scrub = scrubbed(store)
     assert (scrub.lost, scrub.uncounted) == ({}, {})

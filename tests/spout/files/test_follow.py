@@ -1,4 +1,4 @@
-"""A file that is followed, and pipes: what comes later, and how long it is waited for."""
+"""Follow growing files and pipes, and wait for later lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.spout.reading import Memory, begun, drain, ids, numbered
 
 
 class Happenings:
-    """What happens while the spout waits: one thing after the other, then its patience ends."""
+    """Events that happen while the spout waits, one per pause. Then time runs out."""
 
     def __init__(self, *things: Callable[[], object]) -> None:
         self.things = list(things)
@@ -43,7 +43,7 @@ def followed(path: Path, happenings: Happenings, memory: Memory) -> FileSpout:
 
 
 def waited(spout: FileSpout, memory: Memory) -> list[list[bytes]]:
-    """The lines of each batch until nothing comes any more."""
+    """Return the lines of each batch until no more come."""
     out: list[list[bytes]] = []
     while (batch := spout.next_batch(100, 0.5)) is not None:
         out.append(batch.records.lines)

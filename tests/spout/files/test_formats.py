@@ -1,4 +1,4 @@
-"""Lines to records: what cells mean, and what becomes of rows that are broken."""
+"""Convert lines to records: the values of cells, and the handling of broken rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.spout.files.formats import Csv, JsonLines, Shaped
 
 
 def rows(text: str | bytes, last: bool = True, delimiter: str | None = None) -> tuple[Shaped, list[Any]]:
-    """The shape of a CSV text, and its documents."""
+    """Return the shape of a CSV text, and its documents."""
     data = text.encode() if isinstance(text, str) else text
     lines = data.split(b"\n")
     shaped = Csv("a.csv", delimiter).shape(lines[:-1] if not lines[-1] else lines, last)

@@ -1,4 +1,4 @@
-"""The spout of files: where it goes on, and which file it takes for the same."""
+"""Read files of lines, continue at the stored offset, and recognise replaced files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes to lines: however they come in pieces, the lines are the same."""
+"""Split bytes to lines: the lines are the same for all ways to cut the bytes into pieces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.spout.files.line_splitter import Lines
 
 
 class Pieces:
-    """A stream that gives these pieces; None where nothing came in time."""
+    """A stream that returns these pieces. None means that no bytes came in time."""
 
     def __init__(self, *pieces: bytes | None) -> None:
         self.pieces = list(pieces)

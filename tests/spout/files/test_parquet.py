@@ -1,4 +1,4 @@
-"""The spout of Parquet files: rows as documents, and where it goes on."""
+"""Read Parquet files: rows as documents, from the stored offset on."""
 
 from __future__ import annotations
 

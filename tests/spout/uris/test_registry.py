@@ -1,4 +1,4 @@
-"""URIs, and who serves their schemes: what is built in, and what a package brings."""
+"""Open URIs by scheme, with built-in spouts and those of installed packages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Numbers:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package that brings the scheme `numbers`."""
+    """An installed package that registers the scheme `numbers`."""
     info = tmp_path / "numbers_spout-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: numbers-spout\nVersion: 1.0\n")

@@ -1,4 +1,4 @@
-"""Rollups of reducers without an inverse: partials of whole groups together, beside the oracle's fold of all."""
+"""Compare rollups of reducers without an inverse, from partials of whole groups, with the oracle's fold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.oracle.views import View
 
 
 class Sizes:
-    """Adds how long values are written, and shows it as text."""
+    """A reducer that adds the lengths of values as text."""
 
     zero = 0
 
@@ -33,7 +33,7 @@ class Sizes:
 
 
 def rows(values: Any, rereduce: bool) -> Any:
-    """How many rows, as CouchDB counts them."""
+    """Count rows like CouchDB does."""
     return sum(values) if rereduce else len(values)
 
 

@@ -1,4 +1,4 @@
-"""Rollups by subtotals that are kept between snapshots, beside a fold of all rows: over random histories."""
+"""Compare rollups from subtotals, which are kept between snapshots, with a fold of all rows, over random histories."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from penstock.views import ViewReader
 from penstock.views.answers import rollup
 from penstock.views.answers.view_reader import _ABSENT, _bounds
 
-LONG = "k" * 380  # with more behind it too long to be a stored key
+LONG = "k" * 380  # more characters follow, so the key is not stored whole
 NUMBERS: list[Any] = [1, 2.5, 0.1, -7, 2**62, Decimal("1.10"), None, 1.0, float("nan"), 1e300]
 TEXTS = ["a", "b", "bb", LONG + "x", LONG + "y" * 40, LONG + "z" * 40]
 
 
 class Lengths:
-    """A user's reducer, which does not add up."""
+    """A user's reducer, for which subtotals are not used."""
 
     zero = ""
 
@@ -64,7 +64,7 @@ def shop() -> ps.App:
 
 
 def folded(view: ViewReader, level: int, **asked: Any) -> list[tuple[bytes, bytes, bool]]:
-    """The rollup from all rows, one after the other."""
+    """Return the rollup from all rows, one after the other."""
     start, stop, through = (asked.get(name, _ABSENT) for name in ("start", "stop", "through"))
     low, high = _bounds(asked.get("prefix"), start, stop, through, None)
     return written(view._rolled(level, view._ordered(low, high, False)))
@@ -75,7 +75,7 @@ def written(rows: Any) -> list[tuple[bytes, bytes, bool]]:
 
 
 class Story:
-    """A history of one store, and the snapshots that are held meanwhile."""
+    """A history of one store, and the snapshots that stay open meanwhile."""
 
     def __init__(self, engine: Any, seed: int, size: int) -> None:
         self.engine = engine
@@ -128,14 +128,14 @@ class Story:
         for _ in range(2):
             assert written(view.rollup(level, **asked)) == wanted
         backwards = written(view.rollup(level, reverse=True, **asked))
-        if view.name != "own":  # whose merge depends on the order
+        if view.name != "own":  # its merge depends on the order
             assert backwards[::-1] == wanted
         assert written(view.rollup(level, limit=2, **asked)) == wanted[:2]
 
 
 @contextmanager
 def small() -> Iterator[None]:
-    """Runs of a few rows, and few keys that are noted."""
+    """Use runs of a few rows, and keep few keys."""
     with ExitStack() as stack:
         for module, name, value in (
             (rollup, "_ROWS", 8),
@@ -225,7 +225,7 @@ def sums_of_any_size() -> None:
 
 @contextmanager
 def counted() -> Iterator[list[int]]:
-    """How many rows each call adds up."""
+    """Return how many rows each call adds up."""
     states, rows = RowCodec.states, list[int]()
 
     def noting(self: RowCodec, some: Any, where: str) -> Any:
@@ -273,7 +273,7 @@ def test_a_view_that_is_not_rolled_up_is_not_watched(place: Path | None) -> None
 
         with engine.snapshot() as snap:
             list(snap.view("sums").items())
-            list(snap.view("sums").rollup(2))  # each group for itself
+            list(snap.view("sums").rollup(2))  # each group alone
         assert watched() == []
         with engine.snapshot() as snap:
             list(snap.view("sums").rollup(0))

@@ -1,4 +1,4 @@
-"""Ranges and rollups of a view's rows: ends that are included, grand totals, and the work of accumulators that grow."""
+"""Read ranges and rollups of a view: inclusive ends, grand totals, and the work of accumulators that grow."""
 
 from __future__ import annotations
 
