@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from penstock.cache import META, Reader, StoreFormat, Writer, seal, unseal
+from penstock.mapreduce import Writes
 
 FORMAT = 1
 _CATALOG, _STATE, _BUILT = b"catalog", b"state", b"built"
@@ -195,6 +196,27 @@ _decode_state = msgspec.msgpack.Decoder(State).decode
 def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """Counts by name, with these added."""
     return {**counts, **{name: counts.get(name, 0) + n for name, n in more.items() if n}}
+
+
+def state_after(
+    old: State, writes: Writes, refused: Mapping[str, int], sources: dict[str, int], kinds: dict[str, str], fed: bool
+) -> State:
+    """Return the state after a transaction that refused so many records by table.
+
+    `kinds` are those of the ts of tables; `fed` tells if the feed is on.
+    """
+    position = old.position + writes.changed
+    return msgspec.structs.replace(
+        old,
+        position=position,
+        followed=old.followed if fed or not writes.changed else position,
+        sources=sources,
+        ts=kinds,
+        rejected=added(old.rejected, refused),
+        held_groups=added(old.held_groups, writes.held_groups),
+        quarantined=old.quarantined + writes.numbered,
+        kept=added(old.kept, writes.kept),
+    )
 
 
 @dataclass(frozen=True, slots=True)

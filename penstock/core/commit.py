@@ -19,14 +19,15 @@ import msgspec
 
 from penstock.cache import PenstockError, Reader, Store, StoreDamaged, Writer, naming
 from penstock.core.catalog import (
+    Built,
     Catalog,
     Resume,
     State,
-    added,
     catalog_of,
     catalog_row,
     read_built,
     read_state,
+    state_after,
     write_notes,
     write_state,
 )
@@ -34,14 +35,12 @@ from penstock.core.damage_names import places_of
 from penstock.core.feed_log import Feed
 from penstock.core.gc_pause import no_collector
 from penstock.core.nodes import Making, drop_largest, filling_nodes, halting, moves_noted
+from penstock.core.protocol import Exchange, Listener, RefillRun, ViewBuild
 from penstock.core.schema import Schema
 from penstock.core.settings import Settings
+from penstock.core.trash import empty_trash, forget_former
 from penstock.gateway import Reject, Report, TableBatch, TableNode, Tails, keep_rejected, note_repeats
-from penstock.generations.build import Sweep, empty_trash, forget_former
-from penstock.generations.build_progress import steps_left
 from penstock.mapreduce import ViewNode, Writes
-from penstock.partitions.exchange.exchange import Parting
-from penstock.recovery import Heard
 from penstock.views import App, Changed
 
 _T = TypeVar("_T")
@@ -62,10 +61,13 @@ class Core:
         settings: Settings,
         path: str = "memory",
         readonly: bool = False,
-        parting: Parting | None = None,
+        parting: Exchange | None = None,
+        begin_build: BeginBuild | None = None,
     ) -> None:
         self.app = app
         self.parting = parting  # where the store is one partition of several
+        self.refilling: RefillRun | None = None  # the refill that this process takes part in
+        self._begin_build = begin_build
         self.store = store
         self.tails = Tails()
         self._path = path
@@ -78,7 +80,7 @@ class Core:
         self._busy = False
         self.feed = Feed(settings.changes)
         self.state = State()
-        self.watched: dict[str, Heard] = {}  # by view: who hears what it is told, while it is repaired
+        self.watched: dict[str, Listener] = {}  # by view: who hears what it is told, while it is repaired
         self.changed: tuple[Changed, ...] = ()  # the views that this opening began to build, or went on with
         self.told = 0  # documents and rows that they were told of since
         self.switched: int | None = None  # the position at which readers came to see them
@@ -103,8 +105,7 @@ class Core:
 
     def _recall_all(self) -> None:
         forgotten = [*self.tables.values(), *self.filling.values()]
-        views: dict[str, ViewNode] = {}
-        tables: dict[str, TableNode] = {}
+        views, tables = dict[str, ViewNode](), dict[str, TableNode]()
         with self.store.read() as reader:
             row = catalog_row(reader)
             assert row is not None, "a store is opened with its catalog"
@@ -113,8 +114,10 @@ class Core:
             if not self._readonly:
                 making = self.making({name: entry.written for name, entry in self.catalog.entries.items()}, state.ts)
                 tables = {table.name: making.table(reader, table, views) for table in self.app.tables()}
-            building = self.catalog.since is not None and not self._readonly
-            self.sweep = Sweep(self, read_built(reader), tables, views) if building else None
+            self.sweep: ViewBuild | None = None
+            if self.catalog.since is not None and not self._readonly:
+                assert self._begin_build is not None, "a store with views under way is opened to build them"
+                self.sweep = self._begin_build(self, read_built(reader), tables, views)
             if self.parting is not None:
                 self.parting.recall(reader, state)
             self._catalog_row, self._schema = row, None
@@ -185,7 +188,13 @@ class Core:
     def sweep_step(self, limit: int = 1 << 10) -> bool:
         """One step of building the views that changed, or of emptying what they replace; whether there is another."""
         self._work(lambda: self._sweep_step(limit))
-        return steps_left(self)
+        return self.has_step
+
+    @property
+    def has_step(self) -> bool:
+        """Return True if another step is left; the former generation of an unfinished switch is not emptied."""
+        waits = self.sweep is None or self.sweep.waits
+        return not waits or (bool(self.catalog.trash) and self.catalog.unfinished is None)
 
     @property
     def behind(self) -> int:
@@ -195,14 +204,14 @@ class Core:
     def _sweep_step(self, limit: int) -> None:
         if self.sweep is not None and not self.sweep.waits:
             self.sweep.step(limit)
-        elif steps_left(self):
-            empty_trash(self)
+        elif self.has_step and (emptied := empty_trash(self.store, self.catalog)) is not None:
+            self.take_catalog(*emptied)
 
     def between(self, step: Callable[[], _T]) -> _T:
         """One step of work between batches, of a kind that is not done by itself."""
         return self._work(step)
 
-    def watch(self, view: str, heard: Heard | None) -> None:
+    def watch(self, view: str, heard: Listener | None) -> None:
         """From now on what a view is told is heard; with None no longer."""
         self.views[view].watch = heard
         self.watched.pop(view, None)
@@ -323,20 +332,8 @@ class Core:
         return out
 
     def _state(self, refused: Mapping[str, int], writes: Writes, offsets: dict[str, int]) -> State:
-        old = self.state
-        ts = {name: node.ts_kind for name, node in self.tables.items() if node.ts_kind is not None}
-        position = old.position + writes.changed
-        return msgspec.structs.replace(
-            old,
-            position=position,
-            followed=old.followed if self.feed.on or not writes.changed else position,
-            sources=offsets,
-            ts=ts,
-            rejected=added(old.rejected, refused),
-            held_groups=added(old.held_groups, writes.held_groups),
-            quarantined=old.quarantined + writes.numbered,
-            kept=added(old.kept, writes.kept),
-        )
+        kinds = {name: node.ts_kind for name, node in self.tables.items() if node.ts_kind is not None}
+        return state_after(self.state, writes, refused, offsets, kinds, self.feed.on)
 
     # -- between batches
 
@@ -350,9 +347,9 @@ class Core:
             if n:
                 self._owed[name] = 0
                 self._tend(self.tables[name], n)
-                self.feed.trim(self)
-                if self.catalog.former:
-                    forget_former(self)
+                self.state = self.feed.trim(self.store, self.state)
+                if (left := forget_former(self.store, self.catalog, self.state.followed)) is not None:
+                    self.take_catalog(*left)
 
     def _tend(self, node: TableNode, n: int) -> None:
         log = node.log
@@ -385,9 +382,18 @@ class Core:
         """Let go of what memory holds, and of the store."""
         for node in [*self.tables.values(), *self.filling.values()]:
             node.release()
-        if self.parting is not None:
-            self.parting.end_refill()
+        self.end_refill()
         self.store.close()
+
+    def end_refill(self) -> None:
+        """Close the store that a refill reads."""
+        run, self.refilling = self.refilling, None
+        if run is not None:
+            run.close()
+
+
+BeginBuild = Callable[[Core, Built, Mapping[str, TableNode], Mapping[str, ViewNode]], ViewBuild]
+"""Begins to build views, or goes on with it, in the nodes of a core."""
 
 
 class _Undone(Exception):

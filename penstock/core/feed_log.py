@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.cache import StoreDamaged, Writer
+from penstock.cache import Store, StoreDamaged, Writer
 from penstock.core.catalog import State, write_state
 from penstock.mapreduce import FEED, Fed, feed_counts, feed_key, feed_row
-
-if TYPE_CHECKING:
-    from penstock.core.commit import Core
 
 CHANGES, BYTES = 1_000_000, 256 << 20
 _DROPPED = 64  # rows that one step drops at most
@@ -39,15 +35,14 @@ class Feed:
         writer.put_many(FEED, [(key, row)], append=True)
         return msgspec.structs.replace(state, fed=changes, fed_bytes=size)
 
-    def trim(self, core: Core) -> None:
-        """Drop the oldest rows, if more are kept than should be."""
-        state = core.state
-        if self._first is None and not self._find(core):
-            return
+    def trim(self, store: Store, state: State) -> State:
+        """Drop the oldest rows, if more are kept than should be; return the state after it."""
+        if self._first is None and not self._find(store):
+            return state
         assert self._first is not None, "it was just found"
         if not self._over(state, self._first):
-            return
-        with core.store.write() as writer:
+            return state
+        with store.write() as writer:
             gone: list[bytes] = []
             last = min(state.told_at.values(), default=state.position)  # readers of saved changes are before it
             for key, row in islice(writer.scan(FEED), _DROPPED + 1):
@@ -57,12 +52,12 @@ class Feed:
                     break
                 gone.append(key)
             if not gone:
-                return
+                return state
             writer.delete_many(FEED, gone)
             followed = max(state.followed, int.from_bytes(gone[-1], "big"))  # rows from before a time without a feed
             state = msgspec.structs.replace(state, followed=followed)
             write_state(writer, state)
-        core.state = state
+        return state
 
     def forget(self) -> None:
         """Memory is in doubt."""
@@ -72,8 +67,8 @@ class Feed:
         _, changes, size = first
         return state.fed - changes > self._changes or state.fed_bytes - size > BYTES
 
-    def _find(self, core: Core) -> bool:
-        with core.store.read() as reader:
+    def _find(self, store: Store) -> bool:
+        with store.read() as reader:
             for key, row in islice(reader.scan(FEED), 1):
                 self._first = (int.from_bytes(key, "big"), *self._before(key, row))
         return self._first is not None

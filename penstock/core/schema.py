@@ -13,13 +13,27 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from penstock.cache import Reader, UnknownName
 from penstock.core.catalog import Catalog, catalog_of, read_built
-from penstock.generations.agreement import described_view
 from penstock.mapreduce import StoredCodec, ViewNode, codec_from, reducer_from, rows_db
-from penstock.views import App, Coded, NotBuilt, Table, View, app_from, difference, nearest
+from penstock.views import App, Coded, NotBuilt, Table, View, app_from, difference, nearest, stored_definition
 
-__all__ = ["Schema", "TableShown", "built_of", "is_built", "percent_built", "told_by_rows"]
+__all__ = [
+    "Described",
+    "Schema",
+    "TableShown",
+    "built_of",
+    "described",
+    "described_view",
+    "is_built",
+    "percent_built",
+    "told_by_rows",
+]
+
+Described = dict[str, Any]
+"""A definition as plain data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +112,24 @@ class Schema:
             kept = [former for former in self.catalog.former if former.number]
             self._former = {f.number: (f.name, codec_from(f.definition)) for f in kept}
         return self._former
+
+
+def described(app: App) -> dict[str, Described]:
+    """Return all definitions of an app, as they are read from a store."""
+    out: dict[str, Described] = {table.name: table.describe() for table in app.tables()}
+    out |= {view.name: stored_definition(view) for view in app.views()}
+    read = _as_read(out)
+    return {name: read[name] for name in app.names()}
+
+
+def described_view(view: View) -> Described:
+    """Return the definition of one view, as it is read from a store."""
+    return _as_read(stored_definition(view))
+
+
+def _as_read(definition: Described) -> Described:
+    out: Described = msgspec.msgpack.decode(msgspec.msgpack.encode(definition))
+    return out
 
 
 def _with_functions(view: View, definition: Mapping[str, Any], own: View | None) -> View:

@@ -5,6 +5,7 @@ from penstock.core.commit import Core
 from penstock.core.generation_switch import complete_switches
 from penstock.core.input.batches import Batch, batches_of, delivered
 from penstock.core.input.user_transaction import Transaction
+from penstock.core.partition_identity import ForeignPartition
 from penstock.core.reading.document_facts import Stored, Told
 from penstock.core.reading.feed_reader import Follower
 from penstock.core.reading.group_weights import Weight
@@ -18,22 +19,21 @@ from penstock.engine.group_commit import Ticket
 from penstock.engine.opening import open_engine
 from penstock.engine.partitioned_reading import SpannedEngine
 from penstock.engine.partitioned_store import Parted
+from penstock.engine.store_opening import open_on, open_partition
 from penstock.engine.writers.failover import Failover
 from penstock.engine.writers.open_writer import memory_of_holder, writer
 from penstock.engine.writers.standby_writer import LOST, Loads, StandbyWriter
-from penstock.generations.agreed_opening import open_on, open_partition
 from penstock.generations.build_progress import Swept, Switch
+from penstock.generations.generation_numbers import Concert, concerted
 from penstock.generations.refill import Refilled
 from penstock.partitions.app_transfer import Shipped, importable, shipped
 from penstock.partitions.copies.repartition_job import Repartitioned, repartition
 from penstock.partitions.copies.store_copies import Copied, copy_of, copy_size, restore, shrink
 from penstock.partitions.copies.union_copies import copy_any, restore_any
 from penstock.partitions.exchange.exchange import Parting, guard_of
-from penstock.partitions.generation_numbers import Concert, concerted
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.partitions.member import Marks, Member, Tables
 from penstock.partitions.member import Standing as MemberStanding
-from penstock.partitions.partition_identity import ForeignPartition
 from penstock.partitions.transport.saved_batches import BatchWaits, SavedBatches
 from penstock.partitions.union.union_snapshot import SpannedSnapshot, Switching, settled
 from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writer, parted

@@ -16,7 +16,7 @@ from typing import IO
 
 from penstock.cache import Owner, PenstockError, open_lmdb, pack
 from penstock.engine.engine import Engine
-from penstock.generations.agreed_opening import open_partition
+from penstock.engine.store_opening import open_partition
 from penstock.mapreduce import Ranges
 from penstock.partitions.exchange.exchange import Parting
 from penstock.partitions.member import Member

@@ -23,13 +23,14 @@ from penstock.core.store_layout import Layout, WrongPartitions, is_store, layout
 from penstock.engine import partition_main
 from penstock.engine.partitioned_reading import cores_of
 from penstock.engine.partitioned_store import Parted
-from penstock.generations.agreed_opening import Migrate, open_partition
+from penstock.engine.store_opening import open_partition
+from penstock.generations.agreed_opening import Migrate
+from penstock.generations.generation_numbers import Concert, concerted
 from penstock.mapreduce import even_starts
 from penstock.partitions.app_transfer import shipped
 from penstock.partitions.exchange.exchange import Parting
-from penstock.partitions.generation_numbers import Concert, concerted
 from penstock.partitions.member import Member
-from penstock.partitions.partition_identity import catalogs_of
+from penstock.partitions.partition_catalogs import catalogs_of
 from penstock.partitions.partition_process import PartitionProcess, evict
 from penstock.partitions.start_message import StartMessage
 from penstock.partitions.transport.delivery import carried, join

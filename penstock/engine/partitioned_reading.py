@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
 from penstock.core.commit import Core
 from penstock.core.damage_names import places_of
+from penstock.core.partition_identity import must_be_partition
 from penstock.core.reading.content_digest import digest_of
 from penstock.core.reading.snapshot import must_be_known
 from penstock.core.settings import Settings
@@ -20,7 +21,6 @@ from penstock.core.store_layout import Layout
 from penstock.engine.engine import Engine
 from penstock.engine.partitioned_status import status_of_all
 from penstock.mapreduce import Ranges
-from penstock.partitions.partition_identity import must_be_partition
 from penstock.partitions.union.union_feed import follow_all
 from penstock.partitions.union.union_snapshot import SpannedSnapshot, Switching, settled
 from penstock.views import App, Changes, Progress

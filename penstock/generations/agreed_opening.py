@@ -2,61 +2,29 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Literal
 
 from msgspec.structs import replace
 
-from penstock.cache import META, Limits, LmdbStore, LmdbWriter, Owner, Store, StoreDamaged, Writer, naming
+from penstock.cache import META, LmdbStore, LmdbWriter, Store, StoreDamaged, Writer, naming
 from penstock.core.catalog import Catalog, read_catalog, read_state, write_built, write_catalog
 from penstock.core.commit import Core
 from penstock.core.damage_names import places_of
+from penstock.core.partition_identity import identity_of, must_be_alone, must_be_partition
+from penstock.core.protocol import Exchange
+from penstock.core.schema import described
 from penstock.core.settings import Settings
 from penstock.core.upkeep.page_check import must_be_sound
-from penstock.engine.engine import Engine
-from penstock.generations.agreement import begun, compared, created, described, refused
+from penstock.generations.agreement import begun, compared, created, refused
+from penstock.generations.build import Sweep
+from penstock.generations.generation_numbers import Concert
 from penstock.generations.refill import without_leftover
-from penstock.partitions.exchange.exchange import Parting
-from penstock.partitions.generation_numbers import Concert
-from penstock.partitions.partition_identity import identity_of, must_be_alone, must_be_partition
 from penstock.views import App, Changed
 
-__all__ = ["MEMORY", "Migrate", "core_on", "open_on", "open_partition"]
+__all__ = ["MEMORY", "Migrate", "core_on"]
 
 MEMORY = 512 << 20
 Migrate = Literal["auto", "refuse"]
-
-
-def open_on(
-    app: App,
-    store: Store,
-    limits: Limits | None = None,
-    seed: int | None = None,
-    memory: int = MEMORY,
-    migrate: Migrate = "auto",
-) -> tuple[Engine, Core]:
-    """The engine on a store that the caller has opened, and its core: how the simulator comes in.
-
-    `seed` is that of the hashes of keys, where the store is empty; left out, it is drawn. Views that changed are built
-    by `core.sweep_step()`, and by nothing else.
-    """
-    core = core_on(app, store, "memory", Settings(memory, limits or Limits()), seed, migrate)
-    return Engine(core, None, None, False, False), core
-
-
-def open_partition(
-    app: App,
-    store: Store,
-    parting: Parting,
-    path: str | None,
-    owner: Owner | None,
-    settings: Settings,
-    sock: socket.socket | None = None,
-    concert: Concert | None = None,
-) -> Engine:
-    """The engine of one partition, on a store that the caller has opened; views that changed begin as all agreed."""
-    core = core_on(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting, concert)
-    return Engine(core, path, owner, False, False, sock)
 
 
 def core_on(
@@ -66,7 +34,7 @@ def core_on(
     settings: Settings,
     seed: int | None,
     migrate: Migrate,
-    parting: Parting | None = None,
+    parting: Exchange | None = None,
     concert: Concert | None = None,
 ) -> Core:
     """The nodes of a store that is now this writer's; where that fails the store is closed."""
@@ -75,7 +43,7 @@ def core_on(
             must_be_sound(store, store.folder)
         with naming(lambda: places_of(None)):
             changed = _agree(app, store, path, seed, migrate, parting, concert)
-        core = Core(app, store, settings, path, parting=parting)
+        core = Core(app, store, settings, path, parting=parting, begin_build=Sweep)
         core.changed = changed
         core.begin_epoch()
     except BaseException:
@@ -90,7 +58,7 @@ def _agree(
     path: str,
     seed: int | None,
     migrate: Migrate,
-    parting: Parting | None,
+    parting: Exchange | None,
     concert: Concert | None,
 ) -> tuple[Changed, ...]:
     """Make the store's catalog one that serves this app, or refuse; the views that have to be built for it."""

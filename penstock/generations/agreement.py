@@ -13,16 +13,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from penstock.cache import DefinitionChanged, Reader, read_mark, repr_of, segments_from
 from penstock.core.catalog import FORMAT, Built, Catalog, Entry, Identity, Next
+from penstock.core.schema import Described
 from penstock.mapreduce import view_dbs
-from penstock.views import App, Changed, Kind, View, difference, stored_definition
-
-Described = dict[str, Any]
+from penstock.views import Changed, Kind, difference
 
 
 @dataclass(slots=True)
@@ -60,24 +58,6 @@ def compared(known: Catalog, wanted: dict[str, Described]) -> Agreement:
         if name not in wanted:
             out.changes[name] = Changed(name, Kind.DROPPED)
     out.goes_on = known.since is not None and agrees(known, wanted)
-    return out
-
-
-def described(app: App) -> dict[str, Described]:
-    """All definitions of an app, as they are read from a store."""
-    out: dict[str, Described] = {table.name: table.describe() for table in app.tables()}
-    out |= {view.name: stored_definition(view) for view in app.views()}
-    read = _as_read(out)
-    return {name: read[name] for name in app.names()}
-
-
-def described_view(view: View) -> Described:
-    """The definition of one view, as it is read from a store."""
-    return _as_read(stored_definition(view))
-
-
-def _as_read(definition: Described) -> Described:
-    out: Described = msgspec.msgpack.decode(msgspec.msgpack.encode(definition))
     return out
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.cache import META, Writer, decode_key, mark_of_log
+from penstock.cache import Writer, decode_key
 from penstock.core.catalog import Built, State, write_built, write_catalog, write_state
 from penstock.core.generation_switch import switched
 from penstock.core.hidden_transaction import write_hidden
@@ -30,9 +30,7 @@ from penstock.views import Row
 if TYPE_CHECKING:
     from penstock.core.commit import Core
 
-__all__ = ["Sweep", "build_few", "empty_trash", "forget_former"]
-
-_EMPTIED = 1 << 10  # rows that one step takes out of a database
+__all__ = ["Sweep", "build_few"]
 
 
 class Sweep:
@@ -160,36 +158,3 @@ def build_few(core: Core) -> None:
         done, total = built_of(reader, core.catalog)
     while core.sweep is not None and total - done <= AT_ONCE:
         core.sweep_step(AT_ONCE)
-
-
-# -- what was before
-
-
-def empty_trash(core: Core) -> None:
-    """One step of emptying the databases that nobody reads any more; the mark of a table's log goes with the log."""
-    db, *others = core.catalog.trash
-    with core.store.write() as writer:
-        keys = [key for key, _ in islice(writer.scan(db), _EMPTIED)]
-        if len(keys) == _EMPTIED:
-            writer.delete_many(db, keys)
-            return
-        writer.clear(db)
-        mark = mark_of_log(db)
-        writer.delete_many(META, [] if mark is None else [mark])
-        catalog = msgspec.structs.replace(core.catalog, trash=tuple(others), last=core.catalog.highest())
-        row = write_catalog(writer, catalog)
-    core.take_catalog(catalog, row)
-
-
-def forget_former(core: Core) -> None:
-    """Give up the generations that the feed no longer reaches back to."""
-    catalog, followed = core.catalog, core.state.followed
-    gone = [former for former in catalog.former if former.until <= followed]
-    if not gone:
-        return
-    trash = [*catalog.trash, *(rows_db(former.number) for former in gone if former.number)]
-    left = tuple(former for former in catalog.former if former.until > followed)
-    changed = msgspec.structs.replace(catalog, former=left, trash=tuple(trash), last=catalog.highest())
-    with core.store.write() as writer:
-        row = write_catalog(writer, changed)
-    core.take_catalog(changed, row)

@@ -15,7 +15,7 @@ from penstock.core.schema import built_of
 if TYPE_CHECKING:
     from penstock.core.commit import Core
 
-__all__ = ["AT_ONCE", "STEP", "Swept", "Switch", "steps_left", "swept_by"]
+__all__ = ["AT_ONCE", "STEP", "Swept", "Switch", "swept_by"]
 
 Switch = Literal["switch", "finish"]
 """Make the next generation the current one; or let go of the former one, since all partitions have switched."""
@@ -51,13 +51,6 @@ class Swept:
         return [self.more, self.waits, self.done, self.total, self.told, self.switched, self.unfinished]
 
 
-def steps_left(core: Core) -> bool:
-    """Whether a store has another step to take; the former generation of an unfinished switch is not emptied."""
-    if core.sweep is not None and not core.sweep.waits:
-        return True
-    return bool(core.catalog.trash) and core.catalog.unfinished is None
-
-
 def swept_by(core: Core, limit: int | None, switch: Switch | None = None) -> Swept:
     """Take one step at a partition: of about so many documents or rows and all that came ahead; or of the switch.
 
@@ -80,7 +73,7 @@ def swept_by(core: Core, limit: int | None, switch: Switch | None = None) -> Swe
         with core.store.read() as reader:
             done, total = built_of(reader, core.catalog)
     unfinished = core.catalog.unfinished is not None
-    return Swept(steps_left(core), waits, done, total, core.told, core.switched, unfinished)
+    return Swept(core.has_step, waits, done, total, core.told, core.switched, unfinished)
 
 
 def _finish(core: Core) -> None:

@@ -19,9 +19,10 @@ from penstock.cache import Limits, MemoryStore, encode_key, pack_document, segme
 from penstock.core.catalog import write_catalog
 from penstock.core.commit import Core
 from penstock.core.reading.snapshot import Snapshot
+from penstock.core.schema import described
 from penstock.core.settings import Settings
 from penstock.gateway import TableBatch, document_of, key_value, unwrap
-from penstock.generations.agreement import compared, created, described
+from penstock.generations.agreement import compared, created
 from penstock.mapreduce import rows_db, same_result
 from penstock.views import ABSENT, App, Changed, Coded, FunctionMap, Kind, Preview, Sampled, Source, Table, View
 

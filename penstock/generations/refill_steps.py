@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from penstock.cache import PenstockError, open_lmdb
 from penstock.core.generation_switch import is_ready
 from penstock.generations.refill import Refilling, begin, give_up, switch
-from penstock.partitions.exchange.exchange import Parting
 
 if TYPE_CHECKING:
     from penstock.core.commit import Core
@@ -39,19 +38,18 @@ def _highest(core: Core) -> int:
 
 def _open(core: Core, folder: str, first: int) -> None:
     """Begin to take over the store in this folder, under numbers from this one on."""
-    parting = _parting(core)
-    parting.end_refill()
+    core.end_refill()
     with ExitStack() as stack:
         fresh = open_lmdb(folder, readonly=True)
         stack.callback(fresh.close)
         run = Refilling(core, folder, stack.enter_context(fresh.read()), stack.pop_all().close)
-    parting.refilling = run
+    core.refilling = run
     run.allot(first)
 
 
 def _run(core: Core) -> Refilling:
-    run = _parting(core).refilling
-    if run is None:
+    run = core.refilling
+    if not isinstance(run, Refilling):
         raise PenstockError("the process of a partition was replaced during the backfill; run the backfill again")
     run.must_go_on()
     return run
@@ -83,18 +81,13 @@ def _repeat(core: Core) -> None:
 def _ready(core: Core, first: int) -> tuple[dict[str, int], tuple[str, ...]]:
     """Store all that the switch needs; where sources go on, and which of them go back."""
     refill = core.catalog.refill
-    if _parting(core).refilling is None and is_ready(core.catalog) and refill is not None and refill.first == first:
+    if core.refilling is None and is_ready(core.catalog) and refill is not None and refill.first == first:
         return refill.answer()
     return _run(core).make_ready()
 
 
 def _end(core: Core) -> None:
-    _parting(core).end_refill()
-
-
-def _parting(core: Core) -> Parting:
-    assert core.parting is not None, "it is one partition of several"
-    return core.parting
+    core.end_refill()
 
 
 _STEPS: dict[str, Callable[..., Any]] = {

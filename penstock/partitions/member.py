@@ -17,10 +17,12 @@ from penstock.core.fair_lock import Turns
 from penstock.core.input.batches import Batch
 from penstock.core.reading.snapshot import Snapshot
 from penstock.core.upkeep.compaction import Compacted
+from penstock.gateway import TableBatch
 from penstock.generations.build_progress import Swept, Switch, swept_by
 from penstock.mapreduce import Writes
 from penstock.partitions.exchange.batch_part import records_part
 from penstock.partitions.exchange.exchange import Parting, clear, hear, receive
+from penstock.partitions.routing import Router
 from penstock.recovery import Early, Production, Sent, owed_after, pending
 from penstock.recovery.repair.repair_steps import Steps, changes_of, take_step
 from penstock.remote.wire_messages import repaired_data
@@ -145,13 +147,13 @@ class Member:
 
     def __init__(self, engine: PartitionEngine) -> None:
         parting = engine.core.parting
-        if parting is None:
+        if not isinstance(parting, Parting):
             raise PenstockError("this store is no partition of another one; open the store that is meant")
         self.engine = engine
         self.here = parting.here
         self.core = engine.core
         self._lock = engine.lock
-        self._parting: Parting = parting
+        self._parting = parting
 
     @property
     def others(self) -> Sequence[int]:
@@ -332,7 +334,11 @@ class Member:
         if do == "note":
             self._parting.noted = []
             return None
-        return take_step(Steps(self.core, self._lock, [] if noted is None else noted), do, *what)
+        steps = Steps(self.core, self._lock, [] if noted is None else noted, self._foreign)
+        return take_step(steps, do, *what)
+
+    def _foreign(self, table: str, records: TableBatch) -> Mapping[int, int]:
+        return Router(self.core.app, self._parting.ranges).foreign(table, records, self.here)
 
     def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
         """One step of building views, of about so many documents, or of the switch; with neither a look."""

@@ -59,6 +59,13 @@ class Router:
         line_of = _line_of(records)
         return {owner: _part(batch, np.flatnonzero(owners == owner), line_of, owner == _FIRST) for owner in whole}
 
+    def foreign(self, table: str, records: TableBatch, here: int) -> dict[int, int]:
+        """Return the places of the records whose keys other partitions than `here` own, and these partitions."""
+        parts = self.parted(table, Batch(records))
+        return {
+            place: owner for owner, own in parts.items() if owner != here for place in own.places(range(own.records.n))
+        }
+
     def routed(self, work: Iterable[tuple[str, Batch]]) -> tuple[Routed, dict[int, list[Batch]]]:
         """Split batches of tables by partition; the second answer has the parts of each batch, by its identity."""
         out: Routed = {}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import IO
 
 from penstock.core.settings import Settings
+from penstock.generations.generation_numbers import Concert
 from penstock.partitions.app_transfer import Shipped
-from penstock.partitions.generation_numbers import Concert
 
 __all__ = ["StartMessage", "read_message", "write_message"]
 

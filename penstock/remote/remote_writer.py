@@ -16,8 +16,8 @@ from typing import Any, Self
 
 from penstock.cache import BatchRejected, Closed, ForkedStore, PenstockError, Tell, encode_key
 from penstock.core.input.batches import Batch, batches_of
+from penstock.core.schema import described
 from penstock.core.upkeep.compaction import Compacted, Progress
-from penstock.generations.agreement import described
 from penstock.generations.refill import Refilled
 from penstock.recovery import Checked, Repaired, Settled, Wanted
 from penstock.remote.socket_wire import PROTOCOL, Gone, Silent, Wire, connect

@@ -21,7 +21,7 @@ import msgspec
 import zstandard
 
 import penstock as ps
-from penstock.cli.commands.load import LIMIT
+from penstock.cli.running.source_batches import LIMIT
 from penstock.remote import socket_wire
 from penstock.spout import Record, open_file
 from penstock.spout.kafka_records import KEYS, Shape

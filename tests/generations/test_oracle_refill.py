@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.cache import PenstockError, open_lmdb
+from penstock.core.schema import described
 from penstock.engine import open_on
-from penstock.generations.agreement import described
 from penstock.views import Merge
 from tests.harness.worlds import RICH, TINY, World
 from tests.mapreduce.trees.tree_worlds import TREES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.generations.agreement import described
+from penstock.core.schema import described
 from penstock.mapreduce import small_trees
 from tests.core.crash.crash_points import unsynced
 from tests.generations.crash import test_crash_refill
@@ -102,7 +102,7 @@ BUGS: list[tuple[Bug, Callable[[Path], None]]] = [
     (
         Bug(
             "the mark of a former log stays",
-            "generations.build:empty_trash",
+            "core.trash:empty_trash",
             "else [mark]",
             "else []",
         ),

@@ -14,8 +14,8 @@ import pytest
 
 import penstock as ps
 from penstock.cache import Closed, PenstockError, open_lmdb
+from penstock.core.schema import described
 from penstock.engine import open_on, writer
-from penstock.generations.agreement import described
 from tests.harness.worlds import TINY
 from tests.tidy.tree import ROOT
 from tests.waiting import PATIENCE

@@ -15,7 +15,7 @@ from penstock.cache import PenstockError, encode_key, open_lmdb
 from penstock.core.catalog import Identity, read_catalog, write_catalog
 from penstock.core.store_layout import read_layout
 from penstock.engine import ForeignPartition, copy_any, partitioned_opening, repartition, restore_any
-from penstock.partitions.partition_identity import catalogs_of
+from penstock.partitions.partition_catalogs import catalogs_of
 
 DOCS = [{"id": i, "g": f"g{i % 7}", "v": i} for i in range(60)]
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.cache import Closed, MemoryStore, PenstockError, StoreMissing, open_lmdb
+from penstock.core.schema import described
 from penstock.engine import Parted, open_on
-from penstock.generations.agreement import described
 from penstock.mapreduce import small_trees
 from penstock.views import ProductionName
 from tests.core.crash.crash_points import unsynced

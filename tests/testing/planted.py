@@ -34,7 +34,7 @@ OWN = [
     Bug("an opening does not count the epoch up", "core.commit:Core.begin_epoch", "self.state.epoch + 1", "0"),
     Bug(
         "the position is counted though nothing changed",
-        "core.commit:Core._state",
+        "core.commit:state_after",
         "old.position + writes.changed",
         "old.position + 1",
     ),

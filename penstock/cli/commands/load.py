@@ -20,23 +20,23 @@ import click
 
 from penstock.cli.command_frame import command, load_app, open_writer, table_of
 from penstock.cli.commands.migrate import bring_up
-from penstock.cli.context import DONE, FAILED, INTERRUPTED, NO, WRONG, Context
+from penstock.cli.context import DONE, INTERRUPTED, NO, WRONG, Context
 from penstock.cli.exit_errors import Fault
 from penstock.cli.name_completion import table_names
 from penstock.cli.progress import Bar, progress
 from penstock.cli.rows_output import shown_cell
+from penstock.cli.running.source_batches import LIMIT, check_columns
 from penstock.cli.signals import Stop
 from penstock.engine import Writer
 from penstock.spout import STDIN, FileSpout, ParquetSpout, SpoutBatch, Standing, Uri, file_size, open_file
 from penstock.views import App, Counts, Table
 
 Read = Callable[[SpoutBatch], SpoutBatch]
-LIMIT = 50_000  # records of a transaction
 _WAIT = 0.2  # seconds between two tests of the request to stop
 _TOGETHER = 0.05  # seconds within which further lines of a pipe join a load
 _LONG = 10_000_000  # bytes from which a second process is worth its start
 _SHOWN = 5  # rejections shown of a file
-_COLUMNS = 12
+_COLUMNS = 12  # columns that a hint may name
 _TOKEN = 40  # characters of a text that stands for null; a longer one is data
 _STANDINGS = {
     Standing.BEGUN: "{file}: going on after {unit} {number:,}",
@@ -254,24 +254,6 @@ def _there(spout: FileSpout | ParquetSpout, stop: Stop) -> Iterator[SpoutBatch]:
     wait = 0.0 if spout.contract.exact else _TOGETHER
     while not stop.asked and (batch := spout.next_batch(LIMIT, wait)) is not None:
         yield batch
-
-
-def check_columns(spout: FileSpout | ParquetSpout, path: str, table: Table, keys: bool = False) -> None:
-    """Raise a fault if a column that the table needs is missing."""
-    if spout.columns is None:
-        return
-    needed = [(parts[0], "the key") for parts in table.key.paths]
-    if table.ts is not None and not keys:
-        needed.append((table.ts[0], "the ts"))
-    for name, use in needed:
-        if name not in spout.columns:
-            there = ", ".join(spout.columns[:_COLUMNS]) + (", …" if len(spout.columns) > _COLUMNS else "")
-            correct = "write it with that one" if isinstance(spout, ParquetSpout) else "correct its first row"
-            raise Fault(
-                f"{path} has no column {name!r}, {use} of table {table.name!r}, but {there}; {correct}, or define the "
-                "table by one of these",
-                FAILED,
-            )
 
 
 def _said(counts: Counts, began: float | None) -> str:

@@ -17,9 +17,9 @@ from contextlib import closing
 from dataclasses import replace
 
 from penstock.cache import hidden, shown_size
-from penstock.cli.commands.load import LIMIT, check_columns
 from penstock.cli.rows_output import shown_cell
 from penstock.cli.running.claims import Claim
+from penstock.cli.running.source_batches import LIMIT, check_columns
 from penstock.engine import LOST, Loads, StandbyWriter
 from penstock.spout import (
     Enveloped,

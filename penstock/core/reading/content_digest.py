@@ -15,9 +15,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import canonical, encode_key, record_key, unseal
-from penstock.core.schema import TableShown
+from penstock.core.schema import TableShown, described_view
 from penstock.gateway import Unwrapped, document_of, forgettable, key_value, unwrap
-from penstock.generations.agreement import described_view
 from penstock.mapreduce import (
     FunctionMapper,
     Groups,

@@ -17,13 +17,13 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from penstock.cache import PenstockError, StoreInUse, Tell
+from penstock.core.schema import described
 from penstock.core.settings import Scrubbing
 from penstock.core.upkeep.compaction import Compacted, Progress
 from penstock.engine.engine import Engine
 from penstock.engine.group_commit import Ticket
 from penstock.engine.opening import open_engine
 from penstock.generations.agreed_opening import MEMORY
-from penstock.generations.agreement import described
 from penstock.generations.refill import Refilled
 from penstock.recovery import Checked, Repaired, Settled, Wanted
 from penstock.remote.remote_writer import RemoteWriter

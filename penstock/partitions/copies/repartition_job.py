@@ -40,6 +40,7 @@ from penstock.cache import (
 from penstock.core.catalog import Catalog, catalog_of, catalog_row
 from penstock.core.commit import Core
 from penstock.core.damage_names import places_of
+from penstock.core.partition_identity import identity_of, must_be_alone
 from penstock.core.reading.snapshot import Snapshot
 from penstock.core.schema import Schema
 from penstock.core.settings import Settings
@@ -48,7 +49,7 @@ from penstock.mapreduce import Ranges, even_starts
 from penstock.partitions.copies.new_store import Target
 from penstock.partitions.copies.row_moves import Moving
 from penstock.partitions.copies.store_replacement import Replacement, clear_leftovers, next_turn
-from penstock.partitions.partition_identity import catalogs_of, identity_of, must_be_alone
+from penstock.partitions.partition_catalogs import catalogs_of
 from penstock.partitions.union.union_snapshot import SpannedSnapshot
 from penstock.recovery import pending, untold
 

@@ -27,9 +27,9 @@ from penstock.cache import (
     shrink_file,
 )
 from penstock.core.catalog import read_catalog, read_state
+from penstock.core.partition_identity import must_be_alone
 from penstock.core.store_layout import must_be_whole, read_layout
 from penstock.partitions.copies.store_replacement import clear_leftovers
-from penstock.partitions.partition_identity import must_be_alone
 from penstock.views import Position
 
 __all__ = ["Copied", "copy_of", "copy_size", "has_content", "restore", "shrink", "with_content"]

@@ -35,11 +35,12 @@ from penstock.cache import (
 from penstock.core.catalog import Catalog, read_catalog, read_state
 from penstock.core.damage_names import places_of
 from penstock.core.generation_switch import decides, former_catalog, is_ready
+from penstock.core.partition_identity import must_be_alone
 from penstock.core.schema import is_built
 from penstock.core.store_layout import is_store, layout_of, read_layout, write_layout
 from penstock.partitions.copies.store_copies import Copied, copy_of, has_content, restore, with_content
 from penstock.partitions.copies.store_replacement import Replacement, clear_leftovers, next_turn
-from penstock.partitions.partition_identity import catalogs_of, must_be_alone
+from penstock.partitions.partition_catalogs import catalogs_of
 from penstock.partitions.union.union_snapshot import unlike
 from penstock.recovery import consistent
 

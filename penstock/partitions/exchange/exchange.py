@@ -53,7 +53,6 @@ from penstock.views import Production as How
 
 if TYPE_CHECKING:
     from penstock.core.commit import Core
-    from penstock.generations.refill import Refilling
 
 _DELTA = 2  # where a part of a production has its sums
 
@@ -85,7 +84,6 @@ class Parting:
         self._cleared: Sent = {}  # and up to which that is deleted
         self._delay = Delay()
         self._order: list[ViewNode] = []
-        self.refilling: Refilling | None = None  # the refill that this process takes part in
         self.wake: Callable[[], None] = lambda: None  # told after each commit that others are owed something by
         self.turn = threading.Lock()  # of batches that are given: one is told, and saved, before the next one
         self.tell: Callable[[Mapping[int, Early]], Collection[int]] = _nobody  # who has it when it returns
@@ -100,12 +98,6 @@ class Parting:
     def views(self) -> Sequence[ViewNode]:
         """All views that take contributions, those that a refill fills too."""
         return self._order
-
-    def end_refill(self) -> None:
-        """Let go of the store that a refill takes over."""
-        run, self.refilling = self.refilling, None
-        if run is not None:
-            run.close()
 
     @property
     def others(self) -> list[int]:
@@ -263,10 +255,16 @@ def _nobody(early: Mapping[int, Early]) -> Collection[int]:
     return ()
 
 
+def parting_of(core: Core) -> Parting:
+    """Return the exchange of a core that is one partition of several."""
+    parting = core.parting
+    assert isinstance(parting, Parting), "a partition is opened with its exchange"
+    return parting
+
+
 def receive(core: Core, production: Production) -> int:
     """Take what another partition sent; the number up to which all of it is durable here."""
-    parting = core.parting
-    assert parting is not None, "only partitions are sent something"
+    parting = parting_of(core)
     for fresh in parting.fresh(core.state, production):
         _take(core, parting, production, fresh)
     return Taken(*core.state.taken.get(production.sender, (0, 0))).number
@@ -296,8 +294,7 @@ def _take(core: Core, parting: Parting, production: Production, fresh: Fresh) ->
 
 def hear(core: Core, early: Early) -> None:
     """Take what another partition tells early, and put back what it told of a batch that it does not have."""
-    parting = core.parting
-    assert parting is not None, "only partitions are told something"
+    parting = parting_of(core)
     core.ready()
     if not newer(guard_of(core.state, early.sender), early):
         return
@@ -352,8 +349,8 @@ def _guarded(state: State, sender: int, order: Guard) -> State:
 
 def clear(core: Core) -> None:
     """Delete what has arrived, in a transaction of its own."""
-    parting = core.parting
-    if parting is None or not parting.cluttered:
+    parting = parting_of(core)
+    if not parting.cluttered:
         return
     writes = Writes()
     with core.store.write() as writer:

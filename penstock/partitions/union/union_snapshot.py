@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cache import Closed, PenstockError, Reader, SpannedReader, checked, decode_key, encode_key
 from penstock.core.catalog import Catalog, State
 from penstock.core.reading.document_facts import Stored
+from penstock.core.reading.scan_progress import Passed
 from penstock.core.reading.snapshot import Snapshot
 from penstock.gateway import SpannedTable, TableReader, TableReading
 from penstock.mapreduce import Ranges, ViewNode
@@ -26,7 +27,7 @@ from penstock.views import Contribution, Position, Progress
 if TYPE_CHECKING:
     from penstock.core.commit import Core
 
-__all__ = ["Passed", "SpannedSnapshot", "Switching", "settled", "together", "unlike"]
+__all__ = ["SpannedSnapshot", "Switching", "settled", "together", "unlike"]
 
 
 class Switching(PenstockError):
@@ -162,27 +163,6 @@ class SpannedSnapshot(Snapshot):
         for found in out:
             found.sort(key=lambda one: (encode_key(one.key), one.rank))
         return out
-
-
-class Passed:
-    """How far scans of several partitions are, as how far one is of all; each is as long as the first that is known."""
-
-    def __init__(self, parts: int, progress: Progress | None) -> None:
-        self._progress = progress
-        self._done = [(0, 0)] * parts
-
-    def of(self, part: int) -> Progress | None:
-        """What is told how far the scan of one partition is."""
-        if self._progress is None:
-            return None
-        tell = self._progress
-
-        def passed(done: int, total: int) -> None:
-            self._done[part] = done, total
-            known = [own for own in self._done if own[1]]
-            tell(sum(own for own, _ in known), sum(own for _, own in known) * len(self._done) // len(known))
-
-        return passed
 
 
 def together(states: Sequence[State]) -> State:

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.cache import PenstockError, Reader, Writer
-from penstock.core.input.batches import MOST_BYTES, Batch
+from penstock.core.input.batches import MOST_BYTES
 from penstock.gateway import (
     REJECTED,
     Outcome,
@@ -33,7 +33,6 @@ from penstock.gateway import (
     tell_again,
 )
 from penstock.mapreduce import Holds, ViewNode, Writes, held_db, read_held, rest_rows, resting_db, take_rows_again
-from penstock.partitions.routing import Router
 from penstock.recovery.quarantine.entries import Left, QuarantineKind, Settled, Wanted, document_id, group_id, record_id
 from penstock.recovery.quarantine.listing import held_documents, held_groups, rejected_records, views_of
 from penstock.recovery.quarantine.stored_records import aimed, ready
@@ -42,7 +41,7 @@ from penstock.views import Progress
 if TYPE_CHECKING:
     from penstock.core.commit import Core
 
-__all__ = ["NO_GROUP", "Releases", "Releasing"]
+__all__ = ["NO_GROUP", "Foreign", "Releases", "Releasing"]
 
 _RECORDS = 1_000  # records that one step takes at most
 _DOCUMENTS = 256
@@ -53,6 +52,8 @@ NO_GROUP = (
 _BUILT = "its view is being built anew, and takes its documents again; run this once that is done"
 _T = TypeVar("_T")
 Step = Callable[[Writer, Writes], Settled]
+Foreign = Callable[[str, TableBatch], Mapping[int, int]]
+"""Gives, for records of a table, the places of those whose keys other partitions own, and these partitions."""
 
 
 class Releases(Protocol):
@@ -71,7 +72,8 @@ class Releasing:
     """Retries and drops of one store, whose writer is behind this lock.
 
     Without `remake` it is a partition: groups, and what is not there, are the affair of who asks all of them. `found`
-    are the ids of the entries that there were.
+    are the ids of the entries that there were. `foreign` finds records whose keys other partitions own; the only
+    partition of a store has none.
     """
 
     def __init__(
@@ -80,7 +82,9 @@ class Releasing:
         lock: AbstractContextManager[Any],
         remake: Callable[[str, Sequence[bytes]], None] | None,
         progress: Progress | None = None,
+        foreign: Foreign | None = None,
     ) -> None:
+        self._foreign = foreign
         self._core = core
         self._lock = lock
         self._remake = remake
@@ -206,8 +210,9 @@ class Releasing:
         self._core.make_room(node, len(rejects))
         left: dict[int, str] = {}
         batch, numbers = ready(rejects, left)
-        if self._core.parting is not None and batch.n:
-            left.update((numbers[place], why) for place, why in self._foreign(name, batch).items())
+        foreign = {} if self._foreign is None or not batch.n else self._foreign(name, batch)
+        if foreign:
+            left.update((numbers[place], self._why_foreign(owner)) for place, owner in foreign.items())
             batch, numbers = ready({n: r for n, r in rejects.items() if n not in left}, left)
         if not node.table.has_ts and batch.n:
             late = superseded(node, writer, batch, [rejects[number].tail for number in numbers])
@@ -227,17 +232,10 @@ class Releasing:
         counted = Settled(kinds.count(Outcome.APPLIED), kinds.count(Outcome.EQUAL), kinds.count(Outcome.LATE))
         return counted + Settled.of_left([Left(record_id(n), left[n]) for n in sorted(left)])
 
-    def _foreign(self, table: str, batch: TableBatch) -> dict[int, str]:
-        """By place, the records whose keys other partitions own, and what to do with them."""
+    def _why_foreign(self, owner: int) -> str:
         parting = self._core.parting
-        assert parting is not None, "it is a partition"
-        parts = Router(self._core.app, parting.ranges).parted(table, Batch(batch))
-        return {
-            place: f"its key belongs to partition {owner}, and this lies with {parting.here}; put it anew"
-            for owner, own in parts.items()
-            if owner != parting.here
-            for place in own.places(range(own.records.n))
-        }
+        assert parting is not None, "the only partition owns all keys"
+        return f"its key belongs to partition {owner}, and this lies with {parting.here}; put it anew"
 
     # -- documents
 

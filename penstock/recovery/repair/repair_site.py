@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.cache import MemoryStore, Store, StoreDamaged, Writer, is_long, read_mark
 from penstock.core.catalog import Catalog
+from penstock.core.reading.scan_progress import Passed
 from penstock.core.reading.snapshot import Snapshot
 from penstock.mapreduce import Contributions, Fed, IndexReduce, ViewNode, Writes
-from penstock.partitions.union.union_snapshot import Passed
 from penstock.recovery.repair.document_scan import Scan
 from penstock.recovery.repair.group_replacement import Mender, Replaced
 from penstock.recovery.repair.rebuilt_view import Dictionaries, Heard, Shadow, hearing

@@ -18,7 +18,7 @@ from penstock.gateway import retell
 from penstock.generations.refill_steps import refill_step
 from penstock.mapreduce import Fed, RowDelta, RowReading, Writes, fed_told, same_result
 from penstock.recovery.quarantine.entries import Wanted
-from penstock.recovery.quarantine.retry_drop import Releasing
+from penstock.recovery.quarantine.retry_drop import Foreign, Releasing
 from penstock.recovery.repair.emission_repair import relearn, relearn_untold
 from penstock.recovery.repair.fresh_map import Mapping, same_pairs
 from penstock.recovery.repair.group_replacement import Mender
@@ -37,9 +37,12 @@ STEP = 64
 
 
 class Steps:
-    """Steps of one store, whose writer is behind this lock."""
+    """Steps of one store, whose writer is behind this lock; `foreign` finds records that other partitions own."""
 
-    def __init__(self, core: Core, lock: AbstractContextManager[Any], fed: list[Fed]) -> None:
+    def __init__(
+        self, core: Core, lock: AbstractContextManager[Any], fed: list[Fed], foreign: Foreign | None = None
+    ) -> None:
+        self._foreign = foreign
         self._core = core
         self._lock = lock
         self._fed = fed
@@ -140,7 +143,7 @@ class Steps:
 
         Where they were asked for by their ids, also those that there were.
         """
-        releasing, asked = Releasing(self._core, self._lock, None), Wanted.of(**wanted)
+        releasing, asked = Releasing(self._core, self._lock, None, foreign=self._foreign), Wanted.of(**wanted)
         settled = releasing.retry(asked) if do == "retry" else releasing.drop(asked)
         found = releasing.found
         return [settled.data(), len(found), [] if asked.ids is None else sorted(found)]

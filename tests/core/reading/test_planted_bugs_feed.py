@@ -162,7 +162,7 @@ def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_time_without_a_feed_that_is_not_said_is_found(store_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gap = "old.followed if self.feed.on or not writes.changed else position"
-    Edit("core.commit:Core._state", gap, "old.followed").plant(monkeypatch)
+    gap = "old.followed if fed or not writes.changed else position"
+    Edit("core.commit:state_after", gap, "old.followed").plant(monkeypatch)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_oracle_feed.test_what_was_not_fed_is_not_passed_over(store_path)

@@ -18,8 +18,8 @@ import pytest
 
 import penstock as ps
 from penstock.cache import META, PenstockError
+from penstock.core.schema import described
 from penstock.engine import Parted, repartition
-from penstock.generations.agreement import described
 from penstock.generations.refill_steps import refill_step
 from penstock.mapreduce import small_trees
 from penstock.partitions.copies.union_copies import copy_any

@@ -10,7 +10,7 @@ import pytest
 from penstock.core.commit import Core
 from penstock.generations import agreement as agreeing
 from penstock.generations import build as sweep
-from penstock.partitions import generation_numbers
+from penstock.generations import generation_numbers
 from penstock.partitions.exchange import exchange
 from penstock.partitions.union import view_building
 from penstock.testing.inputs.trial_apps import trials

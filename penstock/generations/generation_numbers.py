@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.core.catalog import Catalog
-from penstock.generations.agreement import Agreement, Described, agrees, compared, described, refused
+from penstock.core.schema import Described, described
+from penstock.generations.agreement import Agreement, agrees, compared, refused
 from penstock.views import App, Changed, Kind
 
 __all__ = ["Concert", "concerted"]

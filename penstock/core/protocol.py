@@ -1,0 +1,78 @@
+"""Protocols of the parts that a core works with and higher rooms implement: builds, exchanges, refills, listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock.cache import Reader, Writer
+from penstock.core.catalog import Built, State
+from penstock.mapreduce import Ranges, ViewNode, Watch, Writes
+
+__all__ = ["Exchange", "Listener", "RefillRun", "ViewBuild"]
+
+
+class ViewBuild(Protocol):
+    """Builds the views that changed, in steps between batches."""
+
+    built: Built
+    """The progress that the last step stored."""
+    owed: int
+    """Rows to process before others write again: as many came since the last step."""
+
+    @property
+    def waits(self) -> bool:
+        """Return True if all is built, and the switch waits for other partitions."""
+        ...
+
+    def step(self, limit: int) -> None:
+        """Take the next step, of about so many documents or rows."""
+        ...
+
+    def switch(self) -> None:
+        """Make all that was built visible to readers."""
+        ...
+
+
+class Exchange(Protocol):
+    """Exchanges productions between a core, which is one partition of several, and the other partitions."""
+
+    here: int
+    """The number of this partition."""
+    ranges: Ranges
+    """The ranges of hashes that partitions own."""
+
+    def recall(self, reader: Reader, state: State) -> None:
+        """Read from the store all that memory keeps."""
+        ...
+
+    def arrange(self, views: Sequence[ViewNode]) -> None:
+        """Make these the views that fold contributions."""
+        ...
+
+    def begin(self, state: State) -> None:
+        """Prepare to announce the last batch to other partitions, after a writer opened this one."""
+        ...
+
+    def fold(self, reader: Reader, writes: Writes) -> None:
+        """Fold the contributions that a transaction gathered."""
+        ...
+
+    def save(self, writer: Writer, writes: Writes, state: State) -> State:
+        """Save the productions of a transaction for other partitions, and return the state after it."""
+        ...
+
+
+class RefillRun(Protocol):
+    """A refill under way, which reads another store."""
+
+    def close(self) -> None:
+        """Close the other store."""
+        ...
+
+
+class Listener(Watch, Protocol):
+    """Hears the contributions to a view while a repair rebuilds it."""
+
+    lost: bool
+    """True if it may have missed contributions."""

@@ -1,0 +1,48 @@
+"""Engines on stores that the caller has opened: the only partition of a store, or one of several."""
+
+from __future__ import annotations
+
+import socket
+
+from penstock.cache import Limits, Owner, Store
+from penstock.core.commit import Core
+from penstock.core.settings import Settings
+from penstock.engine.engine import Engine
+from penstock.generations.agreed_opening import MEMORY, Migrate, core_on
+from penstock.generations.generation_numbers import Concert
+from penstock.partitions.exchange.exchange import Parting
+from penstock.views import App
+
+__all__ = ["open_on", "open_partition"]
+
+
+def open_on(
+    app: App,
+    store: Store,
+    limits: Limits | None = None,
+    seed: int | None = None,
+    memory: int = MEMORY,
+    migrate: Migrate = "auto",
+) -> tuple[Engine, Core]:
+    """The engine on a store that the caller has opened, and its core: how the simulator comes in.
+
+    `seed` is that of the hashes of keys, where the store is empty; left out, it is drawn. Views that changed are built
+    by `core.sweep_step()`, and by nothing else.
+    """
+    core = core_on(app, store, "memory", Settings(memory, limits or Limits()), seed, migrate)
+    return Engine(core, None, None, False, False), core
+
+
+def open_partition(
+    app: App,
+    store: Store,
+    parting: Parting,
+    path: str | None,
+    owner: Owner | None,
+    settings: Settings,
+    sock: socket.socket | None = None,
+    concert: Concert | None = None,
+) -> Engine:
+    """The engine of one partition, on a store that the caller has opened; views that changed begin as all agreed."""
+    core = core_on(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting, concert)
+    return Engine(core, path, owner, False, False, sock)
