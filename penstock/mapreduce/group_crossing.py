@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.mapreduce.columns.column import Column
-from penstock.mapreduce.columns.group_codes import local_codes
+from penstock.mapreduce.columns.group_codes import Groups, local_codes
 from penstock.mapreduce.columns.items import Items, SourceKeys
 from penstock.mapreduce.columns.key_ranges import Ranges
 from penstock.mapreduce.contribution_sets import Said, named_by, net, of_others
@@ -30,15 +30,42 @@ from penstock.mapreduce.maps.emissions import Contributions, Sources
 from penstock.mapreduce.nodes.node_format import Cut, read_leaves
 from penstock.views import TS, Path
 
-if TYPE_CHECKING:
-    from penstock.mapreduce.view_node import ViewNode
-
 Places = NDArray[np.int64]
 Side = list[Any]  # codes as u32s into a list of groups, and the contributions as a leaf
 Part = list[Any]  # [number of the view, groups, delta or nil, what came, what went], or of sets
 # [number of the view, groups, nil, what is contributed, of whom besides, the number of the batch]
 _SETS = 6  # how many there are of sets
 _DELTA = 2  # where a part has its sums
+
+
+class CrossingView(Protocol):
+    """A view whose contributions cross between partitions."""
+
+    number: int
+
+    @property
+    def groups(self) -> Groups:
+        """The dictionary of its groups."""
+        ...
+
+    @property
+    def early(self) -> bool:
+        """True if its contributions cross as sets, which may be sent before the batch is saved."""
+        ...
+
+    @property
+    def keeps(self) -> bool:
+        """True if it keeps contributions with their sources."""
+        ...
+
+    @property
+    def crossing_fields(self) -> tuple[Path | None, ...]:
+        """The columns of contributions that cross."""
+        ...
+
+    def combined(self, plus: Contributions, minus: Contributions) -> Delta | None:
+        """Return one delta for each group; None if the view has cells that are not exact totals."""
+        ...
 
 
 def side_data(side: Contributions, codes: NDArray[np.int64], fields: Sequence[Path | None]) -> Side:
@@ -91,7 +118,7 @@ def number_of(part: Part) -> int:
     return number
 
 
-def _sides(view: ViewNode, plus: Contributions, minus: Contributions) -> tuple[list[bytes], Places, Places]:
+def _sides(view: CrossingView, plus: Contributions, minus: Contributions) -> tuple[list[bytes], Places, Places]:
     """The groups of both sides, and by contribution which of them."""
     codes, here = local_codes(np.concatenate((plus.code, minus.code)), view.groups.size)
     return [view.groups.whole(code) for code in codes.tolist()], here[: plus.n], here[plus.n :]
@@ -120,7 +147,7 @@ class Crossing:
         self.ranges = ranges
 
     def part(
-        self, view: ViewNode, plus: Contributions, minus: Contributions, leaving: dict[int, list[Part]]
+        self, view: CrossingView, plus: Contributions, minus: Contributions, leaving: dict[int, list[Part]]
     ) -> tuple[Contributions, Contributions]:
         """What stays here; the rest is added to what leaves, by who owns it."""
         groups = view.groups
@@ -136,7 +163,7 @@ class Crossing:
         return plus.take(came == self.here), minus.take(went == self.here)
 
     @staticmethod
-    def _part(view: ViewNode, plus: Contributions, minus: Contributions) -> Part:
+    def _part(view: CrossingView, plus: Contributions, minus: Contributions) -> Part:
         if view.early:
             return Crossing.sets(view, plus, minus)
         delta = view.combined(plus, minus)
@@ -148,14 +175,14 @@ class Crossing:
         return [view.number, names, None, side_data(plus, came, fields), side_data(minus, went, fields)]
 
     @staticmethod
-    def sets(view: ViewNode, plus: Contributions, minus: Contributions) -> Part:
+    def sets(view: CrossingView, plus: Contributions, minus: Contributions) -> Part:
         """What documents contribute, and of whom else, in which groups, there is nothing: who is in `minus` alone."""
         minus = of_others(minus, plus)
         names, came, went = _sides(view, plus, minus)
         return [view.number, names, None, side_data(plus, came, view.crossing_fields), side_data(minus, went, ()), 0]
 
     @staticmethod
-    def joined(view: ViewNode, parts: Sequence[Part]) -> list[Part]:
+    def joined(view: CrossingView, parts: Sequence[Part]) -> list[Part]:
         """Make one step of the parts that several transactions owe groups of a view, in this order."""
         if len(parts) < 2:
             return list(parts)
@@ -173,7 +200,7 @@ class Crossing:
         return [*sums, Crossing._part(view, plus, minus)] if plus.n or minus.n else sums
 
     @staticmethod
-    def gather(view: ViewNode, part: Part, into: Gathered) -> None:
+    def gather(view: CrossingView, part: Part, into: Gathered) -> None:
         """Take a part of a production for this view."""
         _, names, delta, came, went = part[:5]
         known = view.groups

@@ -45,6 +45,9 @@ UPWARD = {
 # Packages of one room that import each other, directly or through others
 CYCLES: dict[frozenset[str], str] = {}
 
+# Files of one room that import each other, directly or through others, also for types alone
+FILE_CYCLES: dict[frozenset[str], str] = {}
+
 # Folders of more than MOST files
 MOST = 15
 CROWDED = {

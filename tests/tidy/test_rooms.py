@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.rooms import COMMON, CROWDED, CYCLES, MIRRORS, MOST, OPEN, RANK, UPWARD
+from tests.tidy.rooms import COMMON, CROWDED, CYCLES, FILE_CYCLES, MIRRORS, MOST, OPEN, RANK, UPWARD
 from tests.tidy.tree import PACKAGE, ROOT, files, imports, module_name, parsed
 
 ROOMS = sorted(p.parent for p in PACKAGE.glob("*/__init__.py"))
@@ -102,16 +102,25 @@ def test_a_cycle_is_found() -> None:
     assert cycles([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("e", "e")]) == {frozenset("abc")}
 
 
-def test_packages_of_a_room_have_no_cycle_but_those_of_the_list() -> None:
+def room_edges() -> set[tuple[str, str]]:
+    """Return the imports between modules of one room, with those for types alone; other rooms are below or above."""
     modules = {module_name(path) for path in files(".py", under=PACKAGE) if path.name != "__init__.py"}
-    edges = {
-        (here.rpartition(".")[0], target.rpartition(".")[0])
+    return {
+        (here, target)
         for path in files(".py", under=PACKAGE)
         if (here := module_name(path)) in modules
         for target, _ in imports(path)
         if target in modules and here.split(".")[1] == target.split(".")[1]
     }
+
+
+def test_packages_of_a_room_have_no_cycle_but_those_of_the_list() -> None:
+    edges = {(here.rpartition(".")[0], target.rpartition(".")[0]) for here, target in room_edges()}
     assert cycles(edges) == set(CYCLES)
+
+
+def test_files_of_a_room_have_no_cycle_but_those_of_the_list() -> None:
+    assert cycles(room_edges()) == set(FILE_CYCLES)
 
 
 def test_folders_are_small() -> None:

@@ -41,7 +41,7 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
     A name in a `from` import counts if it is a module that the package doesn't export. Imports inside functions and
     under TYPE_CHECKING count too.
     """
-    modules = {module_name(p) for p in files(".py", under=PACKAGE)}
+    modules = _modules()
     here = module_name(path).split(".")
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
@@ -56,6 +56,11 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
                 inner = [name for name in dotted if name in modules]
                 plain = len(inner) < len(node.names)
                 yield from ((name, node.lineno) for name in inner + [source] * plain)
+
+
+@cache
+def _modules() -> frozenset[str]:
+    return frozenset(module_name(p) for p in files(".py", under=PACKAGE))
 
 
 @cache

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from penstock.cache import Reader, StoreDamaged, decode_key, is_long, record_key, stored_key
-from penstock.gateway import Block, TableReader, unwrap
+from penstock.gateway import Block, TableReader, TableReading, unwrap
 from penstock.mapreduce import (
     FieldSearch,
     Found,
@@ -28,16 +28,33 @@ from penstock.mapreduce import (
     read_held,
     told_db,
 )
-from penstock.views import Contribution, Documents, FieldMap, Progress, Row, View
-
-if TYPE_CHECKING:
-    from penstock.core.reading.snapshot import Snapshot
+from penstock.views import Contribution, Documents, FieldMap, Progress, Row, View, ViewReader
 
 _BLOCK = 1 << 12  # rows that are in memory at once
 
 
+class Reading(Protocol):
+    """A snapshot of tables and views."""
+
+    def reader(self) -> Reader:
+        """Return the read transaction."""
+        ...
+
+    def view(self, name: str) -> ViewReader:
+        """Return the groups and results of a view."""
+        ...
+
+    def table(self, name: str) -> TableReading:
+        """Return the documents of a table."""
+        ...
+
+    def log(self, name: str) -> TableReader:
+        """Return the documents of a table as they lie in its log."""
+        ...
+
+
 def why_of(
-    snap: Snapshot, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
+    snap: Reading, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
 ) -> list[list[Contribution]]:
     """The contributions to these groups of a view, whose `source` is a view or, with None, a table."""
     distinct = list(dict.fromkeys(groups))
@@ -49,7 +66,7 @@ def why_of(
     return [list(made[group]) for group in groups]
 
 
-def _made(snap: Snapshot, view: View, number: int, found: list[Found]) -> list[Contribution]:
+def _made(snap: Reading, view: View, number: int, found: list[Found]) -> list[Contribution]:
     found.sort(key=lambda one: one[:2])
     held = _held_among(snap.reader(), number, [key for key, _, _ in found])
     keys = [decode_key(key) for key, _, _ in found]
@@ -60,7 +77,7 @@ def _made(snap: Snapshot, view: View, number: int, found: list[Found]) -> list[C
     ]
 
 
-def _reading(snap: Snapshot, view: View) -> Callable[[Sequence[Any]], list[Any]]:
+def _reading(snap: Reading, view: View) -> Callable[[Sequence[Any]], list[Any]]:
     """How the documents that a view maps are read."""
     name = view.source.name
     if not isinstance(view.source, View):
@@ -82,7 +99,7 @@ def _held_among(reader: Reader, view: int, keys: Sequence[bytes]) -> frozenset[b
 class _Scan:
     """One pass over what a view maps, or over what is remembered of its yielding."""
 
-    def __init__(self, snap: Snapshot, view: ViewNode, groups: Sequence[bytes], progress: Progress | None) -> None:
+    def __init__(self, snap: Reading, view: ViewNode, groups: Sequence[bytes], progress: Progress | None) -> None:
         self._snap = snap
         self._reader = snap.reader()
         self._view = view

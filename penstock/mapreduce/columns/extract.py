@@ -11,32 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from penstock.cache import MAX_KEY, KeyKind, KeyTooLong, Lane, encode_key
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Codes, Groups
+from penstock.mapreduce.columns.hash_lanes import hash_lane, hash_lanes
 from penstock.views import COMPARE, And, Compare, Family, IsNull, IsTrue, Not, Or, Path, Where
 
 Lanes = tuple[Lane, Lane | None]
-_ODD = np.uint64(1)
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _LANE = (1 << 64) - 1
 _TEXT_TAG = encode_key("")
-
-
-def hash_lanes(encoded: Iterable[bytes], seed: int) -> tuple[Lane, Lane]:
-    """The lanes of keys that are no 64-bit ints, by their encoding."""
-    digests = b"".join([xxhash.xxh3_128_digest(key, seed) for key in encoded])
-    pair = np.frombuffer(digests, ">u8").reshape(-1, 2)
-    return pair[:, 1].astype(np.uint64), pair[:, 0].astype(np.uint64) | _ODD
-
-
-def hash_lane(encoded: bytes, seed: int) -> tuple[int, int]:
-    """The same of one key."""
-    digest = xxhash.xxh3_128_intdigest(encoded, seed)
-    return digest & _LANE, digest >> 64 | 1
 
 
 def text_lanes(values: Iterable[str], seed: int) -> tuple[Lane, Lane]:

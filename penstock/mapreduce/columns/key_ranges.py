@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import Lane, decode_key, key_hash, mix, mix_one
-from penstock.mapreduce.columns.extract import hash_lane, hash_lanes
+from penstock.mapreduce.columns.hash_lanes import hash_lane, hash_lanes
 
 _NUMBER = 0x04
 _TURN_ONE = 0x9E3779B97F4A7C15

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.cache import Reader, Writer
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.fold.feed_rows import Fed
-from penstock.mapreduce.fold.row_format import RowState
+from penstock.mapreduce.fold.row_format import RowCodec, RowState
 from penstock.mapreduce.maps.emissions import Contributions, Field, Yielded
-from penstock.views import State, reach
+from penstock.views import Accumulator, State, reach
 
 if TYPE_CHECKING:
-    from penstock.mapreduce.fold.accumulator_fold import ReduceNode
     from penstock.mapreduce.fold.accumulators import Accumulators
 
 FewContributions = list[tuple[int, tuple[Any, ...]]]  # (group code, a value for each field that the reducer reads)
@@ -47,6 +47,19 @@ def one_by_one(side: Contributions, fields: Sequence[Field]) -> FewContributions
     return list(zip(side.code.tolist(), zip(*(side.inputs[f].values() for f in fields), strict=True), strict=True))
 
 
+class Folds(Protocol):
+    """The reducer of a view, with its accumulators in memory."""
+
+    codec: RowCodec
+    cells: tuple[Accumulator, ...]
+    fields: tuple[Field, ...]
+    memory: Accumulators
+
+    def load(self, reader: Reader, groups: Groups, codes: NDArray[np.int64]) -> None:
+        """Load the accumulators of these groups."""
+        ...
+
+
 @dataclass(slots=True)
 class _Group:
     """A group that changes: its code, and its state before and after."""
@@ -65,7 +78,7 @@ class _Group:
 class FewFolded:
     """What a handful of contributions makes of a view."""
 
-    node: ReduceNode
+    node: Folds
     groups: Groups
     changed: list[_Group]
 
@@ -137,7 +150,7 @@ class FewFolded:
 class FewFold:
     """One reduce node's fold of few."""
 
-    def __init__(self, node: ReduceNode) -> None:
+    def __init__(self, node: Folds) -> None:
         self._node = node
         self._cells: list[tuple[Moved, int]] = []  # with the place of its field
         for cell in node.cells:

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from penstock.cache import Writer
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.columns.items import Items, Mask
 from penstock.mapreduce.fold.feed_rows import Fed
+from penstock.mapreduce.fold.row_format import RowCodec
 from penstock.mapreduce.nodes.node_log import Nodes
 from penstock.mapreduce.trees.deferred_items import Waiting
 from penstock.mapreduce.trees.tree_rows import ChangedRows
 
-if TYPE_CHECKING:
-    from penstock.mapreduce.trees.tree_fold import TreeReduce
-
 Depths = dict[tuple[bytes, int], int]  # by group and trie how deep it is known to be
+
+
+class Stages(Protocol):
+    """The reducer of a view, which writes the trees of its groups."""
+
+    codec: RowCodec
+
+    def stage(
+        self, change: TreeChange, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]
+    ) -> None:
+        """Leave the trees of a change to be written, and the work in memory after the commit."""
+        ...
 
 
 @dataclass(slots=True)
 class TreeChange:
     """Groups that change, and what is to be written of trees."""
 
-    node: TreeReduce
+    node: Stages
     groups: Groups
     changed: ChangedRows
     nodes: Nodes = field(default_factory=dict)

@@ -13,7 +13,7 @@ from penstock.testing.simulator.operator import Mender, holds_any
 from penstock.testing.simulator.plan import Mend, Mending
 
 if TYPE_CHECKING:
-    from penstock.testing.partitions.fleet import Fleet
+    from penstock.testing.partitions.fleet_machine import FleetStanding
     from penstock.testing.partitions.fleet_plan import FleetStep
 
 _LIMITS = (1, 1, 2, 5, 50)  # documents in one step of a build
@@ -25,7 +25,7 @@ _MENDING = (*Mending, Mending.RETRY)
 class Operator:
     """The operator of one partitioned store."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: FleetStanding) -> None:
         self._fleet = fleet
         self.mender = Mender()
 

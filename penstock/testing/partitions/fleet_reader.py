@@ -17,7 +17,7 @@ from penstock.testing.simulator.checks import Finding, demand
 from penstock.views import ABSENT
 
 if TYPE_CHECKING:
-    from penstock.testing.partitions.fleet import Fleet
+    from penstock.testing.partitions.fleet_machine import FleetStanding
 
 TOKENS = "tokens"
 """The name of the app whose records have tokens."""
@@ -26,7 +26,7 @@ TOKENS = "tokens"
 class SavedReader:
     """Readers of the saved changes of each partition, with the results that they have read."""
 
-    def __init__(self, fleet: Fleet, partitions: int) -> None:
+    def __init__(self, fleet: FleetStanding, partitions: int) -> None:
         self._fleet = fleet
         self._since: list[int | None] = [None] * partitions
         self._known: list[dict[tuple[str, Any], Any]] = [{} for _ in range(partitions)]

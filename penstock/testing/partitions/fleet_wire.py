@@ -6,16 +6,14 @@ deadline may pass at any time. The plan's seed draws all of this. After some rou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from penstock.engine import Member
 from penstock.recovery import Early, Production
 from penstock.testing.simulator.faults import Crash, Fault
-
-if TYPE_CHECKING:
-    from penstock.testing.partitions.fleet import Fleet
 
 _LOSSY = 6  # rounds in which the wire loses and repeats
 _LOST, _TWICE, _LATE, _CRASH, _OVER = 0.15, 0.15, 0.1, 0.02, 0.3
@@ -39,10 +37,48 @@ class Packet:
     heard: Early | None = None
 
 
+class Looks(Protocol):
+    """A reader of saved changes."""
+
+    def look(self) -> None:
+        """Read the saved changes that came since."""
+        ...
+
+
+class Wired(Protocol):
+    """Partitions that a wire connects."""
+
+    wire: list[Packet]
+    """The messages on the wire."""
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """The partitions."""
+        ...
+
+    @property
+    def epochs(self) -> Sequence[int]:
+        """The epoch of each partition."""
+        ...
+
+    @property
+    def reader(self) -> Looks:
+        """The reader that looks after each round."""
+        ...
+
+    def send(self, sender: int, to: int) -> None:
+        """Put on the wire what one partition owes another."""
+        ...
+
+    def arrive(self, packet: Packet) -> None:
+        """Deliver a message."""
+        ...
+
+
 class EarlyWire:
     """The early sets of partitions, on a simulated wire."""
 
-    def __init__(self, fleet: Fleet, seed: int) -> None:
+    def __init__(self, fleet: Wired, seed: int) -> None:
         self._fleet = fleet
         self._choose = Random(seed)
         self._there: set[tuple[int, int]] = set()  # (sender, receiver) of early sets that were answered

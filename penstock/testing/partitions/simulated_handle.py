@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
 
 from penstock.engine import Marks, Member, MemberStanding, Resume, Swept, Switch, Tables
 from penstock.views import Counts
 
-if TYPE_CHECKING:
-    from penstock.testing.partitions.fleet_machine import FleetStanding
+_T = TypeVar("_T")
+
+
+class Serves(Protocol):
+    """Serves simulated partitions, and begins one again when it ends."""
+
+    def done(self, i: int, work: Callable[[Member], _T]) -> _T:
+        """Let a partition do a piece of work."""
+        ...
+
+    def give(self, i: int, number: int) -> None:
+        """Note that a partition is given the batch with this number."""
+        ...
+
+    def landed(self, i: int) -> None:
+        """Note that a partition saved the batch that it was given."""
+        ...
+
+    def standing(self, i: int) -> MemberStanding:
+        """Return the progress of a partition."""
+        ...
 
 
 class SimulatedHandle:
     """The handle of a partition. If the partition ends, it is started again, and the call is repeated."""
 
-    def __init__(self, fleet: FleetStanding, i: int) -> None:
+    def __init__(self, fleet: Serves, i: int) -> None:
         self._fleet = fleet
         self._i = i
 
