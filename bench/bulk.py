@@ -1,4 +1,4 @@
-"""Figures of the bulk way in: field views from an empty store, in steady state, beside a second core, and functions."""
+"""Figures of bulk writes: field views from an empty store, in steady state, with a second core, and function views."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fields(plan: Plan) -> Iterator[Figure]:
 
 
 def steady(plan: Plan) -> Iterator[Figure]:
-    """The same for four passes over the same keys."""
+    """Measure field views in four passes over the same keys."""
     for batch, bound in zip(plan.batches, STEADY, strict=True):
         rounds = _rounds(plan, cores=1, batch=batch, passes=4)
         yield _figure(plan, "steady", f"batches of {batch:,}", rounds, bound)
@@ -45,9 +45,9 @@ def steady(plan: Plan) -> Iterator[Figure]:
 
 
 def iterable(plan: Plan) -> Iterator[Figure]:
-    """put_many of an iterable on all cores, beside lists on one core, turn by turn: of one pass, and of four.
+    """Measure put_many of an iterable on all cores against lists on one core, in turns, for one pass and for four.
 
-    A child starts with the call, which shows in the first of these.
+    A child process starts with the call, which is visible in the first of these.
     """
     batch = plan.batches[0]
     for passes in (1, 4):
@@ -71,7 +71,7 @@ def iterable(plan: Plan) -> Iterator[Figure]:
 
 
 def functions(plan: Plan) -> Iterator[Figure]:
-    """The same views as Python functions."""
+    """Measure the views as Python functions."""
     for batch, bound in zip(plan.batches, (None, FUNCTIONS), strict=True):
         rounds = _rounds(plan, cores=1, batch=batch, functions=True)
         yield _figure(plan, "functions", f"batches of {batch:,}", rounds, bound)
@@ -85,7 +85,7 @@ def _rounds(plan: Plan, count: int | None = None, **how: Any) -> list[dict[str, 
 
 
 def _figure(plan: Plan, name: str, case: str, rounds: list[dict[str, Any]], bound: float | None) -> Figure:
-    """A rate, judged by the median over rounds of its time in times of decode-only."""
+    """Return a rate, judged by the median over rounds of its time in units of decode-only."""
     ratios = [r["seconds"] / r["decode"] for r in rounds]
     ratio = median(ratios)
     return Figure(

@@ -1,7 +1,7 @@
 """Run one function of the bench in a fresh Python process, so that its memory, its cores and its caches are its own.
 
-`run("bench.load:load", docs=1000)` starts `python -m bench.child bench.load:load '{"docs": 1000}'` and gives what the
-function returned, which must be JSON. What else the function prints are notes to the parent, a line each.
+`run("bench.load:load", docs=1000)` starts `python -m bench.child bench.load:load '{"docs": 1000}'` and returns the
+function's result, which must be JSON. The function may print further lines, which are notes to the parent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RESULT = "result "
 
 
 class ChildFailed(Exception):
-    """A measurement ended without a result; its own traceback stands above on stderr."""
+    """The error of a measurement that ended without a result. Its traceback is on stderr."""
 
 
 class Child:
@@ -31,14 +31,14 @@ class Child:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
 
     def note(self) -> str:
-        """The next line that it prints; it must not be its result."""
+        """Return the next line that it prints, which must not be its result."""
         line = self._line()
         if not line or line.startswith(_RESULT):
             raise ChildFailed(f"{self.target} ended before it said a word")
         return line.strip()
 
     def stop(self) -> None:
-        """Ask it for its result: it sees the end of its stdin."""
+        """Request its result, by the end of its stdin."""
         assert self._process.stdin
         self._process.stdin.close()
 
@@ -67,12 +67,12 @@ class Child:
 
 
 def start(target: str, cores: int = 0, **arguments: Any) -> Child:
-    """Begin a measurement on so many cores; 0: on all."""
+    """Start a measurement on this number of cores; 0 means all."""
     return Child(target, cores, arguments)
 
 
 def run(target: str, cores: int = 0, **arguments: Any) -> Any:
-    """A measurement from beginning to end. A dict gets `idle`, the share of the machine that others left to it."""
+    """Run a measurement to its end. A dict gets `idle`, the share of the machine without other load."""
     watch = machine.Watch.start()
     result = start(target, cores, **arguments).result()
     if isinstance(result, dict):

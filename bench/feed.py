@@ -1,4 +1,4 @@
-"""The feed of changes: how soon another process has a change in its hands, and what keeping it costs who writes."""
+"""The feed of changes: the delay until another process has a change, and the cost of the feed to the writer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from bench.report import Figure, median, percentile
 from bench.workload import TABLE, Workload, app, cut
 
 WITHIN = 0.05
-_APART = 0.03  # seconds at most between two puts, so that they meet a follower at any moment of its looks
+_APART = 0.03  # largest pause between two puts, so that they are spread over a follower's polling interval
 
 
 def follow(plan: Plan) -> Iterator[Figure]:
-    """From the commit to the last of its changes in another process: of single puts, and of batches at full rate."""
+    """Measure the time from a commit to its last change in another process, of single puts and of large batches."""
     for batch in (1, plan.batches[1]):
         puts = min(plan.puts, 1_000) if batch == 1 else max(2, plan.docs // 2 // batch)
         got = child.run("bench.feed:beside", folder=plan.at("feed"), keys=plan.keys, batch=batch, puts=puts)
@@ -44,7 +44,7 @@ def follow(plan: Plan) -> Iterator[Figure]:
 
 
 def beside(folder: str, keys: int, batch: int, puts: int) -> dict[str, Any]:
-    """Seconds from the return of each put to its last change in the hands of a process that follows."""
+    """Return the seconds from the return of each put until a following process has its last change."""
     root, choose = fresh(folder), random.Random(3)
     engine, work = fill(root / "store", keys, 50_000)
     parts = cut(work.upserts(puts * batch), batch)
@@ -70,7 +70,7 @@ def beside(folder: str, keys: int, batch: int, puts: int) -> dict[str, Any]:
 
 
 def read(store: str, since: int, until: int) -> dict[str, Any]:
-    """Follow the feed, and note when the last change of each position came; of a machine all clocks are one."""
+    """Follow the feed, and note the time of the last change of each position, by the clock that all processes share."""
     at: dict[int, float] = {}
     changes = 0
     with ps.open(app(), store, readonly=True) as engine:
@@ -84,7 +84,7 @@ def read(store: str, since: int, until: int) -> dict[str, Any]:
 
 
 def cost(plan: Plan) -> Iterator[Figure]:
-    """The standard load with a feed and without one, in turns."""
+    """Measure the standard load with a feed and without one, in turns."""
     for batch in plan.batches:
         got = child.run(
             "bench.feed:loads", folder=plan.at("cost"), keys=plan.keys, docs=plan.docs, batch=batch, rounds=plan.rounds
@@ -104,7 +104,7 @@ def cost(plan: Plan) -> Iterator[Figure]:
 
 
 def loads(folder: str, keys: int, docs: int, batch: int, rounds: int) -> dict[str, Any]:
-    """Rates of updates in two stores, of which one keeps a feed."""
+    """Return the rates of updates in two stores, one of them with a feed."""
     root = fresh(folder)
     out: dict[str, Any] = {"kept": [], "none": []}
     work = {name: Workload(keys) for name in out}

@@ -1,7 +1,7 @@
-"""Loading a file by the command, beside `put_many` of the same file: whole processes, from their start to their end.
+"""Load a file by the command and by `put_many`: whole processes, from start to end.
 
-Both read a file of JSON lines that lies in the system's cache into an empty store, import the same app, and use all
-cores; turn by turn, so that what disturbs one disturbs the other.
+Both read a file of JSON lines in the system's cache into an empty store, import the same app, and use all cores. They
+take turns, so that a disturbance affects both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.plan import Plan
 from bench.report import Figure, median
 from bench.workload import TABLE, Workload, app
 
-COMMAND = 1.15  # times of put_many that the command may take
+COMMAND = 1.15  # limit of the command's time, in units of put_many
 _APP = "from bench.workload import app as made\n\napp = made()\n"
 
 

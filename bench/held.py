@@ -54,7 +54,7 @@ def held(plan: Plan) -> Iterator[Figure]:
 
 
 def measured(docs: int) -> dict[str, float]:
-    """The rate of each step over so many documents."""
+    """Return the rate of each step over this number of documents."""
     rates: dict[str, float] = {}
     with ps.open(app(), None) as engine:
         engine.put(TABLE, {"id": -1, "carrier": "AA", "delay": "NA"})

@@ -1,8 +1,8 @@
-"""`python -m bench.kafka`: topics in and out, beside what each client does alone in the same run.
+"""`python -m bench.kafka`: topics in and out, and each client alone in the same run.
 
-The broker is a real one, one JVM that this starts; it has all cores, what is measured has one (`--cores`). In: upserts
-of 75 bytes from four partitions, until they are durable and in two views. Out: the changes of a view, read from the
-feed, each of a group of its own. Rounds alternate; a figure is their median.
+The broker is a real one: a JVM that this command starts. It has all cores, and the measured process has one
+(`--cores`). In: upserts of 75 bytes from four partitions, until they are durable and in two views. Out: the changes of
+a view, read from the feed, each of its own group. Rounds alternate. A figure is their median.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VIEW = "groups"
 
 
 def made(servers: str, topic: str) -> dict[str, Any]:
-    """A topic."""
+    """Make a topic."""
     admin: Any = importlib.import_module("confluent_kafka.admin")
     client = admin.AdminClient({"bootstrap.servers": servers})
     client.create_topics([admin.NewTopic(topic, PARTITIONS, 1)])[topic].result()
@@ -41,7 +41,7 @@ def made(servers: str, topic: str) -> dict[str, Any]:
 
 
 def filled(servers: str, topic: str, docs: int) -> dict[str, Any]:
-    """A topic with upserts."""
+    """Fill a topic with upserts."""
     made(servers, topic)
     ck: Any = importlib.import_module("confluent_kafka")
     producer = ck.Producer({"bootstrap.servers": servers, "linger.ms": 20, "enable.idempotence": True})
@@ -57,7 +57,7 @@ def filled(servers: str, topic: str, docs: int) -> dict[str, Any]:
 
 
 def alone_in(servers: str, topic: str, docs: int, client: str) -> dict[str, Any]:
-    """The client alone reads it."""
+    """Read the topic with the client alone."""
     if client == "confluent":
         ck: Any = importlib.import_module("confluent_kafka")
         options = {"bootstrap.servers": servers, "group.id": "bench", "fetch.queue.backoff.ms": 5}
@@ -83,13 +83,13 @@ def alone_in(servers: str, topic: str, docs: int, client: str) -> dict[str, Any]
 
 
 def taken(servers: str, topic: str, docs: int, client: str, folder: str) -> dict[str, Any]:
-    """The spout, into a store on the disk with two views."""
+    """Read the topic with the spout, into a store on disk with two views."""
     store = Path(folder) / "taken"
     shutil.rmtree(store, ignore_errors=True)
     with ps.open(app(False), store) as engine:
         spout = SPOUTS.open(f"kafka://{servers}/{topic}?client={client}", TABLE)
         assert isinstance(spout, KafkaSpout)
-        spout.timed = False  # as `run` says of a table that takes no ts from a broker
+        spout.timed = False  # as `run` sets it for a table without broker timestamps
         spout.begin(lambda source: None)
         began = _clocks()
         seen = 0
@@ -113,7 +113,7 @@ def taken(servers: str, topic: str, docs: int, client: str, folder: str) -> dict
 
 
 def alone_out(servers: str, topic: str, docs: int, client: str) -> dict[str, Any]:
-    """The client alone writes as many records as long, idempotently."""
+    """Write as many records of the same length with the client alone, idempotently."""
     rows = [(b"%d" % n, b'{"group":%d,"value":1}' % n) for n in range(docs)]
     if client == "confluent":
         ck: Any = importlib.import_module("confluent_kafka")
@@ -137,7 +137,7 @@ def alone_out(servers: str, topic: str, docs: int, client: str) -> dict[str, Any
 
 
 def given(servers: str, topic: str, docs: int, client: str) -> dict[str, Any]:
-    """The sink, from the feed of a store."""
+    """Write the topic with the sink, from the feed of a store."""
     own = ps.App("out")
     own.table(TABLE, key="id").view(_VIEW, key="id", reduce=ps.count())
     with ps.open(own, None) as engine:
@@ -158,13 +158,13 @@ def _clocks() -> tuple[float, float]:
 
 
 def _timed(began: tuple[float, float], docs: int) -> dict[str, Any]:
-    """Documents a second, by the clock and by the CPU time of the process with all its threads."""
+    """Return documents per second, by the clock and by the CPU time of the process with all its threads."""
     wall, cpu = (now - then for now, then in zip(_clocks(), began, strict=True))
     return {"rate": docs / wall, "cpu": docs / cpu}
 
 
 def figures(folder: str, docs: int, rounds: int, cores: int, clients: list[str]) -> Iterator[Figure]:
-    """All of them."""
+    """Yield all figures."""
     with Broker() as broker:
         servers = broker.servers
         run("bench.kafka:filled", servers=servers, topic="in", docs=docs)

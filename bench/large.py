@@ -1,4 +1,4 @@
-"""10,000,000 keys: the rate beside that at 200,000 keys, memory, pauses; and opening such a store after kill -9."""
+"""10,000,000 keys: the rate against 200,000 keys, memory and pauses, and the opening of such a store after kill -9."""
 
 from __future__ import annotations
 
@@ -68,8 +68,10 @@ def _rate(got: dict[str, Any]) -> float:
 
 
 def passes(folder: str, keys: int, docs: int, batch: int, text: bool) -> dict[str, Any]:
-    """Every key once, then upserts, `docs` in all. Lines are made batch by batch, off the clock; memory is
-    the anonymous memory of the whole process but the arrays of the bench.
+    """Return the figures of one pass over every key, then of upserts, `docs` in all.
+
+    Lines are made batch by batch, outside the measured time. Memory is the anonymous memory of the process without the
+    arrays of the bench.
     """
     work = Workload(keys, text=text)
     root = fresh(folder)
@@ -121,7 +123,7 @@ def opening(plan: Plan) -> Iterator[Figure]:
 
 
 def write_on(store: str, keys: int, batch: int) -> None:
-    """Fill a store, then write and say after each batch how many there were, until killed."""
+    """Fill a store, then write until killed, and print the number of batches after each."""
     engine, work = fill(Path(store), keys, batch)
     count = 0
     while True:
@@ -131,7 +133,7 @@ def write_on(store: str, keys: int, batch: int) -> None:
 
 
 def open_again(store: str, keys: int) -> dict[str, float]:
-    """Seconds from ps.open to the first answer, and to the first write done."""
+    """Return the seconds from ps.open to the first answer, and to the end of the first write."""
     began = time.perf_counter()
     with ps.open(app(), store) as engine:
         with engine.snapshot() as snap:

@@ -1,8 +1,8 @@
-"""What the machine can do at best, in the same run: each figure is read against these.
+"""The limits of the machine, measured in the same run as the figures.
 
-- decode-only: the lines into typed msgspec structs, in blocks of 1,024 so that the objects stay in the cache;
-- append: the same bytes, one write and one fdatasync a batch;
-- commit: the same bytes as one value a batch, in one synced LMDB transaction;
+- decode-only: the lines become typed msgspec structs, in blocks of 1,024 so that the objects stay in the cache.
+- append: the same bytes, one write and one fdatasync per batch.
+- commit: the same bytes as one value per batch, in one synced LMDB transaction.
 - smallest commit: one tiny LMDB transaction, synced.
 """
 
@@ -37,7 +37,7 @@ class _IntUser(msgspec.Struct, gc=False):
 
 
 def decode_only(lines: Sequence[bytes]) -> float:
-    """Seconds to decode these lines, the structs thrown away."""
+    """Return the seconds to decode these lines. The structs are discarded."""
     text = isinstance(msgspec.json.decode(lines[0])["id"], str)
     decode = msgspec.json.Decoder(_TextUser if text else _IntUser).decode
     began = perf_counter()
@@ -47,13 +47,13 @@ def decode_only(lines: Sequence[bytes]) -> float:
 
 
 def synced(batches: Sequence[Sequence[bytes]], folder: Path) -> dict[str, float]:
-    """Seconds a document of the two ways to write these batches."""
+    """Return the seconds per document of both ways to write these batches."""
     docs = sum(map(len, batches))
     return {"append": append(batches, folder) / docs, "commit": commit(batches, folder) / docs}
 
 
 def append(batches: Sequence[Sequence[bytes]], folder: Path) -> float:
-    """Seconds to append these batches to a file, each synced."""
+    """Return the seconds to append these batches to a file, each synced."""
     joined = [b"".join(batch) for batch in batches]
     path = folder / "append"
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
@@ -69,7 +69,7 @@ def append(batches: Sequence[Sequence[bytes]], folder: Path) -> float:
 
 
 def commit(batches: Sequence[Sequence[bytes]], folder: Path) -> float:
-    """Seconds to put these batches into LMDB, one value and one synced transaction each."""
+    """Return the seconds to put these batches into LMDB, one value and one synced transaction each."""
     joined = [b"".join(batch) for batch in batches]
     with SmallestCommit(folder) as env:
         began = perf_counter()
@@ -80,7 +80,7 @@ def commit(batches: Sequence[Sequence[bytes]], folder: Path) -> float:
 
 
 class SmallestCommit:
-    """An LMDB environment of its own, and the seconds that its smallest synced transaction takes now."""
+    """An LMDB environment of its own, for the seconds of its smallest synced transaction."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "limit"

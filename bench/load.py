@@ -1,7 +1,7 @@
-"""One measurement: lines in memory into a store, durable, with all that the engine does behind them.
+"""One measurement: write lines in memory to a store, durably, with all work of the engine.
 
-Only calls of the engine are timed. The clock runs on for what other threads of this process compute while it stands, so
-that nothing is hidden beside the making of input; closing, which ends what is still under way, is in the time.
+Only calls of the engine are timed. While the clock is stopped, it still counts the CPU time of other threads of this
+process. So no work is hidden while input is made. The time includes the close, which ends work in the background.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 
 
 class Clock:
-    """Seconds of what runs under it, and of other threads' work outside of it."""
+    """The seconds of a timed block, and of other threads' work outside of it."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -49,8 +49,10 @@ def load(
     functions: bool = False,
     iterable: bool = False,
 ) -> dict[str, Any]:
-    """Passes of so many upserts into an empty store: seconds, decode-only before and after each, size after each, and
-    the limits of syncing for the lines of the last. All passes of an iterable are one.
+    """Measure passes of upserts into an empty store.
+
+    The result has the seconds of each pass, decode-only before and after it, and the size after it. It also has the
+    limits of syncing for the last lines. All passes of an iterable are one.
     """
     work = Workload(keys)
     store = fresh(folder) / "store"
@@ -75,7 +77,7 @@ def load(
 
 
 def fill(store: Path, keys: int, batch: int, text: bool = False) -> tuple[ps.Engine, Workload]:
-    """An engine that holds each key once."""
+    """Return an engine with a document for each key."""
     work = Workload(keys, text=text)
     engine = ps.open(app(), store)
     for a in range(0, keys, batch):
@@ -84,7 +86,7 @@ def fill(store: Path, keys: int, batch: int, text: bool = False) -> tuple[ps.Eng
 
 
 def fresh(folder: str) -> Path:
-    """The folder, empty."""
+    """Return the folder, emptied."""
     path = Path(folder)
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)

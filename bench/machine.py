@@ -1,6 +1,6 @@
-"""What the machine says of itself: who else ran, how much memory is ours, how big a store is on disk.
+"""Readings of the machine: the load of other processes, the memory of this one, and the size of a store on disk.
 
-Everything is read from /proc, so that measuring costs microseconds; where there is no /proc a reading is None.
+Everything is read from /proc, so a reading costs microseconds. Without /proc a reading is None.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(slots=True)
 class Watch:
-    """How much of the machine others left to us: the share of its time that was idle, or was spent by this process and
-    its ended children.
-    """
+    """The share of the machine's time that was idle, or was used by this process and its ended children."""
 
     total: float
     idle: float
@@ -34,7 +32,7 @@ class Watch:
         return cls(sum(fields) / _TICKS, (fields[3] + fields[4]) / _TICKS, _own())
 
     def share(self) -> float | None:
-        """Since `start`, between 0 and 1."""
+        """Return the share since `start`, between 0 and 1."""
         now = Watch.start()
         if now is None or now.total <= self.total:
             return None
@@ -48,7 +46,7 @@ def _own() -> float:
 
 
 def anonymous(pid: int | None = None) -> int | None:
-    """Bytes of memory of a process that no file backs; None where that can't be read (any more)."""
+    """Return the bytes of a process's memory without a file behind them, or None if they can't be read."""
     try:
         status = Path(f"/proc/{pid or os.getpid()}/status").read_text()
     except OSError:
@@ -58,12 +56,12 @@ def anonymous(pid: int | None = None) -> int | None:
 
 
 def on_disk(path: Path) -> int:
-    """Bytes that a folder takes of the disk; a sparse file counts by its blocks."""
+    """Return the bytes that a folder uses on disk. A sparse file counts by its blocks."""
     return sum(p.stat().st_blocks * 512 for p in path.rglob("*") if p.is_file())
 
 
 def named() -> str:
-    """The processor and the Python, in a few words."""
+    """Return the names of the processor and of the Python version."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), "")

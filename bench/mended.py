@@ -1,10 +1,10 @@
-"""How long puts wait while a store of two partitions is repaired, beside the time that its documents took to be put.
+"""The waiting time of puts while a store of two partitions is repaired, and the time that its documents took to be put.
 
     python -m bench.mended
 
-A store in memory has one group's row lost by one of its partitions, and the view is restated: it is compared while
-others may write, and once more, and mended, while they wait. What each takes of the processor is printed by view, in
-seconds, as in a check of a store that is right: there puts wait for the settling alone.
+A partition of a store in memory loses one group's row, and the view is restated. The view is compared while others may
+write, and compared again and repaired while they wait. The command prints the CPU seconds of both parts for each view.
+It does so too for a check of a correct store, in which puts only wait for the settling.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEYS = 100_000
 
 @contextmanager
 def waiting(seconds: list[float]) -> Iterator[None]:
-    """Adds up for how long the partitions are held."""
+    """Add up the time in which the partitions are blocked."""
     real: Callable[..., Any] = Parted.still
 
     @contextmanager
@@ -42,7 +42,7 @@ def waiting(seconds: list[float]) -> Iterator[None]:
 
 
 def lose_a_row(engine: Any, view: str) -> None:
-    """The first partition loses the first row of a view."""
+    """Remove the first row of a view from the first partition."""
     core = engine._seats[0].engine._core
     db = rows_db(core.views[view].number)
     with core.store.write() as writer:
@@ -51,7 +51,7 @@ def lose_a_row(engine: Any, view: str) -> None:
 
 
 def measure(what: Callable[[], object]) -> tuple[float, float]:
-    """The seconds of some work, and those in which puts wait."""
+    """Return the seconds of some work, and the seconds in which puts wait."""
     held: list[float] = []
     began = process_time()
     with waiting(held):

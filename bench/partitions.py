@@ -1,12 +1,13 @@
-"""A store of two partitions: how long a change takes across them, and what two cores give.
+"""A store of two partitions: the delay of a change across them, and the gain of two cores.
 
-The latency is that of one put, from its call, until it returns, until the change shows in a view whose groups the other
-partition owns, in a view of that view back here, and in a third over there again: where the first view is strong, weak
-and auto, by turns of ten puts. Before each put the smallest synced transaction of LMDB, and the round trip of as many
-bytes between two processes over the same kind of connection.
+The latency of one put is measured from its call to several events. These are its return, and the change becoming
+visible in three views. The other partition owns the group of the first view. The second view is on the first, and its
+group belongs to this partition. The third is on the second, with a group in the other partition. The first view is
+strong, weak and auto, in turns of ten puts. Before each put come the smallest synced transaction of LMDB, and a round
+trip of as many bytes between two processes over the same kind of connection.
 
-The rate is that of lines put into two partitions, until all views show them, beside two engines of one partition each,
-in processes of their own, which run at the same time over half as much input each.
+The rate is that of lines put into two partitions, until all views show them. It is compared with two engines of one
+partition each, in processes of their own. These run at the same time over half of the input each.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from penstock.views import Production
 
 HOPS = ("document", "view", "view of it", "view of that")
 _COMMITS, _MORE, _SHARE = 3, 0.001, 0.75
-_SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)  # of puts, as the plot has them
+_SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)  # shares of the puts in the plot
 _RUN = 10  # puts of one kind, one after the other, before those of the next
 _PATIENCE = 30.0
 _TURN = 5e-5  # seconds between two looks
@@ -41,7 +42,7 @@ _PARTS = 2
 
 
 def partitions(plan: Plan) -> Iterator[Figure]:
-    """Latency a hop, two cores, and snapshots of both kinds."""
+    """Measure the latency of hops, two cores, and both kinds of snapshots."""
     yield from _latency(plan)
     yield from _cores(plan)
     yield from _snapshots(plan)
@@ -74,7 +75,7 @@ def _latency(plan: Plan) -> Iterator[Figure]:
     bound = _COMMITS * commit + _MORE
     reach = f"≤ {_COMMITS} × smallest commit + {1e3 * _MORE:g} ms"
     yield Figure("partitions", "a hop", 1e6 * hop, "µs", limits, idle, reach, hop / bound, plan.met(hop <= bound))
-    # A hop is told before the document's commit: what it takes is what it takes longer than a put without that.
+    # Early sets are sent before the document's commit, so the time of a hop is the excess over a put without one.
     hop, bound = median(got["shown"]["weak"][1]) - (median(strong[0]) - commit), trip + _MORE
     reach = f"≤ the wire alone + {1e3 * _MORE:g} ms"
     yield Figure("partitions", "weak, a hop", 1e6 * hop, "µs", limits, idle, reach, hop / bound, plan.met(hop <= bound))
@@ -82,7 +83,7 @@ def _latency(plan: Plan) -> Iterator[Figure]:
 
 
 def _draw(plan: Plan, shown: dict[str, list[list[float]]], commits: Sequence[float]) -> None:
-    """By kind: the median by hops, and by shares of the puts how long the first hop takes."""
+    """Draw two plots by kind: the median by hops, and the time of the first hop by shares of the puts."""
     if plan.plots is None:
         return
     plan.plots.mkdir(parents=True, exist_ok=True)
@@ -99,8 +100,10 @@ def _draw(plan: Plan, shown: dict[str, list[list[float]]], commits: Sequence[flo
 
 
 def hops(folder: str, puts: int) -> dict[str, Any]:
-    """Seconds until each put shows in its views, by kind of production, of a smallest commit before each, and of a
-    round trip of its bytes."""
+    """Return the seconds until each put shows in its views, by delivery mode.
+
+    Each is returned with the seconds of a smallest commit before it and of a round trip of its bytes.
+    """
     root = fresh(folder)
     commits: list[float] = []
     trips: list[float] = []
@@ -120,7 +123,7 @@ def hops(folder: str, puts: int) -> dict[str, Any]:
 
 
 class _Putting:
-    """Puts one document after the other, whose views another process looks at meanwhile."""
+    """A source of single puts, whose views another process reads meanwhile."""
 
     def __init__(self, engine: Parted, kind: str, looking: _Other) -> None:
         self._engine = engine
@@ -132,7 +135,7 @@ class _Putting:
         self._numbers = (i for i in itertools.count() if self._ranges.of(encode_key(i)) == 0)
 
     def once(self) -> list[float]:
-        """Seconds until a put has returned, and until each of its views shows it."""
+        """Return the seconds until a put has returned, and until each of its views shows it."""
         number = next(self._numbers)
         self._looking.say({"kind": self._kind, "due": _due(self._group, number)})
         began = perf_counter()
@@ -145,7 +148,7 @@ class _Putting:
 
 
 def _hopping(production: Production) -> ps.App:
-    """A view on a table, a view on that one by its value, and one on that by its value again."""
+    """Return an app with a view on a table, a view on that one by its value, and one on that by its value again."""
     shop = ps.App("hops")
     users = shop.table(TABLE, key="id")
     first = users.view("first", key="group", reduce=ps.max("number"), production=production)
@@ -155,7 +158,7 @@ def _hopping(production: Production) -> ps.App:
 
 
 def _due(group: str, number: int) -> list[tuple[str, Any, Any]]:
-    """What each view must show: its group, and the value there."""
+    """Return the expected row of each view: its group, and the value."""
     return [("first", group, number), ("second", number, group), ("third", group, number)]
 
 
@@ -170,7 +173,7 @@ def _until(engine: ps.Engine, view: str, group: Any, value: Any) -> None:
 
 
 class _Other:
-    """Another process, which answers what it is sent; the clock is the same in both."""
+    """Another process, which answers messages. Both share one clock."""
 
     def __init__(self, root: Path, function: str) -> None:
         self._folder = root / function
@@ -180,15 +183,15 @@ class _Other:
         self._wire = connect(str(self._folder), _PATIENCE)
 
     def say(self, what: Any) -> None:
-        """Send it something."""
+        """Send it a message."""
         self._wire.send(what)
 
     def hear(self) -> Any:
-        """What it answers."""
+        """Return its answer."""
         return self._wire.receive(_PATIENCE)
 
     def once(self, data: bytes) -> float:
-        """Seconds there and back."""
+        """Return the seconds of a round trip."""
         began = perf_counter()
         self.say({"data": data})
         self.hear()
@@ -204,7 +207,7 @@ class _Other:
 
 
 def look(folder: str) -> None:
-    """Say when each of some views showed what it is to show, of stores beside this folder."""
+    """Report the time at which each view showed its expected row, for stores beside this folder."""
     root = Path(folder).parent
     with ExitStack() as stack:
         engines: dict[str, ps.Engine] = {}
@@ -223,7 +226,7 @@ def look(folder: str) -> None:
 
 
 def answer(folder: str) -> None:
-    """Send back what comes, until None does."""
+    """Send back each message until None arrives."""
     _serve(folder, lambda message: message)
 
 
@@ -266,7 +269,7 @@ def _cores(plan: Plan) -> Iterator[Figure]:
 
 
 def _two_engines(plan: Plan, turn: int, keys: int, docs: int) -> float:
-    """Documents a second of two engines that begin at one time, added up."""
+    """Return the documents per second of two engines that start at one time, added up."""
     both = [
         child.start("bench.partitions:single", folder=plan.at(f"single{turn}-{n}"), keys=keys, docs=docs, seed=n)
         for n in range(_PARTS)
@@ -280,7 +283,7 @@ def _two_engines(plan: Plan, turn: int, keys: int, docs: int) -> float:
 
 
 def parted(folder: str, keys: int, docs: int) -> dict[str, Any]:
-    """Seconds of lines into two partitions, until every view shows them."""
+    """Return the seconds of lines into two partitions, until every view shows them."""
     work = Workload(keys)
     lines = work.upserts(docs)
     with _opened(app(), fresh(folder) / "store") as engine:
@@ -288,7 +291,7 @@ def parted(folder: str, keys: int, docs: int) -> dict[str, Any]:
 
 
 def single(folder: str, keys: int, docs: int, seed: int) -> dict[str, Any]:
-    """Seconds of lines into one partition, once its input ends."""
+    """Return the seconds of lines into one partition, measured when its input ends."""
     work = Workload(keys, seed=seed)
     lines = work.upserts(docs)
     with ps.open(app(), fresh(folder) / "store") as engine:
@@ -325,7 +328,7 @@ def _snapshots(plan: Plan) -> Iterator[Figure]:
 
 
 def snapshots(folder: str, puts: int) -> dict[str, Any]:
-    """Seconds of a snapshot of each kind, right after a put whose change crosses."""
+    """Return the seconds of a snapshot of each kind, right after a put with contributions to the other partition."""
     out: dict[str, list[float]] = {"eventual": [], "position": []}
     work = Workload(1_000)
     with _opened(app(), fresh(folder) / "store") as engine:

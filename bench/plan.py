@@ -1,4 +1,4 @@
-"""How big a run is: full sizes, or tiny ones that only show that everything runs."""
+"""The size of a run: full sizes, or tiny ones that only prove that everything runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes, the same for all figures."""
+    """The sizes for all figures."""
 
     folder: Path
     docs: int = 1_000_000
@@ -25,9 +25,9 @@ class Plan:
         return cls(folder, docs=3_000, keys=600, many_keys=5_000, puts=20, rounds=1, batches=(1_000, 500), judged=False)
 
     def met(self, holds: bool) -> bool | None:
-        """Whether a bound holds; tiny runs say nothing about it."""
+        """Test whether a bound holds; None for tiny runs, which can't tell."""
         return holds if self.judged else None
 
     def at(self, name: str) -> str:
-        """A folder for one measurement."""
+        """Return a folder for one measurement."""
         return str(self.folder / name)

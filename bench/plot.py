@@ -12,7 +12,7 @@ _COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
 
 
 def bars(sizes: Sequence[int], seconds: Sequence[float]) -> str:
-    """A bar a size, as long as its time is in times of the least: straight bars on straight sizes are linear growth."""
+    """Return a bar per size, in proportion to its time. On even steps of size, linear growth has a straight edge."""
     least = min(seconds)
     rows = []
     for size, own in zip(sizes, seconds, strict=True):

@@ -1,7 +1,7 @@
-"""A PostgreSQL server of the bench's own, to stand beside figures: on loopback, in a folder that goes with it.
+"""A PostgreSQL server of the bench, for comparison: on loopback, in a folder that is deleted with it.
 
-It is started where its programs are installed, and missed by name where they aren't; nothing else needs it. Its
-settings are those of a careful owner of this machine: every commit synced, memory enough for what is measured.
+If its programs are not installed, the comparison names them and is left out. Its settings are careful: every commit is
+synced, and there is memory enough for the measured data.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SETTINGS = {
 
 
 class NoPostgres(Exception):
-    """Why there is none here."""
+    """The error with the reason why there is no server."""
 
 
 def programs() -> Path:
-    """The folder of its programs; NoPostgres where there is none."""
+    """Return the folder of its programs. Raise NoPostgres if there is none."""
     folders = [Path(folder) for folder in os.get_exec_path()]
     folders += [(folder / "postgres").resolve().parent for folder in folders]
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -55,11 +55,11 @@ class Postgres:
 
     @property
     def version(self) -> str:
-        """What it calls itself."""
+        """Return its name and version."""
         return self.ask("SHOW server_version").split()[0]
 
     def ask(self, sql: str) -> str:
-        """The answer to one statement."""
+        """Return the answer to one statement."""
         return self.run([sql.encode()])
 
     def run(self, script: Iterable[bytes]) -> str:
@@ -76,7 +76,7 @@ class Postgres:
         return out.decode().strip()
 
     def timed(self, script: Iterable[bytes]) -> float:
-        """Seconds that a script takes, without those that a session takes to begin."""
+        """Return the seconds of a script, without the start of its session."""
         whole = b"".join(script)
         began = time.perf_counter()
         self.run([b"SELECT 1;"])
@@ -86,7 +86,7 @@ class Postgres:
         return max(0.0, time.perf_counter() - began - alone)
 
     def latency(self, script: str, count: int, folder: Path) -> float:
-        """Seconds of one transaction of a script, one after the other in one session, by pgbench."""
+        """Return the seconds of one transaction of a script, repeated in one session, by pgbench."""
         path = folder / "transaction.sql"
         path.write_text(script)
         command = [*self._client("pgbench"), "-n", "-M", "prepared", "-t", str(count), "-f", str(path)]
@@ -101,7 +101,7 @@ class Postgres:
 
 @contextmanager
 def server(folder: Path) -> Iterator[Postgres]:
-    """A server for as long as it is needed."""
+    """Run a server while the block runs."""
     own = programs()
     user = None
     if os.geteuid() == 0:

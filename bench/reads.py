@@ -1,4 +1,4 @@
-"""Reads of one other process while the writer runs at full rate, and how much they slow it."""
+"""Reads of another process while the writer runs at full rate, and their effect on the writer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.report import Figure, median, percentile
 from bench.workload import CITIES, TABLE, app, cut
 
 GETS, SINGLE, SLOWED = 100_000, 0.001, 0.15
-_MANY, _ONE = 100, 20  # gets a call in batches, single gets between two of them
+_MANY, _ONE = 100, 20  # gets per call in batches, and single gets between two batches
 
 
 def reads(plan: Plan) -> Iterator[Figure]:

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-QUIET = 0.9  # below this share of the machine a figure is marked
+QUIET = 0.9  # a figure with a smaller share of the machine is marked
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured, beside what it was to reach and what the machine could do at best.
+    """A measured value, beside its bound and the limits of the machine.
 
-    `ratio` is what is judged, `reach` the bound in words and `met` whether it holds; without a bound it only shows.
+    `ratio` is compared with the bound, `reach` is the bound as text, and `met` tells whether it holds. A figure without
+    a bound is for information.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Figure:
 
 
 def _short(value: Any) -> Any:
-    """Floats to four digits: more is noise."""
+    """Round floats to four digits: more is noise."""
     if isinstance(value, float):
         return float(f"{value:.4g}") if abs(value) < 1000 else round(value)
     if isinstance(value, dict):
@@ -62,7 +63,7 @@ def _short(value: Any) -> Any:
 
 
 class Report:
-    """Where figures go: a JSON line to stdout and to a file a group, a row to stderr."""
+    """The output of figures: a JSON line on stdout and in a file per group, and a row on stderr."""
 
     def __init__(self, machine: str, results: Path | None, people: TextIO = sys.stderr) -> None:
         self._machine = machine
@@ -72,7 +73,7 @@ class Report:
         self._say(f"{machine}\n{_row('figure', 'case', 'value', 'ratio', 'reach', '', 'idle')}\n{'-' * 118}")
 
     def add(self, group: str, figures: Iterable[Figure]) -> None:
-        """Show the figures of a group, each as soon as it is there; its file holds those of the last run."""
+        """Print the figures of a group, each when it is available. The group's file has those of the last run."""
         lines = []
         for figure in figures:
             lines.append(figure.line(self._machine))

@@ -1,4 +1,4 @@
-"""Rollups: all rows, then after few changes: CPU time, and how many rows are read."""
+"""Rollups of all rows, and again after few changes: CPU time, and the number of rows that are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARE = 0.05
 
 
 def rollups(plan: Plan) -> Iterator[Figure]:
-    """One view a reducer, with a group for each document: first, without a change, and after one put."""
+    """Measure one view per reducer, with a group for each document: first, without a change, and after one put."""
     app = ps.App("bench")
     docs = app.table("docs", key="id")
     reducers = {"sum of ints": ps.sum("n"), "sum of floats": ps.sum("x"), "max": ps.max("n")}
@@ -40,7 +40,7 @@ def rollups(plan: Plan) -> Iterator[Figure]:
 
 
 def _rolled(engine: Any, view: str) -> tuple[float, int]:
-    """The CPU time of a grand total in ms, and how many rows it read."""
+    """Return the CPU time of a grand total in ms, and the number of rows that it read."""
     states, rows = RowCodec.states, list[int]()
 
     def counted(codec: RowCodec, some: Any, where: str) -> Any:

@@ -1,5 +1,6 @@
-"""One document put: durable and visible in the views when the call returns. Beside it, in turn, the smallest synced
-LMDB transaction of the same disk at the same moment.
+"""One document put: durable and visible in the views when the call returns.
+
+The smallest synced LMDB transaction of the same disk is measured in turns with it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MEDIAN_BEYOND, P99 = 0.0005, 3.0
 
 
 def put(plan: Plan) -> Iterator[Figure]:
-    """Median and p99 of one put."""
+    """Measure the median and the 99th percentile of one put."""
     got = child.run("bench.single:puts", folder=plan.at("single"), keys=plan.keys, puts=plan.puts)
     mine, small = got["puts"], got["commits"]
     beyond = median(mine) - median(small)
@@ -56,7 +57,7 @@ def put(plan: Plan) -> Iterator[Figure]:
 
 
 def puts(folder: str, keys: int, puts: int) -> dict[str, Any]:
-    """Seconds of each put into a filled store, and of a smallest commit before each."""
+    """Return the seconds of each put into a filled store, and of a smallest commit before each."""
     root = fresh(folder)
     engine, work = fill(root / "store", keys, 50_000)
     docs = [msgspec.json.decode(line) for line in work.upserts(puts)]

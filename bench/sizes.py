@@ -1,12 +1,11 @@
-"""Where plain values stop paying: µs a batch by its number of records, taken as values and as columns, in memory.
+"""The batch size from which columns are faster than plain values: µs per batch in memory, with both forms.
 
     python -m bench.sizes
 
-Upserts of the standard workload into a filled store; the same under a view of the greatest amount by city, whose
-contributions stand in the rows of their groups; and under one of the middle amount of all, whose stand in two tries of
-nodes. No disk is in it, since that costs the same either way. The two
-engines take the same batches turn by turn, and each cell is the lower quartile, so that what else the machine does
-falls on both.
+Upserts of the standard workload go into a filled store. Two more cases add a view. One has the greatest amount by city,
+with the contributions in the rows of their groups. The other has the median amount of all, with the contributions in
+two trees. No disk is involved, because its cost is equal. The two engines take the same batches in turns. Each cell is
+the lower quartile, so other load on the machine affects both.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ ROUNDS, SIZES = 400, (1, 2, 4, 8, 12, 16)
 
 
 def measure(size: int, shop: ps.App, keys: int) -> tuple[float, float]:
-    """µs a batch of so many records, as values and as columns."""
+    """Return µs per batch of this number of records, as values and as columns."""
     work = Workload(keys)
     engines = [ps.open(shop, None, limits=Limits(few=few)) for few in (max(SIZES), 0)]
     for part in cut(work.upserts(keys), 10_000):
@@ -54,7 +53,7 @@ def _amounts(reducer: Any, by: str | tuple[str, ...]) -> ps.App:
 
 
 def _cases() -> dict[str, tuple[ps.App, int]]:
-    """By name an app, and of how many documents its store is."""
+    """Return by name an app and the number of documents in its store."""
     return {
         "": (app(), 20_000),
         ", greatest by city": (_amounts(ps.max(), "city"), 5_000),

@@ -1,7 +1,7 @@
-"""`python -m bench.spark`: filling and verifying a store in bulk, beside the engine's own load and DuckDB's recompute.
+"""`python -m bench.spark`: fill and verify a store in bulk, compared with the engine's load and a DuckDB recomputation.
 
-Each of them reads the same file of JSON lines: every key once, in no order. The start of Spark is a figure of its own.
-DuckDB groups what the file says, by the latest ts of each key, for one of the views, and keeps nothing.
+Each of them reads one file of JSON lines: every key once, in no order. The start of Spark is a figure of its own.
+DuckDB groups the documents of the file, by the latest ts of each key, for one of the views, and stores nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from (
 
 
 def bulk(folder: str, docs: int, master: str, functions: bool, verified: bool) -> dict[str, Any]:
-    """A backfill of so many documents, and a verification of what it left."""
+    """Run a backfill of this number of documents, and a verification of the result."""
     file, store = _file(folder, docs), Path(folder) / "bulk"
     shutil.rmtree(store, ignore_errors=True)
     began = time.perf_counter()
@@ -59,7 +59,7 @@ def bulk(folder: str, docs: int, master: str, functions: bool, verified: bool) -
 
 
 def load(folder: str, docs: int, functions: bool) -> dict[str, Any]:
-    """The engine's own load of the same file."""
+    """Run the engine's own load of the same file."""
     file, store = _file(folder, docs), Path(folder) / "loaded"
     shutil.rmtree(store, ignore_errors=True)
     began = time.perf_counter()
@@ -74,7 +74,7 @@ def load(folder: str, docs: int, functions: bool) -> dict[str, Any]:
 
 
 def duck(folder: str, docs: int, threads: int) -> dict[str, Any]:
-    """DuckDB's recompute of one of the views from the same file."""
+    """Run DuckDB's recomputation of one of the views from the same file."""
     duckdb: Any = importlib.import_module("duckdb")
     file = str(_file(folder, docs))
     began = time.perf_counter()
@@ -86,7 +86,7 @@ def duck(folder: str, docs: int, threads: int) -> dict[str, Any]:
 
 
 def _file(folder: str, docs: int) -> Path:
-    """The file, made once."""
+    """Return the file, made once."""
     path = Path(folder) / f"{docs}.jsonl"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,12 +115,12 @@ def _batches(spout: Any) -> Iterator[Any]:
 
 
 def _peak() -> int:
-    """The most memory that this process had."""
+    """Return the largest memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _high_water(spark: Any) -> int:
-    """The most memory that its Java had."""
+    """Return the largest memory of its Java process."""
     pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -130,7 +130,7 @@ def _high_water(spark: Any) -> int:
 
 
 def figures(folder: str, docs: int, master: str, verified: bool, kinds: list[str]) -> Iterator[Figure]:
-    """All of them."""
+    """Yield all figures."""
     cores = int(master.removeprefix("local[").removesuffix("]"))
     for kind in kinds:
         functions, aim = kind == "function", _AIMS[kind]
@@ -157,7 +157,7 @@ def figures(folder: str, docs: int, master: str, verified: bool, kinds: list[str
 
 
 def crossover(folder: str, sizes: list[int], master: str, drawn: Path) -> Iterator[Figure]:
-    """Whole runs by size, the start of Spark included: from which size on which of them is the quickest."""
+    """Measure whole runs by size, with the start of Spark, to find the size from which each is the fastest."""
     cores = int(master.removeprefix("local[").removesuffix("]"))
     backfilled, loaded, others = list[float](), list[float](), list[float]()
     for docs in sizes:

@@ -4,8 +4,8 @@ The output is a table for docs/performance.md.
 
     python -m bench.stages
 
-Stages are the engine's own functions, timed from outside; what one stage calls of another is taken off it, so that the
-column sums to the time of the call. Timers cost about 0.3 µs each, which shows at batches of one document alone.
+Stages are the engine's own functions, timed from outside. Calls of other stages are subtracted, so that the column sums
+to the time of the call. Timers cost about 0.3 µs each, which is visible only for batches of one document.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ STAGES: tuple[tuple[Any, str, str], ...] = (
 
 
 class Stages:
-    """Seconds by stage, each without the stages that it calls."""
+    """The seconds by stage, each without the stages that it calls."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -84,7 +84,7 @@ class Stages:
 
 
 def measure(stages: Stages, root: Path, size: int, docs: int) -> dict[str, float]:
-    """µs a document by stage, and of decode-only and of appending the same bytes, for upserts into a filled store."""
+    """Return µs per document of upserts to a filled store, by stage, and of decode-only and an append of the bytes."""
     work = Workload(KEYS)
     with ps.open(app(), root / "store") as engine:
         for part in cut(work.upserts(KEYS), 50_000):

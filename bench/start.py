@@ -1,6 +1,6 @@
-"""The command line's first output, from the start of its process: its help, and how a small store stands.
+"""The time to the first output of the command line: of its help, and of the status of a small store.
 
-Beside each, in turn, the start of Python itself, which nothing written in it can undercut.
+The start of Python itself is measured in turns with them. It is the lower bound of any Python program.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bench.report import Figure, median, percentile
 from bench.workload import TABLE, Workload, app
 
 HELP = 0.3  # seconds
-RUNS = 20  # of which each figure is the median, a round
+RUNS = 20  # runs per round; a figure is their median
 _APP = "from bench.workload import app as made\n\napp = made()\n"
 
 
 def start(plan: Plan) -> Iterator[Figure]:
-    """`penstock --help`, `penstock status`, and Python alone."""
+    """Measure `penstock --help`, `penstock status`, and Python alone."""
     folder = fresh(plan.at("start"))
     own, store = folder / "app.py", folder / "store"
     own.write_text(_APP, "utf-8")
@@ -52,7 +52,7 @@ def start(plan: Plan) -> Iterator[Figure]:
 
 
 def _first_output(args: Sequence[str]) -> float:
-    """Seconds until a process writes, or ends where it writes nothing."""
+    """Return the seconds until a process writes, or until it ends without output."""
     begun = perf_counter()
     with subprocess.Popen([sys.executable, *args], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

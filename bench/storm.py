@@ -1,7 +1,7 @@
-"""A poison storm: batches in which every record is bad, among batches of good ones.
+"""A storm of bad records: batches in which every record is rejected, among batches of good ones.
 
-The good ones' rate is measured in turns, with a batch of bad records between two of them and without, so that both see
-the same machine; what memory grew by is measured around the storm.
+The rate of good batches is measured in turns, with a batch of bad records between two of them and without. So both run
+under the same load of the machine. The growth of memory is measured over the whole storm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHARE, GROWTH = 0.9, 64 << 20
 
 
 def storm(plan: Plan) -> Iterator[Figure]:
-    """The rate of good records in a storm of bad ones, beside that without it."""
+    """Measure the rate of good records in a storm of bad ones, and without it."""
     bad = plan.docs // 10
     got = child.run("bench.storm:storms", folder=plan.at("storm"), keys=plan.keys, bad=bad)
     share = got["calm"] / got["stormy"]
@@ -39,7 +39,7 @@ def storm(plan: Plan) -> Iterator[Figure]:
 
 
 def storms(folder: str, keys: int, bad: int) -> dict[str, Any]:
-    """Seconds of good batches with a bad one before each and without, and of the bad ones."""
+    """Return the seconds of good batches with a bad one before each and without, and of the bad ones."""
     root = fresh(folder)
     engine, work = fill(root / "store", keys, 50_000)
     size, rounds = max(1, bad // 10), 10

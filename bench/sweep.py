@@ -1,7 +1,7 @@
-"""Writing while views of a large table are built anew, beside the same writing while nothing is built.
+"""Writes while views of a large table are built, compared with the same writes without a build.
 
-Two apps take turns: under each, batches are put until its views are built, then as many while nothing is. Before either
-the store is compacted and opened, so that both begin with the same log and with nothing in memory.
+Two apps take turns. Under each, batches are put until its views are built, then as many without a build. Before each
+part the store is compacted and opened, so that both begin with equal logs and with empty memory.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SINGLES = 5_000  # puts at most in a turn
 
 
 def sweep(plan: Plan) -> Iterator[Figure]:
-    """The share of their rate that writers keep: by batches, then one by one."""
-    keys = max(3_000, 3 * plan.keys // 2)  # fewer are gone through while the store is opened
+    """Measure the share of their rate that writers keep, with batches and with single puts."""
+    keys = max(3_000, 3 * plan.keys // 2)  # a smaller table would be built while the store is opened
     for batch in (*plan.batches, 1):
         docs = min(plan.docs, _SINGLES) if batch == 1 else 2 * plan.docs
         got = child.run(
@@ -55,7 +55,7 @@ def sweep(plan: Plan) -> Iterator[Figure]:
 
 
 def other() -> ps.App:
-    """The standard app with both views defined otherwise."""
+    """Return the standard app with other definitions of both views."""
     shop = ps.App("bench")
     users = shop.table(TABLE, key="id", ts="ts")
     users.view("by_name", key="name", reduce={"n": ps.count(), "total": ps.sum("amount")})
@@ -64,7 +64,7 @@ def other() -> ps.App:
 
 
 def beside(folder: str, keys: int, docs: int, batch: int, rounds: int) -> dict[str, Any]:
-    """Rates while views are built and while none are, seconds until they were, and whether all were meanwhile."""
+    """Return the rates with a build and without, the seconds until it was complete, and whether it was in time."""
     root = fresh(folder)
     engine, work = fill(root / "store", keys, 50_000)
     engine.close()
@@ -80,7 +80,7 @@ def beside(folder: str, keys: int, docs: int, batch: int, rounds: int) -> dict[s
 
 
 def _turn(store: Path, changed: ps.App, work: Workload, docs: int, batch: int, out: dict[str, Any]) -> None:
-    """Open the store with an app whose views it does not have; write until they are there, and as much afterwards."""
+    """Open the store with an app whose views it lacks. Write until they are built, and the same amount afterwards."""
     before, after = (cut(work.upserts(docs), batch) for _ in range(2))
     engine = ps.open(changed, store)
     began, clock = perf_counter(), Clock()

@@ -1,6 +1,6 @@
-"""What is measured of reduce trees, each in a process of its own. Only calls of the engine are timed.
+"""The measurements of reduce trees, each in a process of its own. Only calls of the engine are timed.
 
-CPU time stands beside wall time: where others use the machine, it says what the work itself took.
+CPU time is returned beside wall time. It shows the cost of the work itself if others use the machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 
 
 def greatest(folder: str, keys: int, docs: int, batch: int, heavy: bool = False) -> dict[str, Any]:
-    """The greatest amount by city while upserts come in: seconds, CPU seconds, decode-only."""
+    """Return seconds, CPU seconds and decode-only of upserts under a view of the greatest amount by city."""
     work = Workload(keys, heavy=heavy)
     lines = work.upserts(docs)
     before = limits.decode_only(lines)
@@ -55,7 +55,7 @@ def greatest(folder: str, keys: int, docs: int, batch: int, heavy: bool = False)
 
 
 class _Ranked:
-    """Amounts by id in arrays, and which ids are at the top of their city."""
+    """Amounts by id in arrays, and the ids at the top of their city."""
 
     def __init__(self, keys: int) -> None:
         self.random = np.random.default_rng(5)
@@ -63,7 +63,7 @@ class _Ranked:
         self.amount = self.random.integers(0, _RANGE, keys)
 
     def top(self) -> Ints:
-        """The ids of the top of every city, in any order."""
+        """Return the ids of the top of every city, in any order."""
         order = np.lexsort((-self.amount, self.city))
         city = self.city[order]
         first = np.flatnonzero(np.concatenate((np.ones(1, bool), city[1:] != city[:-1])))
@@ -71,12 +71,12 @@ class _Ranked:
         return self.random.permutation(order[rank < TOP])
 
     def lines(self, ids: Ints) -> list[bytes]:
-        """Documents of these ids as they are now."""
+        """Return the current documents of these ids."""
         rows = zip(ids.tolist(), self.city[ids].tolist(), self.amount[ids].tolist())
         return [b'{"id": %d, "city": "c%d", "amount": %d}' % row for row in rows]
 
     def tops(self) -> dict[str, list[int]]:
-        """What the view must show."""
+        """Return the expected rows of the view."""
         ids = self.top()
         out: dict[str, list[int]] = {}
         for city, amount in sorted(zip(self.city[ids].tolist(), (-self.amount[ids]).tolist())):
@@ -85,7 +85,7 @@ class _Ranked:
 
 
 def retractions(folder: str, keys: int, rounds: int) -> dict[str, Any]:
-    """The top 10 by city, of which in each batch all fall to another amount: seconds a document that falls."""
+    """Return the seconds per document for batches in which all top 10 amounts of every city fall."""
     root = fresh(folder)
     app = ps.App("trees")
     app.table(TABLE, key="id").view("top", key="city", value="amount", reduce=ps.top(TOP))
@@ -108,7 +108,10 @@ def retractions(folder: str, keys: int, rounds: int) -> dict[str, Any]:
 
 
 def updates(folder: str, sizes: Sequence[int], count: int, small: int = 0) -> dict[str, Any]:
-    """Groups of these sizes, and so many of one source: seconds of single updates in each, and of a smallest commit."""
+    """Return the seconds of single updates in groups of these sizes, and of a smallest commit.
+
+    The store also has `small` groups of one document each.
+    """
     root = fresh(folder)
     app = ps.App("trees")
     app.table(TABLE, key="id").view("greatest", key="city", value="amount", reduce=ps.max())
@@ -151,7 +154,7 @@ def _span(start: int, size: int) -> range:
 
 
 def _rows(engine: ps.Engine, docs: list[dict[str, Any]]) -> list[int]:
-    """What one batch of these reads and writes of the view: rows read and written, nodes read and written."""
+    """Return the rows read and written, and the nodes read and written, in the view by one batch of these documents."""
     counts: Counter[tuple[str, str]] = Counter()
 
     def noted(name: str) -> Callable[..., Any]:
@@ -178,7 +181,7 @@ REDUCERS: dict[str, Callable[[], Any]] = {
 
 
 def spread(folder: str, reducer: str, values: int, count: int) -> dict[str, Any]:
-    """A reducer over one group of so many different values: to load them, and to update one at a time."""
+    """Measure a reducer over one group of this number of different values: the load, and single updates."""
     root = fresh(folder)
     app = ps.App("trees")
     app.table(TABLE, key="id").view("spread", key=(), value="v", reduce=REDUCERS[reducer]())

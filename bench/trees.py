@@ -1,8 +1,8 @@
 """Figures of reduce trees: max by city, retractions of the top, one update by size of its group, values in order.
 
-Beside each stands what PostgreSQL takes for the same on this machine at this moment, where it is installed. There the
-answers are kept true by an index on (city, amount), which is what one would make; where no index answers, they are
-computed when asked. It is given rows, not JSON: decoding is no part of its times.
+If PostgreSQL is installed, its time for the same work is measured in the same run. There an index on (city, amount)
+answers the queries. Queries that no index answers are computed when asked. PostgreSQL gets rows instead of JSON, so its
+times contain no decoding.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from bench.workload import CITIES, Workload
 LOADS = "bench.treeloads"
 # Times of decode-only: 300,000, 150,000 and 80,000 documents/s where decode-only does 4.2 million.
 BOUNDS = (14.0, 28.0, 52.5)
-LARGEST = 2.0  # times of an update in a group of 10 that one in the largest group may take
+LARGEST = 2.0  # limit of an update in the largest group, in units of one in a group of 10
 TOP = 10
 Beside = dict[str, float | None]
 Server = postgres.Postgres | None
 
 
 def by_city(plan: Plan) -> Iterator[Figure]:
-    """Max by city at three sizes of a batch."""
+    """Measure max by city at three batch sizes."""
     sizes = (*plan.batches, plan.batches[1] // 10)
     cases = [(f"batches of {size:,}", size, bound, False) for size, bound in zip(sizes, BOUNDS, strict=True)]
     yield from _beside_postgres("max", plan, lambda server: _greatest("max", plan, server, cases))
 
 
 def half(plan: Plan) -> Iterator[Figure]:
-    """The same with half of all documents in one city."""
+    """Measure max by city with half of all documents in one city."""
     cases = [(f"batches of {size:,}", size, None, True) for size in plan.batches]
     yield from _beside_postgres("half", plan, lambda server: _greatest("half", plan, server, cases))
 
 
 def tops(plan: Plan) -> Iterator[Figure]:
-    """The top 10 of every city fall in each batch."""
+    """Measure batches in which the top 10 of every city fall."""
     yield from _beside_postgres("top", plan, lambda server: _tops(plan, server))
 
 
 def updates(plan: Plan) -> Iterator[Figure]:
-    """One update, by the size of its group."""
+    """Measure one update, by the size of its group."""
     yield from _beside_postgres("update", plan, lambda server: _updates(plan, server))
 
 
 def values(plan: Plan) -> Iterator[Figure]:
-    """Distinct values and quantiles, exact, over one group of all values."""
+    """Measure distinct values and quantiles, exact, over one group of all values."""
     yield from _beside_postgres("values", plan, lambda server: _values(plan, server))
 
 
 def _beside_postgres(name: str, plan: Plan, figures: Callable[[Server], Iterator[Figure]]) -> Iterator[Figure]:
-    """Figures with a server of their own beside them; one that isn't there is said."""
+    """Yield figures, with a PostgreSQL server beside them. If it is missing, print that."""
     if not plan.judged:
         yield from figures(None)
         return
@@ -123,7 +123,7 @@ def _tables(server: postgres.Postgres) -> None:
 
 
 def _upserts(server: postgres.Postgres, keys: int, docs: int, batch: int, heavy: bool) -> float:
-    """Seconds for the same upserts, each batch a transaction, and to read every city's greatest once."""
+    """Return the seconds for the same upserts, each batch a transaction, and for one read of every city's greatest."""
     work = Workload(keys, heavy=heavy)
     _tables(server)
     script: list[bytes] = []
@@ -249,7 +249,7 @@ def _values(plan: Plan, server: Server) -> Iterator[Figure]:
 
 
 def _asked(server: postgres.Postgres, n: int, sql: str) -> float:
-    """Seconds of a query over so many values, the third time it is asked."""
+    """Return the seconds of a query over this number of values, at its third run."""
     server.run(
         [
             b"DROP TABLE IF EXISTS spread;\nCREATE TABLE spread(id bigint PRIMARY KEY, v bigint);\n",

@@ -1,7 +1,7 @@
-"""The input, from a seed, and what the views must show for it.
+"""The input, from a seed, and the expected rows of the views.
 
 An upsert is `{"id","name","city","amount","ts"}`: ids uniform over the keys, names Pareto(0.8) capped at 20,000, 500
-cities. `ts` ascends through all that one `Workload` makes, so that passes after the first are updates and none is late.
+cities. `ts` increases over all lines of one `Workload`. So passes after the first are updates, and none is late.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TEXT_LINE = b'{"id": "user-%d", "name": "name%d", "city": "c%d", "amount": %d, 
 
 
 class Workload:
-    """Lines, and beside them the winning document of each key, in arrays."""
+    """Lines, and the winning document of each key, in arrays."""
 
     def __init__(self, keys: int, seed: int = 1, text: bool = False, heavy: bool = False) -> None:
         assert keys % _STEP, f"{keys} keys: a multiple of {_STEP} would not be visited whole"
@@ -39,25 +39,25 @@ class Workload:
 
     @property
     def nbytes(self) -> int:
-        """The memory that the arrays take: no part of what an engine uses."""
+        """Return the memory of the arrays, which does not belong to the engine."""
         return self._name.nbytes + self._city.nbytes + self._amount.nbytes
 
     def key(self, number: int) -> int | str:
-        """The document key of a number below `keys`."""
+        """Return the document key of a number below `keys`."""
         return f"user-{number}" if self._text else number
 
     def upserts(self, n: int) -> list[bytes]:
-        """Lines for keys drawn at random."""
+        """Return lines for keys drawn at random."""
         return self._lines(self._random.integers(0, self.keys, n))
 
     def every_key(self, n: int) -> list[bytes]:
-        """Lines for the next n keys; `keys` of them visit each key once, in no order."""
+        """Return lines for the next n keys. `keys` of them visit each key once, in no order."""
         ids = np.arange(self._visited, self._visited + n, dtype=np.int64) * _STEP % self.keys
         self._visited += n
         return self._lines(ids)
 
     def tuples(self, n: int, every: bool = False) -> list[bytes]:
-        """The same as rows for other databases: key, city and amount of the next upserts, or of every key."""
+        """Return rows for other databases: key, city and amount of the next upserts, or of every key."""
         ids = np.arange(n, dtype=np.int64) if every else self._random.integers(0, self.keys, n)
         _, city, amount, _ = self._draw(ids)
         return [b"%d\tc%d\t%d\n" % row for row in zip(ids.tolist(), city.tolist(), amount.tolist(), strict=True)]
@@ -68,7 +68,7 @@ class Workload:
         return [self._line % row for row in rows]
 
     def _draw(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], range]:
-        """The fields of the next documents of these ids, remembered."""
+        """Draw the fields of the next documents of these ids, and remember them."""
         n = ids.size
         name = np.minimum(self._random.pareto(0.8, n) + 1, NAMES - 1).astype(np.int16)
         city = self._random.integers(0, CITIES, n)
@@ -81,7 +81,7 @@ class Workload:
         return name, city, amount, ts
 
     def expected(self) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-        """Both views, from the arrays."""
+        """Return both views, computed from the arrays."""
         there = self._city >= 0
         names = np.bincount(self._name[there])
         counts = np.bincount(self._city[there])
@@ -91,13 +91,13 @@ class Workload:
         return by_name, by_city
 
     def greatest(self) -> dict[str, int]:
-        """The greatest amount by city, from the arrays."""
+        """Return the greatest amount by city, computed from the arrays."""
         best = np.full(CITIES, -1)
         np.maximum.at(best, self._city[self._city >= 0], self._amount[self._city >= 0])
         return {f"c{i}": int(best[i]) for i in np.flatnonzero(best >= 0)}
 
     def check(self, engine: ps.Engine) -> None:
-        """The engine's views are these."""
+        """Compare the engine's views with the arrays."""
         by_name, by_city = self.expected()
         with engine.snapshot() as snap:
             assert dict(snap.view("by_name").items()) == by_name, "by_name differs from the input"
@@ -105,7 +105,7 @@ class Workload:
 
 
 def app(functions: bool = False) -> ps.App:
-    """Count by name; count and sum of amount by city: as field views, or the same as Python functions."""
+    """Return an app with count by name, and count and sum of amount by city, as field views or as Python functions."""
     shop = ps.App("bench")
     users = shop.table(TABLE, key="id", ts="ts")
     if not functions:
@@ -125,5 +125,5 @@ def app(functions: bool = False) -> ps.App:
 
 
 def cut(lines: list[bytes], size: int) -> list[list[bytes]]:
-    """A list in batches."""
+    """Return a list in batches."""
     return [lines[a : a + size] for a in range(0, len(lines), size)]

@@ -2,8 +2,8 @@
 
 python -m examples.pictures [FOLDER]
 
-`explain` and `why` are run on a terminal. `watch` is the table that it draws, under a clock that stands still between
-two scores, so that the pictures are the same every time.
+`explain` and `why` run on a terminal. For `watch` its table is drawn, with a clock that stands still between two
+scores, so that the pictures are equal in every run.
 """
 
 import io
@@ -27,10 +27,10 @@ from penstock.cli.running.feed_steps import Steps
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs"
 _WIDTH = 96
-_BEFORE, _LIVE = 400, 90  # scores that are in when the pictures begin, and that come while one watches
+_BEFORE, _LIVE = 400, 90  # scores before the pictures begin, and scores during `watch`
 _BATCH = 50
 _WATCHED = ["best", "played"]
-_EVERY = 0.05  # seconds between these
+_EVERY = 0.05  # seconds between two scores
 _PAGE = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: {char_height}px;
@@ -56,7 +56,7 @@ line-height: {line_height}px }}
 
 
 def main(folder: Path) -> None:
-    """Write all pictures into a folder."""
+    """Write all pictures to a folder."""
     folder.mkdir(exist_ok=True)
     with TemporaryDirectory() as place:
         store = Path(place, "state")
@@ -73,7 +73,7 @@ def main(folder: Path) -> None:
 
 
 def _watch(engine: ps.Engine) -> RenderableType:
-    """What `penstock watch` has drawn by the last score."""
+    """Return the table of `penstock watch` after the last score."""
     now = 0.0
     coming = scores(_BEFORE + _LIVE)
     for _ in range(_BEFORE // _BATCH):
@@ -98,7 +98,7 @@ def _typed(words: list[str]) -> Text:
 
 
 def _shown(store: Path, words: list[str]) -> list[RenderableType]:
-    """What is typed, and what a terminal shows then; of standard error the lines, and no bar."""
+    """Run a command on a terminal. Return its text there and its lines on standard error, without the bar."""
     around = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     own = {"PENSTOCK_APP": str(ROOT / "examples/leaderboard/app.py"), "PENSTOCK_STORE": str(store), "TERM": "xterm"}
     mine, theirs = pty.openpty()
@@ -111,7 +111,7 @@ def _shown(store: Path, words: list[str]) -> list[RenderableType]:
         try:
             while data := os.read(mine, 1 << 16):
                 seen += data
-        except OSError:  # the other side is closed
+        except OSError:  # the other end is closed
             pass
         os.close(mine)
         assert child.stderr is not None, "it was asked for"

@@ -1,1 +1,1 @@
-"""A small real story, told by a run of it: `make demo`."""
+"""The demo: a short, real story that each run tells. Start it with `make demo`."""

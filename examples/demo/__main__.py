@@ -14,7 +14,7 @@ from examples.demo.story import Story, Wrong
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tell the story; 0 where every check held."""
+    """Tell the story. Return 0 if every check passed."""
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description="A small real story, to its end.")
     parser.add_argument("--orders", type=int, default=60_000, metavar="N", help="versions of orders (60000)")
     parser.add_argument("--seed", type=int, default=7, metavar="N", help="what documents are made from (7)")
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\ninterrupted; nothing is left on the disk", file=sys.stderr)
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # Whoever read has enough; the interpreter must not try to flush what is left.
+        # The reader has closed the pipe, so the interpreter must not flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return 0

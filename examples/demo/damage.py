@@ -1,4 +1,4 @@
-"""What a bad disk does: one bit of one row is another, behind the back of whoever has the store."""
+"""Simulate a bad disk: flip one bit of one row of a store, without the engine's knowledge."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import lmdb
 
 
 def flip_a_bit(store: Path, group: bytes) -> None:
-    """Flip a bit in the first row of a view whose key ends so."""
+    """Flip a bit in the first row of a view whose key ends with `group`."""
     with lmdb.open(str(store), max_dbs=256, map_size=1 << 40) as env, env.begin(write=True) as transaction:
         rows = [name for name, _ in transaction.cursor() if name.startswith(b"view:")]
         for name in rows:

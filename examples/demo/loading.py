@@ -1,4 +1,4 @@
-"""Loading a file so that it can be killed anywhere: the place to go on from is committed with the documents."""
+"""Load a file so that a kill at any moment does no harm: the offset is committed with the documents."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -8,10 +8,9 @@ import penstock as ps
 
 
 def load(engine: ps.Engine, path: Path, size: int, stop: int | None = None) -> Iterator[int]:
-    """Load the lines of a file into `orders`, from where the store stands in it to line `stop`, `size` lines a
-    transaction.
+    """Load the lines of a file into `orders`, from the store's offset to line `stop`, `size` lines per transaction.
 
-    After each transaction gives the line that comes next: the lines before it are on the disk.
+    After each transaction, yield the number of the next line. All lines before it are on disk.
     """
     source = source_of(path)
     with engine.snapshot() as snap:
@@ -26,5 +25,5 @@ def load(engine: ps.Engine, path: Path, size: int, stop: int | None = None) -> I
 
 
 def source_of(path: Path) -> str:
-    """What a file is called in `snap.sources`."""
+    """Return the name of a file in `snap.sources`."""
     return f"file:{path.name}"

@@ -1,4 +1,4 @@
-"""The same answers from scratch, by plain Python: it knows nothing of penstock, and so can find it wrong."""
+"""Compute the answers from scratch in plain Python, without penstock, to check the store."""
 
 import json
 import math
@@ -12,7 +12,7 @@ Answers = dict[str, dict[Any, Any]]
 
 
 def newest(lines: Iterable[bytes]) -> Documents:
-    """The orders that these lines leave: of each the version with the greatest ts, of equal ones the last."""
+    """Return the winning orders of these lines: by key the version with the greatest ts, the last of equal ones."""
     out: Documents = {}
     for line in lines:
         order = json.loads(line)
@@ -23,7 +23,7 @@ def newest(lines: Iterable[bytes]) -> Documents:
 
 
 def recompute(users: Documents, orders: Documents, letters: int = 1) -> Answers:
-    """What every view of the shop has to say of these documents."""
+    """Return the expected rows of every view of the shop for these documents."""
     names = Counter(user["name"] for user in users.values())
     lengths: Counter[int] = Counter()
     for name, n in names.items():

@@ -1,4 +1,4 @@
-"""What the demo shows: headings, rows in columns, and a progress bar on a terminal."""
+"""The screen of the demo: headings, rows in columns, and a progress bar on a terminal."""
 
 import sys
 import time
@@ -9,17 +9,17 @@ _WIDTH = 32
 
 
 def heading(text: str) -> None:
-    """The title of an act."""
+    """Print the title of an act."""
     print(f"\n== {text}", flush=True)
 
 
 def say(text: str) -> None:
-    """A line of the story."""
+    """Print a line of the story."""
     print(f"   {text}", flush=True)
 
 
 def table(rows: Iterable[Sequence[Any]]) -> None:
-    """Rows in columns: numbers to the right, everything else to the left."""
+    """Print rows in columns: numbers to the right, everything else to the left."""
     shown = [[_cell(value) for value in row] for row in rows]
     widths = [max(len(text) for text, _ in column) for column in zip(*shown, strict=True)]
     for row in shown:
@@ -34,7 +34,7 @@ def _cell(value: Any) -> tuple[str, bool]:
 
 
 class Bar:
-    """Progress on a terminal; where stderr is no terminal it shows nothing."""
+    """A progress bar on a terminal. If stderr is no terminal, it shows nothing."""
 
     def __init__(self, label: str, total: int, stream: TextIO | None = None) -> None:
         self._label = label
@@ -52,7 +52,7 @@ class Bar:
             self._stream.flush()
 
     def at(self, done: int) -> None:
-        """So many are done."""
+        """Show that this number is done."""
         if not self._shown:
             return
         now = time.monotonic()

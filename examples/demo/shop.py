@@ -12,7 +12,7 @@ Document = dict[str, Any]
 
 
 def make_app(letters: int = 1) -> ps.App:
-    """Tables and views of the shop; `letters` of a name are its initials."""
+    """Return the tables and views of the shop. The initials of a name are its first `letters` letters."""
     shop = ps.App("shop")
     users = shop.table("users", key="id", ts="ts")
     orders = shop.table("orders", key="order_id", ts="ts")
@@ -28,12 +28,12 @@ def make_app(letters: int = 1) -> ps.App:
 
     @users.view(reduce=ps.count())
     def initials(user: Document) -> Iterator[str]:
-        """How many users have a name that begins so."""
+        """Count users by the initials of their name."""
         yield user["name"][:letters]
 
     @namecount.view(reduce=ps.sum())
     def by_length(row: ps.Row) -> Iterator[tuple[int, int]]:
-        """How many users have a name of this length: a view of a view."""
+        """Count users by the length of their name, in a view on a view."""
         yield len(row.key), row.value
 
     return shop
@@ -50,7 +50,7 @@ _COUNTRIES = ("NO", "SE", "DK", "FI", "IS")
 
 
 def make_users(n: int, seed: int) -> list[Document]:
-    """Users 1 to n; a few names are common, most are rare."""
+    """Return users 1 to n. A few names are common, most are rare."""
     draw = random.Random(seed)
     return [
         {"id": i, "name": _NAMES[min(int(draw.paretovariate(0.8)), len(_NAMES)) - 1], "ts": 1} for i in range(1, n + 1)
@@ -58,7 +58,7 @@ def make_users(n: int, seed: int) -> list[Document]:
 
 
 def make_orders(n: int, buyers: int, seed: int) -> Iterator[Document]:
-    """n versions of orders: most are of a new one; some pay or change one, and a few of these come too late."""
+    """Yield n versions of orders. Most are new orders; some pay or change one, and a few of these are late."""
     draw = random.Random(seed + 1)
     made: list[Document] = []
     for ts in range(2, n + 2):
@@ -86,6 +86,6 @@ def _amount(draw: random.Random) -> float:
 
 
 def write_lines(path: Path, documents: Iterator[Document]) -> None:
-    """The documents as a file of JSON lines."""
+    """Write the documents to a file of JSON lines."""
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(document, separators=(",", ":")) + "\n" for document in documents)

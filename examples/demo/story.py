@@ -1,4 +1,4 @@
-"""The acts of the demo, in order; each checks what it shows, and a wrong answer ends the story."""
+"""The acts of the demo, in order. Each checks its results, and a wrong result ends the story."""
 
 import math
 import os
@@ -17,15 +17,15 @@ from examples.demo.screen import Bar, heading, say, table
 from examples.demo.shop import app, make_app, make_orders, make_users, write_lines
 
 _ROOT = Path(__file__).resolve().parents[2]
-_AHEAD = 5  # transactions that the writer may be ahead of what was read of it
+_AHEAD = 5  # transactions that the writer may be ahead of the reader of its output
 
 
 class Wrong(Exception):
-    """The store and the recompute differ."""
+    """The error for a store that differs from the recomputation."""
 
 
 class Story:
-    """One telling, with its files in `folder`."""
+    """One run of the story, with its files in `folder`."""
 
     def __init__(self, folder: Path, orders: int, seed: int) -> None:
         self.store = folder / "state"
@@ -36,7 +36,7 @@ class Story:
         self.seed = seed
 
     def run(self) -> None:
-        """All acts."""
+        """Run all acts."""
         self.load()
         self.show()
         self.change()
@@ -48,7 +48,7 @@ class Story:
         self.reshape()
 
     def load(self) -> None:
-        """Documents go in."""
+        """Load documents."""
         heading(f"Load: {self.buyers:,} users, and the first half of {self.lines:,} orders from a file of JSON lines")
         write_lines(self.file, make_orders(self.lines, self.buyers, self.seed))
         people = make_users(self.buyers, self.seed)
@@ -62,7 +62,7 @@ class Story:
         say(f"{self.buyers + half:,} records in {time.monotonic() - begun:.1f} s, each transaction synced to the disk")
 
     def show(self) -> None:
-        """Views are there to be read."""
+        """Read the views."""
         heading("Read: every view at one position of the store")
         with ps.open(app, self.store, readonly=True) as engine, engine.snapshot() as snap:
             say(f"position {snap.position}, next line of each source {snap.sources}")
@@ -77,7 +77,7 @@ class Story:
             table((*key, *row.values()) for key, row in snap.view("revenue").rollup(level=1))
 
     def change(self) -> None:
-        """Documents change, and only what they touch."""
+        """Change documents, and with them only the views that depend on them."""
         heading("Change: each line is a transaction, and views follow in it")
         half_a_line = b'{"id": 7, "name": "S'
         with ps.open(app, self.store) as engine:
@@ -94,7 +94,7 @@ class Story:
             say(f"half a line of JSON     {engine.put('users', half_a_line)}")
 
     def kill(self) -> None:
-        """A writer dies in the middle."""
+        """Kill a writer in the middle of its work."""
         heading("Kill -9: another process loads the rest, and is killed in the middle of it")
         acknowledged, target = 0, self.lines * 3 // 4
         with ps.open(app, self.store, readonly=True) as engine, self._writer() as writer:
@@ -121,7 +121,7 @@ class Story:
         self.acknowledged = acknowledged
 
     def check(self) -> None:
-        """Nothing is lost, nothing is there twice."""
+        """Check that no document is lost or counted twice."""
         heading("Reopen: what was acknowledged is there, and every view equals a recompute by plain Python")
         begun = time.monotonic()
         with ps.open(app, self.store) as engine:
@@ -131,7 +131,7 @@ class Story:
             raise Wrong(f"the store stands at line {place:,}, and {self.acknowledged:,} was acknowledged")
 
     def finish(self) -> None:
-        """It goes on as if nothing had been."""
+        """Continue the load after the kill."""
         heading("Go on: from the line that the store itself knows, to the end")
         with ps.open(app, self.store) as engine:
             with Bar("orders", self.lines) as bar:
@@ -142,7 +142,7 @@ class Story:
             say(f"digest of a store that never died  {_shown(self._twin(engine))}")
 
     def explain(self) -> None:
-        """A number is asked where it comes from."""
+        """Show the documents behind a result."""
         heading("Explain: the documents behind a number")
         with ps.open(app, self.store, readonly=True) as engine, engine.snapshot() as snap:
             view = snap.view("revenue")
@@ -154,7 +154,7 @@ class Story:
                 raise Wrong(f"what is behind {group} does not give its result")
 
     def mend(self) -> None:
-        """A disk goes bad under a row."""
+        """Damage a row and repair it."""
         heading("Mend: a bit flips in a row on the disk, and the row is made again from the documents")
         flip_a_bit(self.store, b"Sue")
         with ps.open(app, self.store) as engine:
@@ -169,7 +169,7 @@ class Story:
             self._equal(engine)
 
     def reshape(self) -> None:
-        """A view gets other code."""
+        """Change the code of a view."""
         heading("Change the code of a view: initials are two letters from now on, while others write")
         with ps.open(make_app(letters=2), self.store) as engine:
             engine.put("users", {"id": 8, "name": "Sue", "ts": 40})
@@ -177,7 +177,7 @@ class Story:
             self._equal(engine, letters=2)
 
     def _equal(self, engine: ps.Engine, letters: int = 1) -> int:
-        """The documents are those of the file as far as the store stands in it, and the views are theirs."""
+        """Compare documents and views with the lines of the file up to the store's offset. Return the offset."""
         with engine.snapshot() as snap:
             place = snap.sources[source_of(self.file)]
             users: Documents = dict(snap.table("users").items())
@@ -194,7 +194,7 @@ class Story:
         return place
 
     def _twin(self, engine: ps.Engine) -> str:
-        """The digest of a store in memory that was only told how it ended."""
+        """Return the digest of a store in memory that got only the final documents."""
         with ps.open(app, None) as twin, engine.snapshot() as snap:
             for name in ("users", "orders"):
                 twin.put_many(name, [row.value for row in snap.table(name)])
@@ -204,7 +204,7 @@ class Story:
             return digest
 
     def _writer(self) -> subprocess.Popen[str]:
-        """The process to be killed. It has a session of its own, so that Ctrl-C is answered here alone."""
+        """Start the process to be killed. It has its own session, so that Ctrl-C reaches only this process."""
         arguments = [os.fspath(self.store), os.fspath(self.file), str(self.batch)]
         command = [sys.executable, "-m", "examples.demo.writer", *arguments]
         pipe = subprocess.PIPE

@@ -1,6 +1,7 @@
-"""The process that gets killed: it loads orders, and prints each line number that is durable.
+"""The process that the demo kills: it loads orders, and prints each line number that is durable.
 
-It goes on when it reads a line: who gives it a few ahead is never left far behind, however slow the reading.
+It continues when it reads a line of input. The reader sends a few lines ahead, so the writer stays at most that far
+ahead of it, at any reading speed.
 
 python -m examples.demo.writer STORE FILE SIZE
 """

@@ -30,7 +30,7 @@ _LOOK = 0.02
 
 
 def main(n: int) -> None:
-    """Run it, with so many versions of orders."""
+    """Run the example with this number of versions of orders."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             heading("A broker is started, with a topic of orders, and one for how many have which status")
@@ -83,7 +83,7 @@ def _produce(servers: str, orders: list[Any]) -> None:
 
 
 def _done(store: Path) -> int:
-    """How many records are in: the offsets of all partitions."""
+    """Return the number of stored records: the sum of the offsets of all partitions."""
     with suppress(ps.StoreMissing), ps.open(app, store, readonly=True) as engine, engine.snapshot() as snap:
         return sum(snap.sources.values())
     return 0

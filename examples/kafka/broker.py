@@ -1,7 +1,7 @@
-"""A Kafka broker of one's own: Apache Kafka in one JVM, on free loopback ports, with its data in a folder of its own.
+"""A private Kafka broker: Apache Kafka in one JVM, on free loopback ports, with its data in a folder of its own.
 
-Maven fetches it once, by the coordinates in pom.xml, into its own cache; what is on that classpath is noted beside, so
-that later starts need no Maven. It dies with the process that started it, and is ended by its id.
+Maven fetches it once, by the coordinates in pom.xml, into its own cache. The classpath is stored in a file, so that
+later starts need no Maven. The broker dies with the process that started it, and is ended by its process id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Self
 
 POM = Path(__file__).with_name("pom.xml")
-_PATIENCE = 120.0  # seconds for a start, which takes two where nothing else runs
+_PATIENCE = 120.0  # seconds to wait for a start, which takes two on an idle machine
 _LOOK = 0.05
 _JVM = (
     "-Xms64m",
@@ -74,15 +74,15 @@ ssl.keystore.password={password}
 
 
 class NoBroker(Exception):
-    """A broker that can't be had here; it says what is missing."""
+    """The error if no broker can be installed here. It names the missing part."""
 
 
 class BrokerFailed(Exception):
-    """A broker that is there and does not start; it says what it said."""
+    """The error if the broker does not start. It has the broker's output."""
 
 
 def classpath() -> str:
-    """The jars of the broker, fetched where they are not there yet."""
+    """Return the jars of the broker. They are fetched if they are missing."""
     mark = hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
     noted = cache / f"kafka-{mark}.classpath"
@@ -108,7 +108,7 @@ def classpath() -> str:
 
 
 def java() -> str:
-    """A Java that runs it."""
+    """Return a Java that runs the broker."""
     found = shutil.which("java")
     if found is None:
         raise NoBroker("a broker needs Java 17 or later, and there is no java here; install a JRE")
@@ -116,7 +116,7 @@ def java() -> str:
 
 
 class Broker:
-    """One broker; `start` and `stop` it, or use it in a with block. With a `password` it also listens to who has it.
+    """One broker. `start` and `stop` it, or use it in a with block. With a `password` it also has a secure listener.
 
     After `session` milliseconds of silence its partitions have no leader. A short session lets a killed broker start
     again soon; a long one suits a busy machine.
@@ -140,17 +140,17 @@ class Broker:
 
     @property
     def servers(self) -> str:
-        """Where it listens."""
+        """Return the address of its listener."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def secure(self) -> str:
-        """Where it listens with TLS and a password; the certificate is in `certificate`."""
+        """Return the address of its listener with TLS and a password. The certificate is in `certificate`."""
         return f"127.0.0.1:{self._secure}"
 
     @property
     def certificate(self) -> Path:
-        """What it shows that it is."""
+        """Return the file of its certificate."""
         return self.folder / "broker.pem"
 
     def _make_keys(self, password: str) -> None:
@@ -166,7 +166,7 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
+        """Return its process id."""
         assert self._process is not None, "it is started first"
         return self._process.pid
 
@@ -186,7 +186,7 @@ class Broker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # an interrupt from the keyboard is not for it
+                start_new_session=True,  # so that Ctrl-C does not reach it
                 preexec_fn=dying_with_parent(),
             )
         until = time.monotonic() + _PATIENCE
@@ -197,17 +197,17 @@ class Broker:
             time.sleep(_LOOK)
 
     def log(self) -> str:
-        """What it has said."""
+        """Return its output."""
         return (self.folder / "broker.log").read_text("utf-8", "replace")
 
     def kill(self) -> None:
-        """End it as a loss of power would."""
+        """End it as a power loss would."""
         assert self._process is not None, "it is started first"
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """End it in good order, and forget its folder."""
+        """End it in an orderly way, and delete its folder."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -225,7 +225,7 @@ class Broker:
 
 
 def dying_with_parent() -> Callable[[], object]:
-    """What a child does so that it does not outlive the thread that started it."""
+    """Return a function that a child runs at its start, so that it ends with the thread that started it."""
     libc = ctypes.CDLL(None)
     return lambda: libc.prctl(1, signal.SIGKILL)
 
@@ -238,7 +238,7 @@ def _free_ports() -> tuple[int, int, int]:
 
 
 def _answers(port: int) -> bool:
-    """Whether it names itself when asked for its brokers."""
+    """Test whether it answers a request for the list of brokers."""
     ask = struct.pack(">hhih3s", 18, 0, 7, 3, b"try"), struct.pack(">hhih3si", 3, 1, 7, 3, b"try", 0)
     try:
         with socket.create_connection(("127.0.0.1", port), 1.0) as own, own.makefile("rb") as answers:

@@ -1,1 +1,1 @@
-"""A leaderboard: the best of many players, right also when a score is corrected or taken away."""
+"""A leaderboard: the best of many players, also correct after a score is corrected or deleted."""

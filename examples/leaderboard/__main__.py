@@ -1,4 +1,4 @@
-"""The leaderboard at work: who leads, and who does when the leader's score is corrected or struck out.
+"""The leaderboard at work: the leaders, and their change when the leader's score is corrected or deleted.
 
 python -m examples.leaderboard [SCORES]
 """
@@ -16,7 +16,7 @@ GAME = "chess"
 
 
 def main(n: int) -> None:
-    """Run it, with so many scores."""
+    """Run the example with this number of scores."""
     given = list(scores(n))
     matches = {match["id"]: match for match in given}
     with ps.open(app, None) as engine:
@@ -45,14 +45,14 @@ def _show(engine: ps.Engine) -> None:
 
 
 def _leading(engine: ps.Engine, matches: Iterable[Match]) -> Match:
-    """The match from which the leader's score is."""
+    """Return the match with the leader's score."""
     with engine.snapshot() as snap:
         (score, player), *_ = snap.view("leaders")[GAME]
     return next(m for m in matches if (m["game"], m["player"], m["score"]) == (GAME, player, score))
 
 
 def check(engine: ps.Engine, matches: Iterable[Match]) -> None:
-    """Every view says what sorting says."""
+    """Compare every view with sorted matches."""
     best: dict[tuple[str, str], int] = {}
     own: dict[str, list[int]] = {}
     for match in matches:

@@ -1,7 +1,7 @@
 """The tables and views of a leaderboard.
 
 A match of a player is one document, {"id", "player", "game", "score", "ts"}, that a referee may correct or delete. The
-best score of a player falls when the match it came from does: it is folded along a tree, not remembered as a number.
+best score of a player falls when its match is corrected or deleted. So scores are folded along a tree.
 """
 
 from collections.abc import Iterator
@@ -18,6 +18,6 @@ played = matches.view("played", key="player", reduce={"matches": ps.count(), "me
 
 @best.view(reduce=ps.top(5))
 def leaders(row: ps.Row) -> Iterator[Any]:
-    """The five best players of each game, with their scores: a view of a view."""
+    """Yield the five best players of each game, with their scores, from a view on a view."""
     game, player = row.key
     yield game, [row.value, player]

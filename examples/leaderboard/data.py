@@ -15,7 +15,7 @@ _PLAYERS = ("Ada", "Bob", "Eve", "Ida", "Joe", "Jon", "Kim", "Leo", "Liv", "Max"
 
 
 def scores(n: int, seed: int = 7) -> Iterator[Match]:
-    """n scores, a tenth of which correct one that was given before."""
+    """Yield n scores. A tenth of them correct an earlier one."""
     draw = random.Random(seed)
     given: list[Match] = []
     for ts in range(1, n + 1):

@@ -1,1 +1,1 @@
-"""Page views into windows of a minute, with data that comes late, twice, and out of order."""
+"""Page views in windows of a minute, with data that comes late, twice, and out of order."""

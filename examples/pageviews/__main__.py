@@ -1,4 +1,4 @@
-"""Page views at work: windows fill while time goes on, and are right also for what comes late.
+"""Page views at work: windows fill as time passes, and also count late page views correctly.
 
 python -m examples.pageviews [VIEWS]
 """
@@ -14,7 +14,7 @@ from examples.pageviews.data import PageView, arrivals
 
 
 def main(n: int) -> None:
-    """Run it, with so many views of pages."""
+    """Run the example with this number of page views."""
     coming = list(arrivals(n))
     half = len(coming) // 2
     with ps.open(app, None) as engine:
@@ -43,7 +43,7 @@ def _show(engine: ps.Engine, window: str) -> None:
 
 
 def check(engine: ps.Engine, arrived: Iterable[PageView]) -> None:
-    """Every window says what counting says."""
+    """Compare every window with a count."""
     views = {view["id"]: view for view in arrived}.values()
     pages = Counter((view["at"][:16], view["page"]) for view in views)
     of_minute: defaultdict[tuple[str, str], list[PageView]] = defaultdict(list)

@@ -16,7 +16,7 @@ _PAGES = ("/", "/tea", "/cups", "/basket", "/about")
 
 
 def arrivals(n: int, seed: int = 7) -> Iterator[PageView]:
-    """n views in the order in which they arrive, which is not that of their times."""
+    """Yield n page views in the order of their arrival, which differs from that of their times."""
     draw = random.Random(seed)
     now = 0.0
     coming: list[tuple[float, int]] = []

@@ -1,4 +1,4 @@
-"""The shop at work: orders go in, change and go, and every figure is compared with one that was computed anew.
+"""The shop at work: orders are placed, changed and deleted. Every figure is compared with a recomputation.
 
 python -m examples.shop [VERSIONS]
 """
@@ -15,7 +15,7 @@ from examples.shop.data import Order, versions
 
 
 def main(n: int) -> None:
-    """Run it, with so many versions of orders."""
+    """Run the example with this number of versions of orders."""
     with ps.open(app, None) as engine:
         heading(f"{n:,} versions of orders go in")
         coming = list(versions(n))
@@ -50,7 +50,7 @@ def _show(engine: ps.Engine) -> None:
 
 
 def winners(coming: list[Order]) -> dict[int, Order]:
-    """Of each order the version that counts: the one with the greatest ts."""
+    """Return the winning version of each order: the one with the greatest ts."""
     newest: dict[int, Order] = {}
     for order in coming:
         if order["id"] not in newest or order["ts"] >= newest[order["id"]]["ts"]:
@@ -59,7 +59,7 @@ def winners(coming: list[Order]) -> dict[int, Order]:
 
 
 def check(engine: ps.Engine, orders: dict[int, Order]) -> None:
-    """Every view says what a recomputation says."""
+    """Compare every view with a recomputation."""
     paid = [order for order in orders.values() if order["status"] == "paid"]
     sold: Counter[str] = Counter()
     for order in paid:

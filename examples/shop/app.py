@@ -22,7 +22,7 @@ owed = orders.view("owed", key="customer", where=ps.field("status") == "placed",
 
 @orders.view(reduce=ps.sum())
 def sold(order: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """Pieces of each article in orders that are paid."""
+    """Yield the number of each article in paid orders."""
     if order["status"] == "paid":
         for item in order["items"]:
             yield item["article"], item["pieces"]

@@ -15,7 +15,7 @@ _COUNTRIES = ("NO", "SE", "DK", "FI")
 
 
 def versions(n: int, seed: int = 7) -> Iterator[Order]:
-    """n versions of orders, each a whole document."""
+    """Yield n versions of orders, each a whole document."""
     draw = random.Random(seed)
     made: list[Order] = []
     for ts in range(1, n + 1):
@@ -27,9 +27,9 @@ def versions(n: int, seed: int = 7) -> Iterator[Order]:
         old = made[place]
         kind = draw.random()
         if kind < 0.05:
-            yield old  # delivered once more
+            yield old  # delivered again
         elif kind < 0.10:
-            yield {**old, "status": "placed", "ts": 0}  # an old version that comes late
+            yield {**old, "status": "placed", "ts": 0}  # a late record of an old version
         else:
             made[place] = _changed(draw, old, ts)
             yield made[place]

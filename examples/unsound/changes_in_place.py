@@ -1,4 +1,4 @@
-"""A reducer that changes its arguments in place: what it was given is not what it was when it is asked for again."""
+"""A reducer that changes its arguments in place: a value that it got differs when it is passed again."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A function as CouchDB has them that counts its own results, which it is given too, instead of adding them."""
+"""A (values, rereduce) function as in CouchDB that counts its own earlier results instead of adding them."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A map with hidden state: it counts each customer once, by what it has seen so far."""
+"""A map with hidden state: it counts each customer once, by a set of the customers of earlier calls."""
 
 from collections.abc import Iterator
 from pathlib import Path

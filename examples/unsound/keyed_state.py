@@ -57,7 +57,7 @@ def in_an_object(order: Order) -> Iterator[str]:
 
 @cache
 def cached(key: Any) -> str:
-    """Return the customer of the order that is read now, or was when this key came first."""
+    """Return the customer of the current order, or of the first one with this key."""
     return CURRENT["customer"]
 
 

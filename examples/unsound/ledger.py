@@ -6,5 +6,5 @@ _FIRST: dict[Any, str] = {}
 
 
 def first_customer(order: dict[str, Any]) -> str:
-    """Return the customer of the first version of this order that came."""
+    """Return the customer of the first version of this order that it got."""
     return _FIRST.setdefault(order["id"], order["customer"])

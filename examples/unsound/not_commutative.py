@@ -1,4 +1,4 @@
-"""A reducer that isn't commutative: the values one after the other, in whichever order they came."""
+"""A reducer that isn't commutative: it joins the values in the order in which they come."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""An unmerge that isn't the inverse of merge: the greatest amount can't be had from what is left when it goes."""
+"""An unmerge that isn't the inverse of merge: the rest does not determine its greatest amount after a removal."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A map that is not deterministic: a tenth of the orders is to be checked, but which ones differs from call to call."""
+"""A map that is not deterministic: it selects a tenth of the orders, and other ones in each call."""
 
 import random
 from collections.abc import Iterator

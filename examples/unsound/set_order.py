@@ -1,4 +1,4 @@
-"""Sound: it yields in the order of a set, which differs from process to process, and order means nothing."""
+"""A sound app: it yields in the order of a set. This order differs between processes and has no effect."""
 
 from collections.abc import Iterator
 from pathlib import Path

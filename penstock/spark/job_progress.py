@@ -1,4 +1,4 @@
-"""How far a job of Spark's is: a thread asks now and then, and tells in tasks done, of all."""
+"""The progress of a Spark job. A thread reads it regularly and reports tasks done, and the total."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVERY = 0.25  # seconds
 
 @contextmanager
 def told_of(spark: Any, what: str, tell: Tell) -> Iterator[None]:
-    """While this block runs jobs, tell how far they are; where it fails they end."""
+    """Report the progress of Spark jobs while the block runs. If the block fails, cancel them."""
     tell(what, 0, 0)
     context = spark.sparkContext
     group, ended = f"penstock-{uuid.uuid4().hex}", threading.Event()

@@ -1,9 +1,9 @@
-"""A Spark session: the one that is there, or one of our own, that asks for no more than the work here needs.
+"""A Spark session: an existing one, or one that this module starts with small demands.
 
 Invariants:
 
-- a session that somebody else made is left as it was found: what is set for a piece of work is set back after it;
-- one of our own listens to this machine alone, and is told the Python and the paths of this process.
+- A session that somebody else started is left as it was: settings for a piece of work are restored after it.
+- A session of this module listens on this machine only, and uses the Python and the paths of this process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OWN = {
 _HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.shuffle.compress": "false",  # what is shuffled goes to this machine's own memory and back
+    "spark.shuffle.compress": "false",  # the shuffle stays on this machine
     "spark.shuffle.checksum.enabled": "false",
 }
 _BLOBS = {
@@ -46,7 +46,7 @@ _BLOBS = {
 }
 
 
-_TOGETHER = 8  # buckets, ranges or parts that a task has at most
+_TOGETHER = 8  # buckets, ranges or parts per task, at most
 
 
 class SparkFailed(PenstockError):
@@ -66,10 +66,10 @@ class SparkFailed(PenstockError):
 
 
 def spark_sql() -> Any:
-    """The module `pyspark.sql`; MissingExtra without the package."""
+    """Return the module `pyspark.sql`. Raise MissingExtra if the package is not installed."""
     try:
         with _no_word_of_pandas():
-            importlib.import_module("pyspark.testing")  # which PySpark imports later, and then there would be a word
+            importlib.import_module("pyspark.testing")  # PySpark imports it later, and would then print a warning
             return importlib.import_module("pyspark.sql")
     except ImportError:
         raise MissingExtra("pyspark", "spark") from None
@@ -77,17 +77,17 @@ def spark_sql() -> Any:
 
 @contextmanager
 def _no_word_of_pandas() -> Iterator[None]:
-    """PySpark has reservations about versions of pandas, which it asks for and which nothing here uses."""
+    """Hide PySpark's warnings about versions of pandas, which no code here uses."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         yield
 
 
 def session(master: str | None = None, memory: str = "480m", **conf: str) -> Any:
-    """The session of this process, or one that is made for it.
+    """Return the session of this process, or start one.
 
-    `master` is where a session that is made runs, all cores of this machine unless it is given; `memory` is for its
-    driver, `conf` are settings of it.
+    `master` says where a new session runs; the default is all cores of this machine. `memory` is the memory of its
+    driver, and `conf` has further settings.
     """
     sql = spark_sql()
     there = sql.SparkSession.getActiveSession()
@@ -97,7 +97,7 @@ def session(master: str | None = None, memory: str = "480m", **conf: str) -> Any
     if home is not None:
         os.environ["JAVA_HOME"] = home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # else each thread of Java's keeps what it gave back
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # otherwise each thread of Java keeps its freed memory
     asked = conf.get(_JAVA, "")
     java = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", asked]
     if "GC" not in asked:
@@ -112,7 +112,7 @@ def session(master: str | None = None, memory: str = "480m", **conf: str) -> Any
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         own |= _HERE
         if "Tiered" not in asked:
-            java.append("-XX:TieredStopAtLevel=1")  # it moves bytes, and compiling well takes the cores of the workers
+            java.append("-XX:TieredStopAtLevel=1")  # Java only moves bytes, and must leave the cores to workers
     builder = sql.SparkSession.builder.master(where).appName("penstock")
     for name, value in {**own, **conf, _JAVA: " ".join(filter(None, java))}.items():
         builder = builder.config(name, value)
@@ -124,7 +124,7 @@ def session(master: str | None = None, memory: str = "480m", **conf: str) -> Any
 
 @contextmanager
 def blob_batches(spark: Any) -> Iterator[None]:
-    """Rows that hold much each go to Python a few at a time."""
+    """Send large rows to Python in small batches while the block runs."""
     before = {name: spark.conf.get(name, None) for name in _BLOBS}
     for name, value in _BLOBS.items():
         spark.conf.set(name, value)
@@ -139,7 +139,7 @@ def blob_batches(spark: Any) -> Iterator[None]:
 
 
 def awake(spark: Any) -> None:
-    """Have a Python worker for each core, with what tasks need: else the first tasks wait for that."""
+    """Start a Python worker for each core, with the imports of tasks. Otherwise the first tasks wait for them."""
     many = spark.sparkContext.defaultParallelism
     rows = [(i, bytearray()) for i in range(many)]
     frame = in_tasks(spark.createDataFrame(rows, "p int, blob binary"), "p", many)
@@ -152,7 +152,7 @@ def _waking(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def map_arrow(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> Any:
-    """A frame's Arrow batches through the work of a task."""
+    """Return a frame of the results of `work` on the Arrow batches of a frame."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         return work(batches)
@@ -162,17 +162,17 @@ def map_arrow(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], schema
 
 
 def in_tasks(frame: Any, column: str, many: int) -> Any:
-    """The rows of a frame in tasks, by a column of numbers below `many`: of equal numbers one task has all.
+    """Return the frame distributed to tasks by a column of numbers below `many`. Rows of one number share a task.
 
-    A task costs some tens of milliseconds, whatever it does. So there are two for each core, and more only where one
-    would have too many numbers.
+    A task costs some tens of milliseconds, independent of its work. So there are two for each core, and more only if a
+    task would get too many numbers.
     """
     tasks = min(many, max(2 * frame.sparkSession.sparkContext.defaultParallelism, -(-many // _TOGETHER)))
     return frame.selectExpr("*", f"{column} % {tasks} as task").repartitionById(tasks, "task")
 
 
 def ran(stage: str, work: Callable[[], Any]) -> Any:
-    """What a job gives; SparkFailed with the last word of its traceback where it fails."""
+    """Return the result of a job. If it fails, raise SparkFailed with the last line of its traceback."""
     try:
         return work()
     except PenstockError:
@@ -182,7 +182,7 @@ def ran(stage: str, work: Callable[[], Any]) -> Any:
 
 
 def _said(error: BaseException) -> str:
-    """The line that says what went wrong: of a worker's traceback the last, else the first."""
+    """Return the line with the reason: the last of a worker's traceback, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     begun = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     if begun:

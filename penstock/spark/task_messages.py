@@ -1,4 +1,4 @@
-"""What tasks are told, and what they say back: plain data, the same for every task of a piece of work."""
+"""Messages to tasks and from tasks: plain data. All tasks of a piece of work get equal messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Bucket", "Layout", "Note", "Origin", "Piece", "Report", "TablePlan"]
 
 
 class Piece(msgspec.Struct, array_like=True, frozen=True):
-    """A part of a file: `count` records from an offset on, of which `number` come before; -1: all there are."""
+    """A part of a file: `count` records from `offset` on (-1: to the end). `number` counts the records before it."""
 
     table: str
     path: str
@@ -27,9 +27,9 @@ class Piece(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Origin(msgspec.Struct, array_like=True, frozen=True):
-    """Where records come from, as quarantine calls it: a source, and what its records are counted in, if they are.
+    """The origin of records, as quarantine names it: a source, and the unit in which it counts records.
 
-    The places of records in it are counted from 0, and called from 1 on; or they are its `offsets`.
+    With `offsets`, the place of a record is its offset. Otherwise places are counted from 0, and shown from 1 on.
     """
 
     source: str
@@ -38,14 +38,14 @@ class Origin(msgspec.Struct, array_like=True, frozen=True):
     offsets: bool = False
 
     def where(self, place: int) -> str:
-        """What people call a place."""
+        """Return a place as text for people."""
         if not self.counted:
             return self.unit
         return f"{self.unit} {place if self.offsets else place + 1}"
 
 
 class Note(msgspec.Struct, array_like=True, frozen=True):
-    """Where a source was read to."""
+    """The offset that a source was read to."""
 
     source: str
     offset: int
@@ -54,33 +54,33 @@ class Note(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """How the documents of a table are parted: by so many bits of their keys' hash, in buckets from `first` on."""
+    """The division of a table's documents: by `bits` bits of the hash of their keys, into buckets from `first` on."""
 
     number: int
     first: int
     bits: int
     ts_kind: str | None
-    ordered: bool  # where not, a source has no order, and bytes decide between equal ts
+    ordered: bool  # if false, bytes decide between equal ts
 
     @property
     def buckets(self) -> int:
-        """How many buckets."""
+        """Return the number of buckets."""
         return 1 << self.bits
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One piece of work."""
+    """The plan of one backfill."""
 
     app: Shipped
     seed: int
-    folder: str  # where runs are put
+    folder: str  # for the results of tasks
     tables: dict[str, TablePlan]
-    views: dict[str, int]  # by name the number in the store
+    views: dict[str, int]  # from name to number in the store
     origins: tuple[Origin, ...] = ()
 
     def table_of(self, bucket: int) -> str:
-        """The table of a bucket."""
+        """Return the table of a bucket."""
         for name, plan in self.tables.items():
             if plan.first <= bucket < plan.first + plan.buckets:
                 return name
@@ -88,21 +88,21 @@ class Layout:
 
 
 class Bucket(msgspec.Struct, array_like=True):
-    """Some records of one bucket on their way to it: what is in each, and its place among all."""
+    """Some records of one bucket: their content, and the place of each in the input."""
 
-    major: bytes  # int64s: which source, and which part of it
-    minor: bytes  # int64s: the place there
+    major: bytes  # int64s: the source and its part
+    minor: bytes  # int64s: the place in that part
     k0: bytes
     k1: bytes | None
-    lines: list[bytes]  # nothing of a deletion
-    deletes: dict[int, tuple[bytes, Any]]  # by record the packed key, and the ts
+    lines: list[bytes]  # empty for a deletion
+    deletes: dict[int, tuple[bytes, Any]]  # from record to packed key and ts
     stamps: dict[int, Any]
-    refused: list[tuple[int, int, str, str, bytes, int, Any]]  # place, reason, and what was received
+    refused: list[tuple[int, int, str, str, bytes, int, Any]]  # place, reason, and received bytes
     notes: list[Note]
 
 
 class Report(msgspec.Struct, array_like=True):
-    """What a task did: its file, and by view how many contributions are in it, with some of their groups."""
+    """The result of a task: its file, and for each view the number of contributions in it, with a sample of groups."""
 
     number: int
     path: str

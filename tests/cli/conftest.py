@@ -1,4 +1,4 @@
-"""An app in a folder of its own, which is the current one, and a way to run commands there."""
+"""Fixtures: an app in a folder of its own, which is the current one, and a function that runs commands there."""
 
 import sys
 from collections.abc import Iterator
@@ -40,14 +40,14 @@ USERS = (
 
 
 class Run(Protocol):
-    """Runs a command in this process."""
+    """A function that runs a command in this process."""
 
     def __call__(self, *args: str, code: int | None = 0, stdin: str | None = None) -> Result: ...
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty current folder; what an app does to this process is undone after."""
+    """Make an empty folder the current one. Undo the app's changes of this process after the test."""
     monkeypatch.chdir(tmp_path)
     for name in ("PENSTOCK_APP", "PENSTOCK_STORE", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
@@ -61,7 +61,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def run(here: Path) -> Run:
-    """Commands; `code` is the exit code that must come, None for any."""
+    """Return a function that runs commands. `code` is the expected exit code, None for any."""
 
     def run(*args: str, code: int | None = 0, stdin: str | None = None) -> Result:
         result = CliRunner().invoke(group, args, input=stdin, prog_name="penstock")
@@ -74,13 +74,13 @@ def run(here: Path) -> Run:
 
 @pytest.fixture
 def shop(here: Path) -> Path:
-    """The folder with an app.py and no store."""
+    """Return the folder with an app.py and no store."""
     (here / "app.py").write_text(APP)
     return here
 
 
 @pytest.fixture
 def filled(shop: Path, run: Run) -> Path:
-    """The folder with an app.py, and a store that has three users."""
+    """Return the folder with an app.py, and a store with three users."""
     run("put", "users", *USERS)
     return shop

@@ -1,4 +1,4 @@
-"""What tests of `load` have in common: users in every form, and what a store has of them."""
+"""Shared parts of the tests of `load`: users in every format, and the content of a store."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def parquet(docs: list[dict[str, Any]]) -> bytes:
 
 
 def content(store: str | Path = STORE) -> tuple[int, str]:
-    """How many users a store has, and its digest."""
+    """Return the number of users in a store, and its digest."""
     with ps.open(load_app("app.py"), store, readonly=True) as engine, engine.snapshot() as snap:
         return len(snap.table("users")), engine.digest()
 
 
 def rejected(store: str) -> int:
-    """How many lines of users a store has rejected."""
+    """Return the number of lines of users that a store has rejected."""
     with ps.open(load_app("app.py"), store, readonly=True) as engine:
         found: int = engine.status()["tables"]["users"]["rejected"]
         return found
 
 
 def digest_of(docs: Iterable[dict[str, Any]]) -> str:
-    """The digest of a store that was given these and nothing else."""
+    """Return the digest of a store with exactly these documents."""
     with ps.open(load_app("app.py"), None) as engine:
         engine.put_many("users", list(docs))
         return engine.digest()

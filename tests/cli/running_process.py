@@ -1,4 +1,4 @@
-"""`penstock run` in a process of its own, and what tests of it look at."""
+"""`penstock run` in a process of its own, and the waits and checks that its tests share."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def user(i: int, name: str = "Sue", ts: int = 1) -> str:
-    """A line of users."""
+    """Return a line of users."""
     return json.dumps({"id": i, "name": name, "ts": ts}) + "\n"
 
 
 def until(found: Callable[[], bool], child: subprocess.Popen[str]) -> None:
-    """Look again and again while the process lives, for a while; a file that is not there yet is nothing found."""
+    """Wait until `found` returns True, while the process lives. A missing file counts as False."""
     for _ in range(int(PATIENCE / _LOOK)):
         with suppress(FileNotFoundError):
             if found():
@@ -37,7 +37,7 @@ def until(found: Callable[[], bool], child: subprocess.Popen[str]) -> None:
 
 
 def has_users(n: int) -> Callable[[], bool]:
-    """Whether the store has so many."""
+    """Return a function that tests whether the store has this number of users."""
 
     def found() -> bool:
         try:
@@ -58,7 +58,7 @@ def running(
     program: Sequence[str] = PENSTOCK,
     options: Sequence[str] = (),
 ) -> Iterator[subprocess.Popen[str]]:
-    """`penstock run` in a process of its own."""
+    """Run `penstock run` in a process of its own."""
     arguments = [argument for source in sources for argument in ("--from", source)]
     arguments += [argument for sink in sinks for argument in ("--to", sink)]
     with subprocess.Popen(
@@ -76,7 +76,7 @@ def running(
 
 
 def ended(child: subprocess.Popen[str], with_signal: int = signal.SIGTERM) -> tuple[int, str, str]:
-    """Ask it to end: its code, and what it said."""
+    """End it with a signal. Return its exit code and output."""
     child.send_signal(with_signal)
     out, err = child.communicate(timeout=PATIENCE)
     return child.returncode, out, err

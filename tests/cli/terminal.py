@@ -1,4 +1,4 @@
-"""A terminal that a command writes to, and a person at it who waits for what they see."""
+"""A pseudo-terminal for a command, and functions that type and wait for output as a person does."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ class Terminal:
         os.close(self._own)
 
     def until(self, text: str, after: int = 0) -> int:
-        """Read until this text was shown, behind so many characters; where it ends."""
+        """Read until this text is shown after the position `after`. Return its end."""
         end = time.monotonic() + PATIENCE
         while text not in self.seen[after:]:
             assert self._read(end), f"waited for {text!r} and saw {self.seen!r}"
         return self.seen.index(text, after) + len(text)
 
     def plain(self) -> str:
-        """What was seen, without the moves of the cursor and what they wrote over."""
+        """Return the shown text, without cursor movements and overwritten text."""
         shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.seen)
         return "\n".join(line.rpartition("\r")[2].rstrip() for line in shown.splitlines())
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Type Ctrl-C."""
         self.child.send_signal(signal.SIGINT)
 
     def end(self) -> int:
-        """Read to the end; the exit code."""
+        """Read to the end. Return the exit code."""
         end = time.monotonic() + PATIENCE
         while self._read(end):
             pass
@@ -78,7 +78,7 @@ class Terminal:
             return False
         try:
             data = os.read(self._own, 1 << 16)
-        except OSError:  # the other side of the terminal is closed
+        except OSError:  # the other end of the terminal is closed
             return False
         self.seen += data.decode(errors="replace").replace("\r\n", "\n")
         return bool(data)

@@ -1,4 +1,4 @@
-"""Finding and importing the user's app, and what is said where that can't be done."""
+"""The search for the user's app, its import, and the errors of both."""
 
 import sys
 from pathlib import Path

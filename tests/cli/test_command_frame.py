@@ -15,7 +15,7 @@ from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
 
 COMMANDS = list(ENTRIES)
-MODULES = 120  # that a start may import beyond those of the interpreter
+MODULES = 120  # limit of the modules that a start imports beyond the interpreter's
 
 
 def command_of(name: str) -> Command:
@@ -60,7 +60,7 @@ def test_the_groups_examples_parse(here: Path) -> None:
 
 
 def parse(example: str) -> None:
-    """A command line, as far as it is this program's and not the shell's."""
+    """Parse a command line, without the parts for the shell."""
     words = next(part for part in re.split(r" (?:\||>>?|<|&) ?", example) if part.startswith("penstock"))
     program, name, *args = shlex.split(words)
     assert program == "penstock"

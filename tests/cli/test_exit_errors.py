@@ -1,4 +1,4 @@
-"""What can go wrong, as a new user meets it: one line each, with the next step, and the right exit code."""
+"""The mistakes of a new user: each ends in one line with the next step, and the right exit code."""
 
 import errno
 import os
@@ -106,7 +106,7 @@ def test_no_permission(args: list[str], filled: Path, run: Run) -> None:
     for name in ("data.mdb", "lock.mdb", "owner"):
         (filled / "penstock-state" / name).chmod(0o000)
     for folder in (filled, *filled.parents):
-        if Path(gettempdir()) in folder.parents:  # only the store is out of reach, however deep pytest puts it
+        if Path(gettempdir()) in folder.parents:  # keep pytest's own folders accessible
             folder.chmod(0o755)
     ended = child(AS_NOBODY, *args)
     assert ended.returncode == 3
@@ -133,7 +133,7 @@ def test_ctrl_c_is_130_and_one_line(shop: Path, run: Run) -> None:
 @command("boom", examples=["penstock boom"])
 @click.argument("kind")
 def boom(ctx: Context, kind: str) -> int:
-    """Fails in a way of which nobody thought."""
+    """Fail with an unexpected error."""
     if kind == "os":
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "out.csv")
     if kind == "pipe":

@@ -1,4 +1,4 @@
-"""How far a long piece of work has come, on a terminal and elsewhere."""
+"""The progress of long work, on a terminal and elsewhere."""
 
 from __future__ import annotations
 

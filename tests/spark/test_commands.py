@@ -1,6 +1,7 @@
-"""`penstock backfill` and `penstock verify` as they are typed: what they say, and the codes they end with.
+"""`penstock backfill` and `penstock verify` as a user types them: their output and exit codes.
 
-Two start a Spark of their own, and need pyspark and Java (`conftest.py`); of the others the tasks run in the test.
+Two tests start a Spark of their own, and need pyspark and Java (`conftest.py`). The tasks of the others run in the
+test.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def initials(user):
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """A folder with an app and a file."""
+    """Return a folder with an app and a file."""
     (tmp_path / "app.py").write_text(APP)
     docs = [{"id": i, "name": f"n{i % 5}", "amount": i, "ts": i} for i in range(100)]
     lines = [json.dumps(doc) for doc in docs] + ["no json", '{"id": 7, "name": null, "ts": 500}']
@@ -81,7 +82,7 @@ def test_what_is_typed_wrongly_is_named(here: Path, typed: Callable[..., Result]
 
 @pytest.fixture
 def typed(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """The commands in this process, and their tasks too."""
+    """Return a function that runs the commands and their tasks in this process."""
     monkeypatch.chdir(here)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(bulk, "session", lambda master: InProcess())

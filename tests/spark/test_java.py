@@ -1,4 +1,4 @@
-"""Which Java Spark is given: that of the system, else the one that a package carries, behind a launcher."""
+"""The Java for Spark: that of the system, else the one in a package, behind a launcher."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE
 
 
 def a_java(folder: Path, version: str) -> str:
-    """A program that says that it is a Java."""
+    """Write a program that reports the version of a Java."""
     path = folder / "bin" / "java"
     path.parent.mkdir(parents=True)
     path.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
@@ -25,7 +25,7 @@ def a_java(folder: Path, version: str) -> str:
 
 @pytest.fixture
 def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without one."""
+    """Simulate a machine without Java."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
 

@@ -1,6 +1,6 @@
-"""Bugs planted in what tasks do, and in what loads and compares: histories through both paths must find each of them.
+"""Bugs planted in tasks, loads and comparisons: histories by both paths must find each of them.
 
-Tasks run in this process (`inprocess.py`), or the bugs would not be in them. Without a bug the same histories agree.
+Tasks run in this process (`inprocess.py`), so that they have the bugs. Without a bug the same histories agree.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tests.spark.inprocess import InProcess
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many buckets and many ranges of a few records each."""
+    """Use many buckets and many ranges of a few records each."""
     in_small_parts(monkeypatch)
 
 
 def unordered(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Files of a folder, of whose versions with equal ts the greater bytes win."""
+    """Check files of a folder: of versions with equal ts the greater bytes win."""
     app = ps.App("ties")
     users = app.table("users", key="id", ts="ts")
     users.view("names", key="name", reduce=ps.count())
@@ -49,7 +49,7 @@ def unordered(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def files(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """A file in parts, with lines that can't be taken: places, notes and what is rejected are those of `load`."""
+    """Check a file in parts with rejected lines: places, notes and rejections equal those of `load`."""
     monkeypatch.setattr(sys.modules["penstock.spark.backfill_job.table_inputs"], "PART", 300)
     app = ps.App("files")
     app.table("users", key="id", ts="ts").view("names", key="name", reduce=ps.count())
@@ -66,7 +66,7 @@ def files(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def damaged(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Damage of each kind is found, and nothing else."""
+    """Check that damage of each kind is found, and nothing else."""
     app = ps.App("shop")
     users = app.table("users", key="id", ts="ts")
     users.view("names", key="name", reduce={"n": ps.count(), "total": ps.sum("amount")})
@@ -87,17 +87,17 @@ def damaged(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def letters(user: dict[str, Any]) -> Iterator[Any]:
-    """A group of one letter."""
+    """Yield a group of one letter."""
     yield user["name"][0], user["amount"]
 
 
 def rich(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Every merge and accumulator, function views and what they hold."""
+    """Check every merge and accumulator, and function views with their held documents."""
     agreed(monkeypatch, folder, RICH.app(), [rich_record(choose, n) for choose in [Random(3)] for n in range(1, 160)])
 
 
 def trees(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Every tree."""
+    """Check every tree."""
     agreed(monkeypatch, folder, TREES.app(), [tree_record(choose, n) for choose in [Random(4)] for n in range(1, 160)])
 
 
@@ -328,5 +328,5 @@ def test_a_planted_bug_is_found(
     history: Callable[[pytest.MonkeyPatch, Path], None], bug: Bug, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     bug.plant(monkeypatch)
-    with pytest.raises(Exception):  # noqa: B017, PT011 - whatever shows that it is there
+    with pytest.raises(Exception):  # noqa: B017, PT011 - any error shows the bug
         history(monkeypatch, tmp_path)

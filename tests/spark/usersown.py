@@ -1,4 +1,4 @@
-"""A module of the user's own, which the app of a test imports, and workers have to find."""
+"""A module of the user's own, which the app of a test imports, and which workers must find."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import Any
 
 
 def shout(text: Any) -> str:
-    """A text in capitals; what is no text raises."""
+    """Return a text in capitals. Raise an error for other values."""
     return str.upper(text)

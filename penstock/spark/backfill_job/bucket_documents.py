@@ -1,11 +1,12 @@
-"""The documents of one bucket: which versions win, the log entry they are, and what the views on them are told.
+"""Process the documents of one bucket: winning versions, the segment, and contributions to the views on the table.
 
-The engine's own node of the table takes all records of the bucket as one batch, in the order in which they count, in a
-store that holds nothing else; nodes that only listen stand for its views. So what wins, what is rejected, what is held
-and what is remembered is what the engine would make of the same records. Invariants:
+The engine's own node of the table takes all records of the bucket as one batch, in their order, in an empty store.
+`Listener` nodes collect the contributions for its views. So versions, rejections, holds and remembered emissions are
+those of the engine for the same records. Invariants:
 
-- a bucket is one batch, so that nothing was told before, and what is held has no contribution;
-- of a source without order records come by their canonical bytes, deletions first: the greater bytes win a tie.
+- A bucket is one batch. So no document has an earlier emission, and a held document has no contribution.
+- Records of a source without order are sorted by their canonical bytes, deletions first. So the greater bytes win a
+  tie.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ __all__ = ["REPORT", "Settling", "put_shares"]
 REPORT = "report binary"
 _bucket = msgspec.msgpack.Decoder(Bucket).decode
 _encode = msgspec.msgpack.Encoder().encode
-_COLUMNS = Limits(few=0)  # a batch of any size goes as columns
+_COLUMNS = Limits(few=0)  # use columns for a batch of any size
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """The task: the blobs of some buckets in, a report of each out; what was made is in its file."""
+    """The task that turns the blobs of some buckets into reports. Each result is in the report's file."""
 
     layout: Layout
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The reports."""
+        """Yield the reports."""
         import pyarrow as pa
 
         blobs: dict[int, list[bytes]] = {}
@@ -69,7 +70,7 @@ class Settling:
 
 
 class _Records:
-    """The records of a bucket, as they came."""
+    """The records of a bucket, in the order of their arrival."""
 
     def __init__(self, blobs: Sequence[bytes]) -> None:
         parts = [_bucket(blob) for blob in blobs]
@@ -89,7 +90,7 @@ class _Records:
             at += len(part.lines)
 
     def batch(self, order: Ints) -> TableBatch:
-        """The records in an order, as one batch."""
+        """Return the records in this order, as one batch."""
         if not self.deletes and not self.stamps:
             return TableBatch([self.lines[i] for i in order.tolist()])
         out = TableBatch([])
@@ -104,7 +105,7 @@ class _Records:
         return out
 
     def received(self, i: int) -> Received:
-        """What was received of a record."""
+        """Return the received bytes of a record."""
         deletion = self.deletes.get(i)
         if deletion is not None:
             return Received.of_key(deletion.key, deletion.ts)
@@ -121,7 +122,7 @@ def _key(data: bytes) -> Any:
 
 
 def settled(layout: Layout, number: int, blobs: Sequence[bytes]) -> Report:
-    """Take the records of a bucket, and write what they make to a file."""
+    """Process the records of a bucket, and write the results to a file."""
     app = layout.app.app()
     table = app.table_of(layout.table_of(number))
     plan = layout.tables[table.name]
@@ -165,7 +166,7 @@ def settled(layout: Layout, number: int, blobs: Sequence[bytes]) -> Report:
 
 
 def _told(frames: Frames, listener: Listener, reader: Any, report: Report) -> None:
-    """What a view of the table was told, what is remembered of it, and what it holds."""
+    """Write the remembered emissions of a view, its contributions, and its held documents."""
     if isinstance(listener.mapper, FunctionMapper):
         [row] = reader.get_many(told_db(listener.number), [record_key(0)])
         if row is not None:
@@ -174,7 +175,7 @@ def _told(frames: Frames, listener: Listener, reader: Any, report: Report) -> No
 
 
 def put_shares(frames: Frames, listeners: Sequence[Listener], reader: Any, report: Report) -> None:
-    """What views heard, and what they hold."""
+    """Write the contributions to views, and their held documents."""
     for listener in listeners:
         rows = list(reader.scan(held_db(listener.number)))
         if rows:
@@ -187,7 +188,7 @@ def put_shares(frames: Frames, listeners: Sequence[Listener], reader: Any, repor
 
 
 def _by_bytes(records: _Records, order: Ints, table: Table) -> tuple[Ints, int]:
-    """The order in which records of a source without one count, and how many tied: equal ts, and other bytes."""
+    """Return the order of records of a source without one, and the number of ties: equal ts with other bytes."""
     k0, k1 = records.k0[order], records.k1[order]
     _, which, times = np.unique(np.stack((k0, k1)), axis=1, return_inverse=True, return_counts=True)
     again = np.flatnonzero(times[which.ravel()] > 1)
@@ -214,7 +215,7 @@ def _canonical(records: _Records, i: int) -> bytes:
 
 
 def _document(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None of one that can't be taken."""
+    """Return the document of a line, or None if it can't be accepted."""
     try:
         return received_document(line)
     except (PenstockError, ValueError, RecursionError):
@@ -222,7 +223,7 @@ def _document(line: bytes) -> dict[str, Any] | None:
 
 
 def _ranks(records: _Records, own: Sequence[int], table: Table) -> dict[int, int]:
-    """By record the rank of its ts among those of its bucket."""
+    """Return for each record the rank of its ts among those of its bucket."""
     values: list[Any] = []
     for i in own:
         if i in records.deletes:

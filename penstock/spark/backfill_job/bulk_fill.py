@@ -1,15 +1,15 @@
-"""A store filled in bulk: what the engine would leave after all records, computed by tasks side by side.
+"""Fill a store in bulk. Parallel tasks compute the content that the engine would have after all records.
 
-    records ──by key──▶ buckets: versions, log entries, what views are told ──by group──▶ ranges: rows and trees ─┐
-                                                      ▲                                                          │
-                                                      └──────── what the views on a view are told ───────────────┘
+    records ──by key──▶ buckets: versions, segments, contributions ──by group──▶ ranges: rows and trees ─┐
+                                                      ▲                                                  │
+                                                      └────── contributions to the views on a view ──────┘
 
-Tasks run the engine's own nodes over buckets of keys and ranges of groups, and put what they make into files, which
+Tasks run the engine's own nodes over buckets of keys and ranges of groups. They write their results to files, which
 this process appends to a new store. Invariants:
 
-- content is a function of the winning versions: rows, nodes and documents are those of the incremental path;
-- the store is built beside its place and gets its name when it is whole; until then nothing is there;
-- a live store takes over what was built beside it in one transaction; until then it is what it was.
+- Content is a function of the winning versions: rows, nodes and documents are those of the incremental path.
+- The store is built beside its path and gets its name when it is complete. Until then the path is empty.
+- A live store takes over the rebuilt tables and views in one transaction. Until then it is unchanged.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ from penstock.views import App, Position, Table, View
 
 __all__ = ["Backfilled", "backfill"]
 
-BUCKET = 4 << 20  # bytes of records in a bucket, about
+BUCKET = 4 << 20  # approximate bytes of records in a bucket
 _MOST_BITS = 12
-_RANGE = 1 << 18  # contributions in a range, about
+_RANGE = 1 << 18  # approximate contributions in a range
 _report = msgspec.msgpack.Decoder(Report).decode
 
 
 @dataclass(slots=True)
 class Backfilled:
-    """What a backfill did.
+    """The result of a backfill.
 
-    `ties` are how many records of a source without order had the ts of another and other bytes; `seconds` says by stage
-    how long it took, the start of Spark apart. `sources` are the offsets from which the sources that were read go on;
-    those in `back` were further on in the live store before.
+    `ties` counts records of a source without order with equal ts and different bytes. `seconds` has the duration of
+    each stage, with the start of Spark as a stage of its own. `sources` are the offsets from which sources continue. If
+    a source is in `back`, its offset in the live store was greater before.
     """
 
     path: str
@@ -108,14 +108,15 @@ def backfill(
       the columns of Spark's Kafka source has the records of a topic: a null value deletes the key, and offsets give the
       order.
     - Named files are read in order, as `load` reads them, and `load` continues from there. A folder has no order.
-    - A topic, kafka://host:9092/users, is read to its end, or to a moment under `until=`. Its spout continues there.
+    - A topic, kafka://host:9092/users, is read to its end, or to a time under `until=`. Its spout continues there.
 
-    `offsets` says where other sources continue, by the names of their spouts. `spark` is a session, else one is started
-    on `master`. Tasks write their results to the folder `staging` until they are loaded. All workers and this process
-    share it. By default it is beside the store. `progress` is called with the stage, the work done, and the total.
+    `offsets` gives the offsets of other sources, by the names of their spouts. `spark` is a session, else one is
+    started on `master`. Tasks write their results to the folder `staging` until they are loaded. All workers and this
+    process share it. By default it is beside the store. `progress` is called with the stage, the work done, and the
+    total.
 
     With `refill` the store exists, and this process or another may write to it meanwhile. The named tables, and all
-    views on them, are built again beside it. Records since the begin are applied to them. Then readers see all of it
+    views on them, are built again beside it. Records since the start are applied to them. Then readers see all of it
     from one position on, and the feed has the differences. Other tables stay. The partitions of a store switch
     together.
 
@@ -133,7 +134,7 @@ def backfill(
     if refill and not is_store(path):
         raise StoreMissing(path)
     with beside(f"{os.path.realpath(path)}.refill", path) if refill else built_beside(path) as folder:
-        # begun behind the lock of this folder: a second begin would leave out records put before it
+        # begun under the lock of this folder, because a second start would omit records put before it
         seed = _begun(app, path, wanted) if refill else None
         with (
             _runs(os.path.dirname(folder) if staging is None else os.fspath(staging), path) as runs,
@@ -146,13 +147,13 @@ def backfill(
 
 
 def _begun(app: App, path: str, wanted: Mapping[Table, Any]) -> int:
-    """What is written to these tables counts from now on as written meanwhile; the seed of what is made beside."""
+    """Start to record the writes to these tables, for use after the refill. Return the seed for the rebuilt store."""
     with writer(path, app, migrate="refuse") as writing:
         return writing.begin_refill([table.name for table in wanted], app)
 
 
 def _switch(app: App, path: str, folder: str, tell: Tell, out: Backfilled) -> None:
-    """Have whoever holds the store take over what is whole now."""
+    """Let the writer of the store switch to the complete rebuild."""
     began = time.monotonic()
     with writer(path, app, migrate="refuse") as writing:
         done = writing.refill(folder, tell)
@@ -161,12 +162,12 @@ def _switch(app: App, path: str, folder: str, tell: Tell, out: Backfilled) -> No
 
 
 def _nobody(what: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 @contextmanager
 def _runs(staging: str, store: str) -> Iterator[str]:
-    """A folder for what tasks make, of this run alone: tasks of one that was killed may still write to theirs."""
+    """Yield a folder for results of tasks in this run alone, because tasks of a killed run may still write results."""
     own = f"runs-{crc32(os.fsencode(os.path.abspath(store))):08x}-"
     os.makedirs(staging, exist_ok=True)
     for name in os.listdir(staging):
@@ -192,7 +193,7 @@ class _Backfill:
         self._out = out
 
     def run(self, wanted: Mapping[Table, Any], seed: int | None, offsets: Mapping[str, int]) -> None:
-        """All of it; `seed` is that of the store which takes it over."""
+        """Run all stages. `seed` is the seed of the store that takes the result over."""
         engine, _ = open_on(self._app, open_lmdb(self._folder), seed=seed)
         engine.close()
         store = open_lmdb(self._folder)
@@ -306,7 +307,7 @@ class _Backfill:
         return self._collected("views", reduced)
 
     def _collected(self, what: str, frame: Any) -> list[Report]:
-        """The reports of a job, in the order of their numbers; their files must be here."""
+        """Return the reports of a job, in the order of their numbers. Their files must be readable here."""
         with told_of(self._spark, what, self._tell):
             rows = ran(f"making {what}", frame.collect)
         reports = sorted((_report(bytes(row["report"])) for row in rows), key=lambda report: report.number)
@@ -326,7 +327,7 @@ class _Backfill:
 
 
 def _ranges(views: Sequence[View], reports: Sequence[Report]) -> tuple[Ranges, ...]:
-    """The ranges of these views' groups, of those that have any."""
+    """Return the ranges of groups of these views, for views with contributions."""
     out: list[Ranges] = []
     first = 0
     for view in views:

@@ -1,10 +1,10 @@
-"""Contributions on their way from those who map to those who reduce: columns as bytes, cut by ranges of groups.
+"""Contributions on the way from mapping tasks to reducing tasks: columns as bytes, cut by ranges of groups.
 
-A share is what one task found for one view: the encodings of the groups that occur, and the contributions as columns,
-in the form in which trees keep them. Invariants:
+A share has the contributions that one task found for one view: the encoded groups, and columns in the form that trees
+store. Invariants:
 
-- a group is in one range, wherever it is met; ranges are in the order in which stores keep groups;
-- what is read back is what was written, value by value, and whose it is.
+- A group belongs to one range, in every task. Ranges have the order in which stores sort groups.
+- A share that is read equals the written one: each value with its contribution source.
 """
 
 from __future__ import annotations
@@ -33,42 +33,42 @@ from penstock.views import TS, FieldMap, View
 
 __all__ = ["Share", "bounds_of", "fields_count", "joined_shares", "sample_of", "share_of"]
 
-HEAD = 100  # bytes of a group that tell its range: fewer than begin every stored form of a long one
+HEAD = 100  # bytes of a group that determine its range: fewer than the stored prefix of a long group
 _SAMPLE = 64
 
 
 def fields_of(node: ViewNode) -> tuple[Any, ...]:
-    """The columns of a view's contributions."""
+    """Return the columns of a view's contributions."""
     return (*node.reduce.fields, *((TS,) if node.stamped else ()))
 
 
 def fields_count(view: View) -> int:
-    """How many columns the contributions of a view have."""
+    """Return the number of columns of a view's contributions."""
     return len(fields_of(ViewNode(view, 0, Spaces() if isinstance(view.map, FieldMap) else None, True)))
 
 
 class Share:
-    """Some contributions to one view: the encodings of their groups, and which is whose."""
+    """Some contributions to one view: their encoded groups, and the group of each."""
 
     def __init__(self, names: list[bytes], items: Items) -> None:
         self._names = names
-        self._items = items  # of "node" i: the group's place among the names
+        self._items = items  # column "node": the index of the group in names
 
     @classmethod
     def read(cls, data: bytes, columns: int) -> Share:
-        """A share that was written."""
+        """Return a share from its bytes."""
         names, places, leaf = unpack(data)
         items = read_leaves([leaf], columns)
         return cls(names, items.moved(np.frombuffer(places, "<u4").astype(np.int64)))
 
     def data(self) -> bytes:
-        """As bytes."""
+        """Return the share as bytes."""
         items = self._items
         leaf = Cut(items, inner=False).parts(0, len(items))
         return pack([self._names, items.node.astype("<u4").tobytes(), leaf])
 
     def split(self, bounds: Sequence[bytes]) -> Iterator[tuple[int, Share]]:
-        """The parts by range of groups; `bounds` are where ranges begin but the first."""
+        """Yield the parts by range of groups. `bounds` has the start of each range but the first."""
         if not bounds:
             yield 0, self
             return
@@ -82,13 +82,13 @@ class Share:
             yield number, Share([self._names[i] for i in names.tolist()], items.moved(place[items.node]))
 
     def coded(self, groups: Groups) -> Items:
-        """The contributions, numbered by these codes of their groups."""
+        """Return the contributions with the codes of their groups in `groups`."""
         codes = np.fromiter(map(groups.code_of_encoded, self._names), np.int64, len(self._names))
         return self._items.moved(codes[self._items.node])
 
 
 def share_of(node: ViewNode, part: Contributions) -> Share:
-    """Contributions in the codes of a view's node."""
+    """Return contributions as a share; they have the group codes of a view's node."""
     used, place = np.unique(part.code, return_inverse=True)
     groups = node.groups
     lane: NDArray[np.int64] = np.zeros(part.n, np.int64)
@@ -104,7 +104,7 @@ def share_of(node: ViewNode, part: Contributions) -> Share:
 
 
 def joined_shares(node: ViewNode, shares: Sequence[bytes]) -> Contributions:
-    """All of these shares as contributions to a view, in the codes of its node."""
+    """Return these shares as contributions to a view, with the group codes of its node."""
     fields = fields_of(node)
     parts = [Share.read(data, len(fields)).coded(node.groups) for data in shares]
     items = Items.join(parts)
@@ -116,13 +116,13 @@ def joined_shares(node: ViewNode, shares: Sequence[bytes]) -> Contributions:
 
 
 def sample_of(node: ViewNode, part: Contributions) -> list[bytes]:
-    """The beginnings of some groups, each as likely as it has contributions."""
+    """Return the prefixes of some groups, sampled in proportion to their contributions."""
     step = max(1, part.n // _SAMPLE)
     return [stored_key(node.groups.whole(code))[:HEAD] for code in part.code[::step].tolist()]
 
 
 def bounds_of(samples: Sequence[bytes], ranges: int) -> list[bytes]:
-    """Where so many ranges of groups begin, so that they are about as large."""
+    """Return the bounds of this number of ranges of about equal size."""
     ordered = sorted(samples)
     found = {ordered[len(ordered) * i // ranges] for i in range(1, ranges)} if ordered else set[bytes]()
     return sorted(found)

@@ -1,10 +1,10 @@
-"""The groups of one range of a view: their rows and trees, and what the views on them are told.
+"""Process the groups of one range of a view: their rows and trees, and contributions to the views on it.
 
-The engine's own reducers fold all contributions of the range at once, in a store that holds nothing else; nodes that
-only listen stand for the views on it, as they do for those on a table. Invariants:
+The engine's own reducers fold all contributions of the range at once, in an empty store. `Listener` nodes collect the
+contributions to the views on it, as for a table. Invariants:
 
-- all contributions of a group are folded together, so that its row is that of a store that was given them at once;
-- rows and nodes of a range leave in the order of their keys, and ranges are in that order too.
+- All contributions of a group are folded together. So its row equals that of a store that got them in one batch.
+- Rows and nodes of a range are written in the order of their keys, and ranges have that order too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """The ranges of one view's groups: where they begin but the first, and the number of that one."""
+    """The ranges of one view's groups: the start of each but the first, and the number of the first."""
 
     view: str
     first: int
@@ -44,19 +44,19 @@ class Ranges:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of ranges."""
         return len(self.bounds) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """The task: files of contributions in, parts of ranges out, each with the file's number."""
+    """The task that turns files of contributions into parts of ranges, each with the file's number."""
 
     layout: Layout
     ranges: tuple[Ranges, ...]
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The parts."""
+        """Yield the parts."""
         import pyarrow as pa
 
         app = self.layout.app.app()
@@ -86,14 +86,14 @@ class Splitting:
 
 @dataclass(frozen=True, slots=True)
 class Reducing:
-    """The task: the parts of some ranges in, a report of each out; what was made is in its file."""
+    """The task that turns the parts of some ranges into reports. Each result is in the report's file."""
 
     layout: Layout
     ranges: tuple[Ranges, ...]
     level: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The reports."""
+        """Yield the reports."""
         import pyarrow as pa
 
         parts: dict[int, list[tuple[int, bytes]]] = {}
@@ -132,7 +132,7 @@ class Reducing:
 
 
 def _nodes(app: App, name: str, layout: Layout) -> tuple[ViewNode, list[Listener]]:
-    """The node that folds a view, and those that listen to it."""
+    """Return the node that folds a view, and the listeners for the views on it."""
     view = app.view_of(name)
     node = ViewNode(view, layout.views[name], Spaces() if isinstance(view.map, FieldMap) else None, True)
     children = [Listener(child, layout.views[child.name], None) for child in app.views() if child.source is view]

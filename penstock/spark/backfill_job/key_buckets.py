@@ -1,10 +1,10 @@
-"""Records on their way to the bucket of their key: what a source gives becomes blobs, one for each bucket at a time.
+"""Sort records into the buckets of their keys, and cut them into blobs.
 
-Files are read by the engine's own spouts, so that a record is what `load` would make of it. Rows of a DataFrame are
-documents, or those of a Kafka topic, with their keys and offsets. Invariants:
+The engine's own spouts read files, so a record equals that of `load`. Rows of a DataFrame are documents, or records of
+a Kafka topic with their keys and offsets. Invariants:
 
-- all records of a key go to one bucket, with their places in their source;
-- what can't be taken goes along, to the first bucket of its table, and is rejected there.
+- All records of a key go to one bucket, with their places in their source.
+- Rejected records go to the first bucket of their table, which writes them to quarantine.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ __all__ = ["SCHEMA", "DocumentRows", "KafkaRows", "PieceRows", "Rows", "Taking",
 
 SCHEMA = "p int, blob binary"
 LIMIT = 50_000
-_MOST = 48 << 20  # bytes of lines that wait for their bucket
-_ORIGIN = 32  # bits of what comes below the origin in a place
+_MOST = 48 << 20  # bytes of lines in memory before they are sent
+_ORIGIN = 32  # bits below the origin in the major number of a place
 _encode = msgspec.msgpack.Encoder().encode
 _piece = msgspec.msgpack.Decoder(Piece).decode
 Ints = NDArray[np.int64]
 
 
 class Rows(Protocol):
-    """What makes batches of records of a task's rows: with each the place of every record, and of what gave none."""
+    """A source of batches from a task's rows, with the place of every record and of every rejected one."""
 
     @property
     def table(self) -> str:
-        """The table that they are for."""
+        """The table of the records."""
         ...
 
     def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[Note]]]:
-        """The batches; major and minor of all places in each, and where a source was read to."""
+        """Yield batches, each with major and minor of all places, and the offsets that were reached."""
         ...
 
 
@@ -56,7 +56,7 @@ class PieceRows:
     table: str
 
     def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[Note]]]:
-        """The records of these parts."""
+        """Yield the records of these parts."""
         for batch in rows:
             for data in batch.column("piece").to_pylist():
                 piece = _piece(data)
@@ -66,7 +66,7 @@ class PieceRows:
 
 
 def pieces_read(piece: Piece) -> Iterator[tuple[Batch, list[Note]]]:
-    """The batches of a part of a file, and with the last of a file where it was read to."""
+    """Yield the batches of a part of a file. The last batch of a file also has the offset of its end."""
     spout = open_file(piece.path, piece.table, piece.format, piece.delimiter, piece.nulls)
     try:
         if piece.offset:
@@ -93,7 +93,7 @@ class DocumentRows:
     origin: int
 
     def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[Note]]]:
-        """The documents."""
+        """Yield the documents."""
         done = 0
         for batch in rows:
             out = Batch(unit="row", first=done + 1)
@@ -106,14 +106,14 @@ class DocumentRows:
 
 @dataclass(frozen=True, slots=True)
 class KafkaRows:
-    """Rows of a Kafka topic: value, key, partition, offset and the broker's timestamp; a null is a deletion."""
+    """Rows of a Kafka topic: value, key, partition, offset and the broker's timestamp. A null value is a deletion."""
 
     table: str
     origin: int
     broker_ts: bool
 
     def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[Note]]]:
-        """The records, in the order of their offsets."""
+        """Yield the records, in the order of their offsets."""
         for batch in rows:
             keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
             stamps = batch.column("ts").to_pylist()
@@ -135,7 +135,7 @@ def _key_of(key: bytes | None) -> Any:
         return None
     try:
         return json_key(key)
-    except RecordError:  # it is no text, and no key of a document
+    except RecordError:  # not a text, so no key of a document
         return key.decode("utf-8", "surrogateescape")
 
 
@@ -146,13 +146,13 @@ def _documents(batch: Any) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """The task: rows of a source in, blobs out."""
+    """The task that turns rows of a source into blobs."""
 
     layout: Layout
     rows: Rows
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The blobs of all buckets that records are for."""
+        """Yield the blobs of all buckets of these records."""
         table = self.layout.app.app().table_of(self.rows.table)
         sorting = _Sorting(self.layout, table)
         for batch, major, minor, notes in self.rows.batches(batches):
@@ -163,7 +163,7 @@ class Taking:
 
 
 class _Sorting:
-    """Records that wait, by bucket."""
+    """Records in memory, by bucket."""
 
     def __init__(self, layout: Layout, table: Table) -> None:
         self._plan = layout.tables[table.name]
@@ -173,7 +173,7 @@ class _Sorting:
         self.size = 0
 
     def add(self, batch: Batch, major: Ints, minor: Ints, notes: list[Note]) -> None:
-        """Records, of which these are the places."""
+        """Add records with their places."""
         records = batch.records
         if records.n:
             self._sort(batch, major, minor)
@@ -212,7 +212,7 @@ class _Sorting:
             self._parts.setdefault(number, []).append(part)
 
     def _lanes(self, batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
-        """The keys of all records; of those that have none, any."""
+        """Return the keys of all records as lanes. A record without a key has any value."""
         records = batch.records
         columns = self._decoder.columns(records.lines)
         if not records.deletes:
@@ -229,7 +229,7 @@ class _Sorting:
         return k0, k1
 
     def blobs(self) -> Iterator[Any]:
-        """All that waits."""
+        """Yield all records in memory as blobs, and clear them."""
         import pyarrow as pa
 
         for number, parts in sorted(self._parts.items()):
@@ -241,7 +241,7 @@ class _Sorting:
 
 
 def _beside(records: TableBatch, listed: list[int]) -> tuple[dict[int, tuple[bytes, Any]], dict[int, Any]]:
-    """What stands beside the lines of some records: deletions, and the ts that came with documents."""
+    """Return the deletions among some records, and the ts that came beside their documents."""
     gone, stamps = records.deletes, records.stamps
     if not gone and not stamps:
         return {}, {}
@@ -250,7 +250,7 @@ def _beside(records: TableBatch, listed: list[int]) -> tuple[dict[int, tuple[byt
 
 
 def _refused(batch: Batch, major: Ints, minor: Ints) -> list[tuple[int, int, str, str, bytes, int, Any]]:
-    """What gave no record."""
+    """Return the rejected records."""
     out: list[tuple[int, int, str, str, bytes, int, Any]] = []
     for place, reason in batch.refused.items():
         got = batch.received.get(place) or Received.of(b"")

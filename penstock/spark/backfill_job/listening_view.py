@@ -1,4 +1,4 @@
-"""A view that listens: it stands where the engine has a view's node, and hears what that would be told."""
+"""A node in the place of a view that collects the contributions to it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ __all__ = ["Listener"]
 
 
 class Listener(ViewNode):
-    """The node of one view, whose rows are made elsewhere."""
+    """A node that collects the contributions to one view. Other tasks compute the view's rows."""
 
     def __init__(self, view: View, number: int, spaces: Spaces | None) -> None:
         super().__init__(view, number, spaces, True)
         self._parts: list[Contributions] = []
 
     def advance(self, reader: Reader, plus: Contributions, minus: Contributions, writes: Writes) -> None:
-        """Hear what is told; nothing was before."""
+        """Collect the contributions. A new store has none to retract."""
         assert not minus.n, "nothing was told that could be taken back"
         if plus.n:
             self._parts.append(plus)
 
     def advance_few(self, reader: Reader, plus: FewContributions, minus: FewContributions, writes: Writes) -> None:
-        """The same of a handful of contributions."""
+        """Collect a few contributions."""
         fields = self.reduce.fields
         self.advance(reader, in_columns(plus, fields), in_columns(minus, fields), writes)
 
     def heard(self) -> Contributions | None:
-        """All that was told, and nothing any more."""
+        """Return all contributions collected so far, and clear them."""
         parts, self._parts = self._parts, []
         assert len(parts) < 2, "a bucket, and a range of groups, is told at once"
         return parts[0] if parts else None

@@ -1,11 +1,11 @@
-"""Files of what tasks made, for those who come after them: frames of rows, each with what they are and a CRC.
+"""Files with the results of tasks: frames of rows, each with kind, name and CRC.
 
     frame   size u32 | crc32c u32 | kind u8 | length of the name u16 | name | [keys, values] in MessagePack
 
-A frame of another kind is passed over without being decoded. Invariants:
+A reader skips frames of other kinds without decoding them. Invariants:
 
-- a file has its name when it is whole: a task that ends on the way, or runs twice, leaves none that anybody reads;
-- rows of one kind and name stand in the order in which they were added.
+- A file gets its name when it is complete. A task that fails, or runs twice, leaves no incomplete file with that name.
+- Rows of one kind and name keep the order in which they were added.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Rows = tuple[list[bytes], list[bytes]]
 
 
 class FrameKind(IntEnum):
-    """What rows are."""
+    """The kind of rows in a frame."""
 
     ROWS = 1
     """Of a database, by its name: keys and rows as they are stored."""
@@ -49,7 +49,7 @@ class FrameKind(IntEnum):
 
 
 class Frames:
-    """A file being written; it gets its name when the block ends well."""
+    """A file that is being written. It gets its name when the block ends without an error."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -70,7 +70,7 @@ class Frames:
             os.unlink(self._partial)
 
     def add(self, kind: FrameKind, name: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Some rows; many are cut into several frames."""
+        """Add rows, in several frames if there are many."""
         start = size = 0
         for i, value in enumerate(values):
             size += len(value)
@@ -86,7 +86,7 @@ class Frames:
 
 
 def read_frames(path: str, kinds: Collection[FrameKind]) -> Iterator[tuple[FrameKind, str, Rows]]:
-    """The rows of these kinds in a file, in their order; StoreDamaged where it is not what was written."""
+    """Yield the rows of these kinds in a file, in order. Raise StoreDamaged if a checksum is wrong."""
     wanted = set(kinds)
     with open(path, "rb") as file:
         while head := file.read(_HEAD.size):

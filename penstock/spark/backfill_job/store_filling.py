@@ -1,10 +1,10 @@
-"""A new store being filled by one process: the runs of tasks, appended in the order of their keys.
+"""Fill a new store from the results of tasks, appended in the order of their keys. One process does this.
 
 Invariants:
 
-- a database is given its rows in the order of their keys; a run that comes before the last one is put in its place;
-- record numbers are given here, in the order of the buckets: where a line lies is no content;
-- the state is written last, with where the sources stand, so that a store without it is not mistaken for a full one.
+- Each database gets its rows in the order of their keys. A run before the last key is inserted instead of appended.
+- Record numbers are assigned here, in the order of the buckets. The place of a line is not content.
+- The state is written last, with the offsets of the sources. So a store without it is never taken for a complete one.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _ORIGIN = 32
 
 @dataclass(slots=True)
 class _Index:
-    """What the index of a table will say of some buckets: buckets are parted by the hash that the index goes by."""
+    """The index entries of some buckets of a table. Buckets and index use one hash."""
 
     hashes: list[NDArray[np.uint64]] = field(default_factory=list)
     rests: list[NDArray[np.uint32] | None] = field(default_factory=list)
     records: list[NDArray[np.uint32]] = field(default_factory=list)
 
     def add(self, segment: Segment, base: int, tombstones: bool) -> None:
-        """The keys of a segment; of a table that keeps no tombstones only those that have documents."""
+        """Add the keys of a segment. Without `tombstones` only keys with documents are added."""
         at = np.arange(len(segment))
         if segment.gone is not None and not tombstones:
             at = np.flatnonzero(~segment.gone)
@@ -70,7 +70,7 @@ class _Index:
         self.records.append((base + at).astype(np.uint32))
 
     def entries(self) -> Entries:
-        """All of it."""
+        """Return all entries."""
         rest: NDArray[np.uint32] | None = None
         if any(part is not None for part in self.rests):
             pairs = zip(self.rests, self.hashes, strict=True)
@@ -79,7 +79,7 @@ class _Index:
 
 
 class Filling:
-    """The store, and what is known of it so far."""
+    """The store that is filled, with its counts so far."""
 
     def __init__(self, store: Store, views: dict[str, int], origins: Sequence[Origin]) -> None:
         self._store = store
@@ -97,19 +97,19 @@ class Filling:
     # -- rows
 
     def put(self, db: str, rows: list[tuple[bytes, bytes]]) -> None:
-        """Rows of a database, in order."""
+        """Add rows of a database, in order."""
         self._rows.append((db, rows))
         self._size += sum(len(row) for _, row in rows)
         if self._size >= _COMMIT:
             self.flush()
 
     def flush(self) -> None:
-        """Commit what was put."""
+        """Commit the added rows."""
         rows, self._rows, self._size = self._rows, [], 0
         with self._store.write() as writer:
             for db, part in rows:
                 self._append(writer, db, part)
-        self._store.trim()  # pages that were written would count as ours
+        self._store.trim()  # written pages would count as memory of this process
 
     def _append(self, writer: Writer, db: str, rows: list[tuple[bytes, bytes]]) -> None:
         follows = self._last.get(db, b"") < rows[0][0]
@@ -120,10 +120,10 @@ class Filling:
     # -- documents
 
     def documents(self, table: Table, plan: TablePlan, keys: int, reports: Iterable[Report]) -> None:
-        """The documents of a table, of all its buckets in order; so many `keys` have one, or a tombstone."""
+        """Add the documents of a table, of all its buckets in order. `keys` counts documents and tombstones."""
         tail, present, tombstones = 0, 0, 0
         number, bits = plan.number, bits_for(keys)
-        together = 1 << max(0, plan.bits - bits)  # buckets whose keys may share one of the index
+        together = 1 << max(0, plan.bits - bits)  # buckets whose keys may share a bucket of the index
         index = _Index()
         for report in reports:
             base = tail
@@ -146,7 +146,7 @@ class Filling:
                 DocLog(number, table.has_ts, 1, Limits()).put_mark(writer, mark)
 
     def _bucket(self, table: Table, number: int, report: Report, base: int, index: _Index) -> int:
-        """What one bucket made; how many records it has in the log."""
+        """Add the results of one bucket. Return the number of its records in the log."""
         added = 0
         kinds = [FrameKind.SEGMENT, FrameKind.TOLD, FrameKind.ROWS, FrameKind.REJECT]
         for kind, name, (keys, values) in read_frames(report.path, kinds):
@@ -166,7 +166,7 @@ class Filling:
         return added
 
     def _indexed(self, number: int, bits: int, index: _Index) -> _Index:
-        """Write what the index says of these buckets; those after them have other rows of it."""
+        """Write the index rows of these buckets. Later buckets use other rows of the index."""
         if index.hashes:
             with self._store.write() as writer:
                 write_anew(writer, index_db(number), bits, index.entries())
@@ -184,7 +184,7 @@ class Filling:
     # -- views
 
     def groups(self, reports: Iterable[Report]) -> None:
-        """Rows and nodes of views, of all their ranges in order."""
+        """Add the rows and nodes of views, of all their ranges in order."""
         for report in reports:
             for _, db, (keys, values) in read_frames(report.path, [FrameKind.ROWS]):
                 self.put(db, list(zip(keys, values, strict=True)))
@@ -195,7 +195,7 @@ class Filling:
     # -- the end
 
     def finish(self, offsets: Mapping[str, int]) -> State:
-        """Write what is in quarantine, where sources stand, these others too, and the state."""
+        """Write the quarantine, the offsets of the sources and of `offsets`, and the state."""
         writes = Writes()
         rejects = [reject for _, reject in sorted(self._rejects, key=lambda own: own[0])]
         with self._store.write() as writer:

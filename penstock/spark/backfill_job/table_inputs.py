@@ -1,10 +1,9 @@
-"""What a table is filled from: files, folders, topics and DataFrames, as frames of records and what makes them.
+"""The input of a backfilled table: files, folders, topics and DataFrames, as Spark frames of records.
 
-Files and topics are read by the engine's own spouts, in parts, so that a record is what `load` or `run` makes of it.
-Invariants:
+The engine's own spouts read files and topics, in parts. So a record equals that of `load` or `run`. Invariants:
 
-- files that are named have an order: theirs, and within each that of its records; a folder and a DataFrame have none;
-- parts of a file meet at the ends of lines or of groups of rows, and are all of it.
+- Named files keep their order, and the order of records in each. A folder and a DataFrame have no order.
+- Parts of a file meet at ends of lines or of row groups, and cover the whole file.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ __all__ = ["Given", "given_of"]
 
 PART = 16 << 20  # bytes of a file that a task reads
 _KAFKA = {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType"}
-_PACKED, _DENSE = 5, 3  # how much larger a packed file is, or one of columns, once it is read
+_PACKED, _DENSE = 5, 3  # growth of a packed file, or of a columnar one, when it is read
 _ROW = 200
 _HEAD = 1000
-_UNKNOWN = 1 << 50  # bytes at which Spark says that it doesn't know
+_UNKNOWN = 1 << 50  # Spark reports more than this if it doesn't know the size
 _encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(slots=True)
 class Given:
-    """What one table is filled from."""
+    """The input of one table."""
 
     table: Table
     frames: list[tuple[Any, Rows]]
     origins: list[Origin]
-    size: int  # bytes of its records, about
+    size: int  # approximate bytes of its records
     ordered: bool
     ts_kind: str | None
 
 
 def given_of(spark: Any, table: Table, sources: Any, origin: int) -> Given:
-    """The source of a table, or several; their origins are numbered from `origin` on."""
+    """Return the input of a table from one or several sources. Their origins are numbered from `origin` on."""
     many = sources if isinstance(sources, list | tuple) else [sources]
     out = Given(table, [], [], 0, True, NUMBER if table.broker_ts else None)
     pieces: list[Piece] = []
@@ -78,7 +77,7 @@ def given_of(spark: Any, table: Table, sources: Any, origin: int) -> Given:
 
 
 def first_kind(table: Table, batches: Iterator[Batch]) -> str | None:
-    """The kind of ts of the first record that can be taken."""
+    """Return the kind of ts of the first acceptable record."""
     decoder = Decoder(Plan.of(table.key, table.ts, ()), Spaces(), 0)
     for batch in batches:
         columns = decoder.columns(batch.records.lines)
@@ -93,7 +92,7 @@ def first_kind(table: Table, batches: Iterator[Batch]) -> str | None:
 
 
 def _frame(out: Given, frame: Any, origin: int) -> None:
-    """Rows of a DataFrame."""
+    """Add the rows of a DataFrame."""
     table = out.table
     size = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     out.size += size if size < _UNKNOWN else int(frame.count()) * _ROW
@@ -127,7 +126,7 @@ def _frame(out: Given, frame: Any, origin: int) -> None:
 
 
 def _topic(out: Given, spark: Any, uri: Uri, origin: int) -> None:
-    """A range of a Kafka topic: each partition is an origin of its own."""
+    """Add a range of a Kafka topic. Each partition is an origin of its own."""
     table, ranges = out.table, ranges_of(uri, out.table.name)
     rows = [(i, bytearray(range_data(own, origin + i))) for i, own in enumerate(ranges)]
     frame = spark.createDataFrame(rows, "i int, piece binary").repartitionById(len(rows), "i")
@@ -147,7 +146,7 @@ def _topic(out: Given, spark: Any, uri: Uri, origin: int) -> None:
 
 
 def _files(out: Given, text: str, origin: int) -> list[Piece]:
-    """The parts of a file, or of all files of a folder."""
+    """Return the parts of a file, or of all files of a folder."""
     uri = Uri.parse(text)
     if uri.scheme != "file":
         raise UriError(text, f"there is no reader of {uri.scheme}: here", "hand its DataFrame to ps.spark.backfill()")
@@ -168,14 +167,14 @@ def _files(out: Given, text: str, origin: int) -> list[Piece]:
 
 
 def _within(folder: str) -> Iterator[str]:
-    """The files of a folder and of those in it, but for what begins like a file of Spark's own."""
+    """Yield the files of a folder and its subfolders, except names with the prefixes of Spark's own files."""
     for base, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name[:1] not in "._"]
         yield from (os.path.join(base, name) for name in names if name[:1] not in "._")
 
 
 def _pieces(out: Given, path: str, format: str | None, delimiter: str | None, origin: int) -> list[Piece]:
-    """The parts of one file."""
+    """Return the parts of one file."""
     size = file_size(path)
     if size is None:
         raise SourceUnreadable(path, "it is no file but a pipe", "save it to a file, or use `penstock load`")
@@ -196,13 +195,13 @@ def _pieces(out: Given, path: str, format: str | None, delimiter: str | None, or
 
 
 def _open(cuts: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """The same parts, the last one to the end of the file."""
+    """Return the parts, with the last one open to the end of the file."""
     offset, number, _ = cuts[-1]
     return [*cuts[:-1], (offset, number, -1)]
 
 
 def _lines_of(path: str, size: int) -> Iterator[tuple[int, int, int]]:
-    """Where parts of a file of lines begin, how many lines come before, and how many they have."""
+    """Yield the parts of a file of lines: the offset, the number of lines before it, and the number of its lines."""
     at = number = 0
     with open(path, "rb") as file:
         while at < size:
@@ -212,7 +211,7 @@ def _lines_of(path: str, size: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _groups_of_rows(path: str) -> Iterator[tuple[int, int, int]]:
-    """The same of a Parquet file, whose offsets are rows."""
+    """Yield the parts of a Parquet file, whose offsets are numbers of rows."""
     try:
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError:

@@ -1,10 +1,10 @@
-"""A range of a Kafka topic on its way into a backfill: a task for each partition, which reads it as `run` would.
+"""Read a range of a Kafka topic into a backfill: a task for each partition, which reads it as `run` would.
 
-The range ends where the topic ended when it was looked at, or at a moment. Invariants:
+The range ends at the topic's end when the backfill starts, or at a time. Invariants:
 
-- a partition's source goes on behind the last record that was taken, and at no other place: whatever was not read, a
-  marker or what came since, is read by who goes on;
-- no more of a partition is in memory than what waits for its buckets.
+- The offset of a partition is after the last record that was read. A later reader gets everything else: markers, and
+  records that arrived since.
+- Memory holds only the records of a partition that are not sent to their buckets yet.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from penstock.spout import LATEST, KafkaSpout, Range, SourceUnreadable, SpoutBat
 __all__ = ["TopicRows", "head_of", "opened", "range_data", "ranges_of"]
 
 _LIMIT = 50_000
-_WAIT = 1.0  # seconds of a look
-_AWAY = 60  # looks in which nothing came
+_WAIT = 1.0  # seconds to wait for records
+_AWAY = 60  # waits without a record until the broker counts as unreachable
 _UNTIL = "until"
 _ORIGIN = 32
 _encode = msgspec.msgpack.Encoder().encode
@@ -35,7 +35,7 @@ Ints = NDArray[np.int64]
 
 
 def opened(uri: Uri, table: str) -> KafkaSpout:
-    """The spout of a topic whose records are all for one table."""
+    """Return the spout of a topic whose records are all for one table."""
     options = {name: value for name, value in uri.options.items() if name != _UNTIL}
     spout, named = open_kafka(replace(uri, options=options), table)
     if named:
@@ -46,7 +46,7 @@ def opened(uri: Uri, table: str) -> KafkaSpout:
 
 
 def ranges_of(uri: Uri, table: str) -> list[Range]:
-    """What is to be read of each partition."""
+    """Return the range to read of each partition."""
     spout = opened(uri, table)
     try:
         return spout.ranges(moment_in(uri, _UNTIL, LATEST))
@@ -55,7 +55,7 @@ def ranges_of(uri: Uri, table: str) -> list[Range]:
 
 
 def range_data(own: Range, origin: int) -> bytes:
-    """A range on its way to a task, with the number of its origin."""
+    """Return a range as bytes for a task, with the number of its origin."""
     return _encode((origin, (own.source, own.partition, own.start, own.stop, own.unit, own.note)))
 
 
@@ -68,7 +68,7 @@ class TopicRows:
     broker_ts: bool
 
     def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[Note]]]:
-        """The records of these ranges, and behind the last of each where its source goes on."""
+        """Yield the records of these ranges, and after the last of each the offset at which its source continues."""
         for batch in rows:
             for data in batch.column("piece").to_pylist():
                 origin, fields = _ranged(data)
@@ -91,7 +91,7 @@ class TopicRows:
 
 
 def head_of(uri: Uri, table: str, ranges: list[Range]) -> Iterator[SpoutBatch]:
-    """Some records of each partition."""
+    """Yield some records of each partition."""
     for own in ranges:
         if own.start < own.stop:
             parts = _read(uri, table, own, most=1_000)
@@ -100,7 +100,7 @@ def head_of(uri: Uri, table: str, ranges: list[Range]) -> Iterator[SpoutBatch]:
 
 
 def _read(uri: Uri, table: str, own: Range, most: int = _LIMIT) -> Generator[SpoutBatch]:
-    """The batches of a range."""
+    """Yield the batches of a range."""
     spout = opened(uri, table)
     try:
         if own.start < own.stop:

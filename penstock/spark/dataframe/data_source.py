@@ -1,10 +1,10 @@
-"""`spark.read.format("penstock")`: views and tables of a store as DataFrames; changes as streams; records taken back.
+"""`spark.read.format("penstock")`: read views and tables of a store, stream changes, and put records.
 
-All tasks of a query read one position: that of a copy, or of the store as long as nobody writes it meanwhile. A write
-goes through the gateway of the store, wherever that is held. Invariants:
+All tasks of a query read one position: that of a copy, or of the store if nobody writes it meanwhile. Records are
+written through the gateway, by the process that holds the store. Invariants:
 
-- rows of a query are of one position, or it fails by name;
-- a batch of a stream that Spark gives again changes nothing: its number is committed with its records.
+- All rows of a query have one position. Otherwise it fails with `Moved`.
+- If Spark repeats a batch of a stream, the repetition changes nothing: the batch number is committed with its records.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CHANGES = "position bigint, key string, old string, new string"
 
 
 class Moved(PenstockError):
-    """A store that was written while a query read it.
+    """A store that another process wrote during a query.
 
     >>> print(Moved("state", 5, 6))
     state: it went from position 5 to 6 while it was read; read a copy: .option("snapshot", DIR) makes one
@@ -63,7 +63,7 @@ class Moved(PenstockError):
 
 
 class PenstockSource(DataSource):
-    """Options: `store`, and `view` or `table`; `snapshot`, a folder for a copy; `partitions`; of streams `since`."""
+    """The data source. Options: `store`, `view` or `table`, `snapshot` (folder of a copy), `partitions`, `since`."""
 
     app: Shipped | None = None
 
@@ -82,7 +82,7 @@ class PenstockSource(DataSource):
         return "penstock"
 
     def _copy(self) -> str:
-        """What is read: the store, or its copy, which is made where it isn't there."""
+        """Return the path to read: the store, or its copy, which is made if it doesn't exist."""
         snapshot = self.options.get("snapshot")
         if snapshot is None:
             return self._store
@@ -123,7 +123,7 @@ class PenstockSource(DataSource):
 
 
 def _opened(path: str) -> Engine:
-    """The store, read by what its catalog says."""
+    """Open the store with the definitions of its catalog."""
     return open_engine(App("reader"), path, readonly=True)
 
 
@@ -151,7 +151,7 @@ class Reading(DataSourceReader):
         self._filters: list[Any] = []
 
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
-        """What may be left out is; Spark keeps the exact test."""
+        """Remember all filters, to skip rows. Spark still applies them exactly."""
         self._filters = list(filters)
         yield from filters
 
@@ -216,7 +216,7 @@ class Reading(DataSourceReader):
 
 
 class Following(DataSourceStreamReader):
-    """The changes of a view, by position; keys and results as text, JSON where they are none, null without a row."""
+    """The changes of a view, by position. Keys and results are text or JSON, and null without a row."""
 
     def __init__(self, path: str, view: str, since: int | None) -> None:
         self._path = path
@@ -266,14 +266,14 @@ def _change_fields() -> list[Any]:
 
 @dataclass
 class _Done(WriterCommitMessage):
-    """What a task wrote: a file of documents."""
+    """The message of a task: its file of documents."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Writes:
-    """Where records go."""
+    """The target of records: app, store, table, and a staging folder."""
 
     app: Shipped
     store: str
@@ -281,7 +281,7 @@ class _Writes:
     staging: str
 
     def stage(self, batches: Iterator[Any]) -> _Done:
-        """A task's rows as a file of documents."""
+        """Write a task's rows to a file of documents."""
         os.makedirs(self.staging, exist_ok=True)
         path = os.path.join(self.staging, uuid.uuid4().hex)
         with Frames(path) as frames:
@@ -291,14 +291,14 @@ class _Writes:
         return _Done(path)
 
     def documents(self, messages: Sequence[WriterCommitMessage | None]) -> Iterator[dict[str, Any]]:
-        """What tasks wrote."""
+        """Yield the documents that tasks wrote."""
         for message in messages:
             if isinstance(message, _Done):
                 for _, _, (_, lines) in read_frames(message.path, [FrameKind.ROWS]):
                     yield from map(document_of, lines)
 
     def discard(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Let go of what tasks wrote."""
+        """Delete the files that tasks wrote."""
         for message in messages:
             if isinstance(message, _Done) and os.path.exists(message.path):
                 os.unlink(message.path)
@@ -307,7 +307,7 @@ class _Writes:
 
 
 class Putting(DataSourceArrowWriter):
-    """Puts the rows of a DataFrame as documents, through the store's gateway."""
+    """A writer that puts the rows of a DataFrame as documents, through the store's gateway."""
 
     def __init__(self, writes: _Writes) -> None:
         self._writes = writes
@@ -327,7 +327,7 @@ class Putting(DataSourceArrowWriter):
 
 
 class PuttingStream(DataSourceStreamArrowWriter):
-    """Puts the rows of a stream's batches, each once, however often Spark gives it."""
+    """A writer that puts the rows of a stream's batches, each batch once, however often Spark repeats it."""
 
     def __init__(self, writes: _Writes, source: str | None) -> None:
         if source is None:

@@ -1,4 +1,4 @@
-"""Filters of a query as ranges of keys: what a scan may leave out. Spark filters what it is given all the same."""
+"""Filters of a query as ranges of keys, so that a scan skips other rows. Spark still applies the filters exactly."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from penstock.spark.verify_job.spans import Span
 
 __all__ = ["keys_asked", "narrowed"]
 
-_HEAD = 368  # bytes with which what is stored of a long key begins
+_HEAD = 368  # length of the prefix that is stored of a long key
 _PAST = b"\xff" * 40
 _PLAIN = (str, int, float, bool, bytes)
 
 
 def narrowed(filters: Sequence[Any], column: str) -> Span:
-    """The stored keys among which all rows are that these filters keep, of a view with one column of groups."""
+    """Return the range of stored keys that has all rows of these filters, in a view with one column of groups."""
     start, stop = b"", None
     for one in filters:
         if getattr(one, "attribute", None) != (column,):
@@ -28,7 +28,7 @@ def narrowed(filters: Sequence[Any], column: str) -> Span:
 
 
 def keys_asked(filters: Sequence[Any], columns: Sequence[str]) -> list[Any] | None:
-    """The keys that these filters ask for by name, of a table with these columns in its key; None: any."""
+    """Return the keys that these filters name, in a table with these key columns. None means any key."""
     found: dict[str, list[Any]] = {}
     for one in filters:
         attribute, value = getattr(one, "attribute", None), getattr(one, "value", None)
@@ -44,7 +44,7 @@ def keys_asked(filters: Sequence[Any], columns: Sequence[str]) -> list[Any] | No
 
 
 def _range(kind: str, value: Any) -> tuple[bytes, bytes | None]:
-    """The first key that may be kept, and the one before which all are."""
+    """Return the first key that the filter may keep, and the end of the range."""
     if not isinstance(value, _PLAIN):
         return b"", None
     try:

@@ -1,9 +1,9 @@
-"""Groups, results and documents as columns of a DataFrame: their names, their types, and the values as Arrow has them.
+"""Groups, results and documents as columns of a DataFrame: their names, types and Arrow values.
 
-A view has the column `key`, of tuple groups `key_1`, `key_2` and so on, then `value` or the fields of its rows; a plain
-index has `source` before the value. A table has a column for each field. Types are those of the first rows unless a
-schema is given: what is no scalar, or of several kinds, is JSON text. Invariant: a value that its column can't hold is
-named, and never changed.
+A view has the column `key`, or for tuple groups `key_1`, `key_2` and so on, then `value` or the fields of its rows. A
+plain index has `source` before the value. A table has a column for each field. Types are those of the first rows,
+unless a schema is given. A column of lists, maps or several types is JSON text. Invariant: a value that does not fit
+its column is an error, and is never changed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Unfit(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The columns of a view or table: names and types, as Spark writes them; `keys` of them tell rows apart."""
+    """The columns of a view or table: names and types, as Spark writes them. The columns `keys` distinguish rows."""
 
     names: tuple[str, ...]
     types: tuple[str, ...]
@@ -56,14 +56,14 @@ class Shape:
 
     @property
     def ddl(self) -> str:
-        """As a schema."""
+        """Return the columns as a schema."""
         return ", ".join(
             f"`{name.replace('`', '``')}` {kind}" for name, kind in zip(self.names, self.types, strict=True)
         )
 
 
 def shape_of(snap: Snapshot, view: str | None, table: str | None) -> Shape:
-    """The shape of a view or table, by its first rows."""
+    """Return the shape of a view or table, from its first rows."""
     if table is not None:
         rows = [row.value for _, row in zip(range(_LOOKED), snap.table(table).items(), strict=False)]
         names = list(dict.fromkeys(name for row in rows for name in row))
@@ -90,18 +90,18 @@ def _key_columns(keys: Sequence[Any], index: bool) -> dict[str, list[Any]]:
 
 
 def _entry_columns(keys: Sequence[Any]) -> dict[str, list[Any]]:
-    """The columns of a plain index. A view of an earlier version of Penstock has no rank of 0."""
+    """Return the columns of a plain index. A view of an earlier version of Penstock has no rank of 0."""
     ranks = [key[2] if len(key) > 2 else 0 for key in keys]
     return {"key": [key[0] for key in keys], "source": [key[1] for key in keys], "rank": ranks}
 
 
 def key_names(names: Sequence[str]) -> list[str]:
-    """Those of these columns that are the parts of a group."""
+    """Return the columns that are parts of a group."""
     return [name for name in names if name == "key" or name.startswith("key_")]
 
 
 def _type_of(values: Sequence[Any]) -> str:
-    """The type that these values have in common."""
+    """Return the common type of these values."""
     kinds = {type(value) for value in values if value is not None}
     big = int in kinds and any(type(v) is int and not -_INT <= v < _INT for v in values)
     if len(kinds) == 1 and not big:
@@ -114,7 +114,7 @@ def _type_of(values: Sequence[Any]) -> str:
 
 
 def parted(keys: Sequence[Any], names: Sequence[str], index: bool) -> dict[str, list[Any]]:
-    """The columns of groups, as they are named."""
+    """Return the columns of groups, by name."""
     if index:
         return _entry_columns(keys)
     own = [name for name in names if name.startswith("key_")]
@@ -127,7 +127,7 @@ def parted(keys: Sequence[Any], names: Sequence[str], index: bool) -> dict[str, 
 
 
 def arrow_of(columns: dict[str, list[Any]], schema: Any, where: str) -> Any:
-    """A batch of columns of these types; Unfit where a value isn't of its type."""
+    """Return a batch of columns of these types. Raise Unfit if a value does not have its type."""
     import pyarrow as pa
 
     arrays = []
@@ -145,7 +145,7 @@ def arrow_of(columns: dict[str, list[Any]], schema: Any, where: str) -> Any:
 
 
 def _maker(kind: Any) -> Callable[[Any], Any]:
-    """What makes a value of a type of one of ours."""
+    """Return a function that converts a value to a type."""
     import pyarrow as pa
 
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -182,7 +182,7 @@ def _fits(value: Any, make: Callable[[Any], Any], kind: Any) -> bool:
 
 
 def chunks(rows: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    """Rows, so many at a time."""
+    """Yield lists of at most `size` rows."""
     chunk: list[Any] = []
     for row in rows:
         chunk.append(row)

@@ -1,4 +1,4 @@
-"""The data source made known to a session, with the app that writing needs."""
+"""Register the data source in a session, with the app that writing needs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["register"]
 
 
 def register(spark: Any, app: App | None = None) -> Any:
-    """Make `format("penstock")` known to a session, and give the session back; `app` is needed to write.
+    """Register `format("penstock")` in a session, and return the session. Writing needs `app`.
 
-    spark = ps.spark.register(ps.spark.session())
-    spark.read.format("penstock").option("store", "state").option("view", "namecount").load()
+    spark = ps.spark.register(ps.spark.session()) spark.read.format("penstock").option("store", "state").option("view",
+    "namecount").load()
     """
     spark_sql()
-    from penstock.spark.dataframe.data_source import PenstockSource  # it is made of classes of PySpark
+    from penstock.spark.dataframe.data_source import PenstockSource  # imports PySpark
 
     source: Any = PenstockSource
     if app is not None:

@@ -1,8 +1,8 @@
-"""Documents held against where they come from: what a store lacks, and what it has in an older version.
+"""Compare documents with their sources: find documents that a store lacks, or has in an older version.
 
-The source is filled into a store of its own, beside, and the two are gone through key by key. A document that the store
-has and the source has not is counted and left: the source may be behind. Invariant: what is posted is what the source
-says, with its ts, and the gateway decides whether it wins.
+The source is filled into a store of its own, and both stores are compared key by key. A document that only the store
+has is counted and left alone, because the source may lag. Invariant: a document is posted as in the source, with its
+ts, and the gateway decides whether it wins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHUNK = 4096
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A document that the store lacks, or has in another version than its source: ABSENT where there is none."""
+    """A document that the store lacks, or has in another version than its source. ABSENT stands for no document."""
 
     table: str
     key: Any
@@ -37,13 +37,13 @@ class Stale:
 
 @dataclass(slots=True)
 class Against:
-    """What was found: documents that are missing or stale, and how many the source has not, by table."""
+    """The result: missing or stale documents, and the number of documents that the source lacks, by table."""
 
     stale: list[Stale] = field(default_factory=list)
     beyond: dict[str, int] = field(default_factory=dict)
 
     def post(self, writing: Writer) -> None:
-        """Put what the source says."""
+        """Put the documents of the source."""
         tables = dict.fromkeys(one.table for one in self.stale)
         for table in tables:
             docs = iter([one.expected for one in self.stale if one.table == table])
@@ -54,7 +54,7 @@ class Against:
 def held_against(
     app: App, path: str, sources: Mapping[str, Any], beside: str, spark: Any, tell: Tell | None = None
 ) -> Against:
-    """Hold the documents of a copy against the sources of its tables; `beside` is a folder for what is filled."""
+    """Compare the documents of a copy with the sources of its tables. `beside` is a folder for the filled store."""
     out = Against()
     with tempfile.TemporaryDirectory(prefix="penstock-against-", dir=beside) as folder:
         fresh = os.path.join(folder, "store")
@@ -84,12 +84,12 @@ def _compare(table: Table, said: Snapshot, snap: Snapshot, out: Against) -> None
 
 
 def _newer(table: Table, stored: Any, source: Any) -> bool:
-    """Whether the store has a later version than the source."""
+    """Test whether the store has a later version than the source."""
     if table.ts is None:
         return False
     try:
         return bool(moment_of(reach(stored, table.ts))[1] > moment_of(reach(source, table.ts))[1])
-    except Refused:  # of what is merged from patches the ts may be no field of the document
+    except Refused:  # a document of patches may lack the field of its ts
         return False
 
 

@@ -1,8 +1,9 @@
-"""A store verified as a whole: recomputed from a copy by none of the code that keeps it, and compared group by group.
+"""Verify a whole store: recompute it from a copy, and compare it group by group.
 
-The copy is made in one read transaction while others write. Tasks map its documents and fold its groups in plain
-Python; what they find is shown, and with `fix` just those groups are restated, by whoever holds the store. Invariant: a
-group that differs from its tally is not called wrong before the oracle was asked about each of its documents.
+The recomputation shares no code with the incremental path. The copy is made in one read transaction while others write.
+Tasks map its documents and fold its groups in plain Python. The differences are reported. With `fix` these groups are
+restated by the holder of the store. Invariant: a group that differs from its tally is called wrong only after the
+oracle has examined each of its documents.
 """
 
 from __future__ import annotations
@@ -51,17 +52,17 @@ from penstock.views import (
 
 __all__ = ["Difference", "Verified", "verify"]
 
-_SHOWN = 10  # documents behind a group that are named
-_PART = 1 << 15  # documents, or rows, that a task reads, about
+_SHOWN = 10  # documents named for each group
+_PART = 1 << 15  # approximate documents or rows per task
 _MOST = 1 << 10
 FOUND = "found binary"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A group whose result is not what its documents give; ABSENT where there is no row, or should be none.
+    """A group whose result differs from the one that its documents give. ABSENT stands for no row.
 
-    `by` are the keys of documents behind it, the first few of them.
+    `by` has the keys of the first few documents behind it.
     """
 
     view: str
@@ -73,7 +74,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Verified:
-    """What a verification found; `held` and `told` are counted by view, and are nothing wrong."""
+    """The result of a verification. `held` and `told` are counted by view, and are not wrong."""
 
     position: Position = 0
     documents: int = 0
@@ -83,11 +84,11 @@ class Verified:
     told: dict[str, int] = field(default_factory=dict)
     repaired: list[Repaired] = field(default_factory=list)
     stale: list[Stale] = field(default_factory=list)
-    beyond: dict[str, int] = field(default_factory=dict)  # by table: documents that its source has not
+    beyond: dict[str, int] = field(default_factory=dict)  # from table to the number of documents that its source lacks
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was wrong."""
+        """Test whether everything was right."""
         return not self.wrong and not self.stale
 
     def __str__(self) -> str:
@@ -111,13 +112,13 @@ def verify(
     fix: bool = False,
     progress: Tell | None = None,
 ) -> Verified:
-    """Recompute views of a store, all of them unless some are named, and say which groups differ.
+    """Recompute views of a store, all of them unless some are named, and report the groups that differ.
 
-    The store may have several partitions. Verify reads a copy, made for the purpose and removed again, if there is room
-    for it. `snapshot` is a folder with a copy, or where the copy is to stay. `against` are the sources of tables, as
-    for a backfill: then documents that are missing or older than there are found as well. With `fix` those are put, and
-    the groups that differ restated, by the process that holds the store where there is one. The report still has them,
-    in `stale` and `wrong`.
+    The store may have several partitions. The function reads a copy, which it makes and removes, if there is room for
+    it. `snapshot` is a folder with a copy, or for one that stays. `against` gives the sources of tables, as for a
+    backfill: then documents that are missing or older than there are found as well. With `fix` those are put, and the
+    groups that differ are restated, by the process that holds the store if there is one. The report still has them, in
+    `stale` and `wrong`.
 
     ps.spark.verify(app, "state").wrong
     """
@@ -146,12 +147,12 @@ def verify(
 
 
 def _nobody(what: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 @contextmanager
 def _copy(app: App, store: str, snapshot: str | os.PathLike[str] | None, tell: Tell) -> Iterator[str]:
-    """The copy that is read."""
+    """Yield the path of the copy to read."""
     if snapshot is None:
         with tempfile.TemporaryDirectory(prefix="penstock-verify-", dir=os.path.dirname(store)) as folder:
             path = os.path.join(folder, "copy")
@@ -178,7 +179,7 @@ def _copied(app: App, store: str, path: str, tell: Tell) -> None:
 
 
 def _asked(app: App, engine: Engine, names: Sequence[str]) -> list[View]:
-    """The views asked for, as the app has them; DefinitionError where the store has another."""
+    """Return the requested views as the app defines them. Raise DefinitionError if the store has another definition."""
     views = [app.view_of(name) for name in names] or list(app.views())
     with engine.snapshot() as snap:
         for view in views:
@@ -194,7 +195,7 @@ def _asked(app: App, engine: Engine, names: Sequence[str]) -> list[View]:
 
 
 def _parts(engine: Engine, views: Sequence[View]) -> tuple[list[Part], Position]:
-    """What tasks read: documents of the tables that views are on, rows of views, and of those that these are on."""
+    """Return the parts for tasks: documents of the views' tables, rows of the views and of their parent views."""
     with engine.snapshot() as snap:
         out = [part for i, own in enumerate(snap.parts) for part in _parts_of(own, i, views)]
         return out, snap.position
@@ -231,7 +232,7 @@ def _compare(spark: Any, work: Verifying, parts: Sequence[Part], tell: Tell, out
 def _compared(
     spark: Any, work: Verifying, parts: Sequence[Part], out: Verified
 ) -> tuple[list[list[Any]], list[tuple[str, bytes]]]:
-    """Groups that differ, and those about which the oracle is to be asked."""
+    """Return the groups that differ, and those for which the oracle is needed."""
     rows = [(i, bytearray(part.data())) for i, part in enumerate(parts)]
     frame = in_tasks(spark.createDataFrame(rows, "i int, part binary"), "i", len(rows))
     facts = in_tasks(map_arrow(frame, Retelling(work), SCHEMA), "p", work.parts)
@@ -266,12 +267,12 @@ def _difference(data: list[Any]) -> Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparing:
-    """The task: all facts of some groups in, what differs out."""
+    """The task that turns all facts of some groups into differences."""
 
     work: Verifying
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The differences, and what was counted."""
+        """Yield the differences and the counts."""
         import pyarrow as pa
 
         groups: dict[tuple[str, bytes], list[tuple[Any, ...]]] = {}
@@ -311,8 +312,8 @@ class Comparing:
                 expected = [self._expected(self.work.app.app().view_of(name), group, given, tallies)]
             except Exception:
                 if not tallies:
-                    return None  # its reducer fails, and it shows what was good last
-                expected = []  # which the oracle will say
+                    return None  # its reducer fails, so the row shows the last good result
+                expected = []  # the oracle will compute it
         stored = [shown[0][0]] if shown else []
         same = len(stored) == len(expected) and (not stored or same_result(stored[0], expected[0]))
         if same and (not shown or shown[0][1] == len(given) + sum(n for n, _ in tallies)):
@@ -321,7 +322,7 @@ class Comparing:
 
     @staticmethod
     def _expected(view: View, group: bytes, given: Sequence[tuple[Any, ...]], tallies: Sequence[Tally]) -> Any:
-        """The result of a group by all that counts for it."""
+        """Return the result of a group from all its contributions."""
         if not tallies:
             return refolded(view, decode_key(group), [_given(*own) for own in given])
         own = [

@@ -1,9 +1,9 @@
-"""Facts of groups on their way from those who find them to those who compare: what is contributed, shown, or unsure.
+"""Facts about groups, sent to the tasks that compare them: contributions, stored rows, and doubts.
 
 Invariants:
 
-- a group and all that is known of it goes to one task;
-- what is counted of tables and views goes with the facts, once.
+- A group and all facts about it go to one task.
+- The counts of tables and views are sent with the facts, once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from penstock.views import View
 __all__ = ["SCHEMA", "Fact", "Facts", "Known"]
 
 SCHEMA = "p int, blob binary"
-_WAIT = 1 << 17  # facts that wait
+_WAIT = 1 << 17  # facts in memory before they are sent
 Known = tuple[str, bytes, list[tuple[Any, ...]]]
 
 
 class Fact(IntEnum):
-    """What is known of a group; the numbers are what tasks hand on."""
+    """The kind of a fact about a group. Tasks exchange its number."""
 
     GIVEN = 0
     """A contribution: the key, its number among the key's, the value, and the ts."""
@@ -44,7 +44,7 @@ class Fact(IntEnum):
 
 @dataclass(slots=True)
 class Facts:
-    """Facts that wait for the task that compares their group."""
+    """Facts in memory, to be sent to the task that compares their group."""
 
     many: int
     wanted: dict[str, frozenset[bytes]] | None = None
@@ -54,36 +54,36 @@ class Facts:
     n: int = 0
 
     def add(self, view: str, group: bytes, fact: Fact, *more: Any) -> None:
-        """A fact of a group."""
+        """Add a fact about a group."""
         if self.wanted is None or group in self.wanted.get(view, ()):
             self.rows.setdefault((view, group), []).append((fact, *more))
             self.n += 1
 
     def counting_of(self, view: View, described: Sequence[Described]) -> Counting | None:
-        """The tallies of a view, if it has any: those of all parts that a task reads."""
+        """Return the tallies of a view over all parts of a task, or None if the view can't be tallied."""
         if view.name not in self.counting:
             self.counting[view.name] = Counting.of(view, described)
         return self.counting[view.name]
 
     @property
     def full(self) -> bool:
-        """Whether they are to be handed on."""
+        """Test whether the facts should be sent."""
         return self.n + sum(own.size for own in self.counting.values() if own is not None) >= _WAIT
 
     def count(self, name: str, documents: int = 0, rows: int = 0, held: int = 0, told: int = 0) -> None:
-        """Add to what is counted of a table or view."""
+        """Add to the counts of a table or view."""
         known = self.counts.get(name, [0, 0, 0, 0])
         self.counts[name] = [a + b for a, b in zip(known, (documents, rows, held, told), strict=True)]
 
     def last(self) -> Iterator[Any]:
-        """All that wait, and what was counted."""
+        """Yield the remaining facts and the counts."""
         if self.wanted is None:
             for name, counts in self.counts.items():
                 self.add(name, b"", Fact.COUNT, *counts)
         yield from self.blobs()
 
     def blobs(self) -> Iterator[Any]:
-        """All that wait."""
+        """Yield all facts in memory as blobs."""
         import pyarrow as pa
 
         for name, counting in self.counting.items():

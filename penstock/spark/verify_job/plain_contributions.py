@@ -1,10 +1,10 @@
-"""What a block of documents contributes to a view, as lists: the groups, what is read of each, and of which document.
+"""Map a block of documents to contributions to a view, as lists.
 
-It says what the oracle says of each document, where all it meets is plain; documents of which something isn't are named
-and left to the oracle. Invariants:
+It gives the result of the oracle for documents with plain values. Other documents are listed and left to the oracle.
+Invariants:
 
-- a document is either left to the oracle, or all that it contributes is here;
-- a function is given documents of its own, which it may spoil.
+- A document is either left to the oracle, or all its contributions are here.
+- A function gets its own copy of a document, because it may change it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _encode = msgspec.msgpack.Encoder().encode
 
 @dataclass(slots=True)
 class Emitted:
-    """Contributions: of which document of the block, the group, that as it is stored, what is read of it, by path.
+    """Contributions as lists: document in the block, group, encoded group, and by path the values that reducers read.
 
-    `values` are there of what a function yielded. `rest` are the documents that are left.
+    `values` are the values that a function yielded. `rest` are the documents left to the oracle.
     """
 
     whose: list[int] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Emitted:
     rest: set[int] = field(default_factory=set)
 
     def without(self, rows: set[int]) -> Emitted:
-        """The same, with these documents left too."""
+        """Return the contributions with these documents left to the oracle too."""
         if rows <= self.rest:
             return self
         rest = self.rest | rows
@@ -59,7 +59,7 @@ class Emitted:
 
 
 def emitted(view: View, counting: Counting, docs: Sequence[Any], without: set[int]) -> Emitted:
-    """What documents contribute to a view, but these; a function may spoil them."""
+    """Return the contributions of documents to a view, except the documents `without`. A function may change `docs`."""
     if isinstance(view.map, FieldMap):
         out = _by_fields(view.map, docs, without)
         kept = docs if len(out.whose) == len(docs) else [docs[i] for i in out.whose]
@@ -87,7 +87,7 @@ def _by_fields(fields: FieldMap, docs: Sequence[Any], without: set[int]) -> Emit
 
 
 def _column(values: Sequence[Any], path: Path) -> list[Any]:
-    """What stands at a path in each of these."""
+    """Return the value at a path of each document."""
     if len(path) == 1 and all(type(value) is dict for value in values):
         [name] = path
         return [value.get(name) for value in values]
@@ -111,13 +111,13 @@ def _by_function(function: Callable[[Any], Iterable[Any] | None], docs: Sequence
     out.values, out.groups = values, told_apart(out.groups)
     try:
         _encode(values)
-    except (UnicodeEncodeError, OverflowError):  # some text is none, or an int has many digits: which, the oracle says
+    except (UnicodeEncodeError, OverflowError):  # invalid text or a long int: the oracle finds the document
         return Emitted(values=[], rest=rest | set(out.whose))
     return out.without(rest)
 
 
 def _yielded(function: Callable[[Any], Iterable[Any] | None], doc: Any) -> list[tuple[Any, Any]] | None:
-    """What a function yields for a document, in one order; None where it fails, or something of it isn't plain."""
+    """Return the sorted emission of a function for a document. None if it fails or yields a value that isn't plain."""
     own: list[tuple[Any, Any]] = []
     try:
         for item in function(doc) or ():
@@ -125,7 +125,7 @@ def _yielded(function: Callable[[Any], Iterable[Any] | None], doc: Any) -> list[
             if type(value) not in _SCALARS:
                 if type(value) is not dict or not _flat(value):
                     return None
-                value = dict(value)  # it may go on changing it
+                value = dict(value)  # the function may change it later
             elif type(value) is Decimal and not (value.is_finite() and abs(value.adjusted()) <= _DECIMALS):
                 return None
             own.append((group, value))
@@ -135,7 +135,7 @@ def _yielded(function: Callable[[Any], Iterable[Any] | None], doc: Any) -> list[
 
 
 def _ordered(own: list[tuple[Any, Any]]) -> list[tuple[Any, Any]] | None:
-    """The same in their order, where Python's is theirs; None where it may not be."""
+    """Return the pairs sorted, if Python's order is that of stored groups. Otherwise return None."""
     if len(own) < 2:
         return own
     kinds = {type(group) for group, _ in own}

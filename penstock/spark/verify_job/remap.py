@@ -1,12 +1,11 @@
-"""What documents contribute to views, mapped anew from a copy of a store: the first half of verifying.
+"""Map the documents of a copy again: the first half of a verification.
 
-Documents and rows are read by the forms in which they are stored. What they contribute is said by the oracle in plain
-Python, which shares no code with what keeps views; where a document's values are plain, it is tallied beside those like
-it first (`tallies`), and the oracle is asked again about groups that differ. Beside it goes what a store
-shows of each group, so that both meet where they are compared. Invariants:
+Documents and rows are read in their stored form. The oracle computes their contributions in plain Python, without code
+of the incremental path. Documents with plain values are first tallied together (`tallies`), and the oracle examines
+groups that differ. The stored row of each group is sent too, so that both meet in one task. Invariants:
 
-- a group and all that is known of it goes to one task;
-- a group that counts what a held document was told last, or what a function yields no more, is said to be unsure.
+- A group and all facts about it go to one task.
+- A group is marked unsure in two cases: a held document had contributed to it, or a function now yields something else.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from penstock.views import FieldMap, Path, Table, View
 __all__ = ["Part", "Retelling", "Verifying"]
 
 _BLOCK = 1 << 10
-_LINES = 1 << 12  # documents of a block
+_LINES = 1 << 12  # documents per block
 _TOLD_APART = {str, int, type(None)}
 _encode = msgspec.msgpack.Encoder().encode
 _part = msgspec.msgpack.Decoder(tuple[int, str, list[bytes | None]]).decode
@@ -51,9 +50,9 @@ _part = msgspec.msgpack.Decoder(tuple[int, str, list[bytes | None]]).decode
 
 @dataclass(frozen=True, slots=True)
 class Verifying:
-    """One piece of work: the copy, the views asked for, and how many parts groups are compared in.
+    """The plan of one verification: the copy, the requested views, and the number of parts for comparison.
 
-    Where there are `groups`, by view, only these are asked about, and of the oracle.
+    If `groups` is set, only these groups are examined, by the oracle.
     """
 
     app: Shipped
@@ -65,25 +64,25 @@ class Verifying:
 
 @dataclass(slots=True)
 class Part:
-    """A part of a copy, in one partition of it: of the documents of a table, or of the rows of a view."""
+    """A part of a copy, in one of its partitions: some documents of a table, or some rows of a view."""
 
     partition: int
     name: str
     span: Span
 
     def data(self) -> bytes:
-        """As bytes."""
+        """Return the part as bytes."""
         return _encode((self.partition, self.name, [self.span.start, self.span.stop]))
 
 
 @dataclass(frozen=True, slots=True)
 class Retelling:
-    """The task: parts of a copy in, facts out."""
+    """The task that turns parts of a copy into facts."""
 
     work: Verifying
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The facts."""
+        """Yield the facts."""
         facts = Facts(self.work.parts, self.work.groups)
         with open_engine(self.work.app.app(), self.work.path, readonly=True) as engine:
             for batch in batches:
@@ -106,7 +105,7 @@ class Retelling:
 
 
 def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts: Facts) -> Iterator[None]:
-    """What the documents of a part contribute."""
+    """Add the contributions of the documents of a part."""
     shown, reader = snap.schema.table(table.name), snap.reader()
     documents = snap.log(table.name)
     tellers = [_Teller(snap, view, facts) for view in views]
@@ -128,7 +127,7 @@ def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts
 
 @dataclass(slots=True)
 class _Block:
-    """Some documents of a segment: their lines, their places in it, and what they are."""
+    """Some documents of a segment: their lines, their places in it, and the decoded documents."""
 
     table: Table
     at: list[int]
@@ -138,7 +137,7 @@ class _Block:
 
     @classmethod
     def of(cls, table: Table, segment: Segment, at: NDArray[np.int64], stamped: bool) -> _Block:
-        """The documents among the lines at these places."""
+        """Return the documents among the lines at these places."""
         lines, places = segment.lines(at), at.tolist()
         if any(map(is_wrapped, lines)):
             there = [i for i, line in enumerate(lines) if not unwrap(line).absent]
@@ -146,15 +145,15 @@ class _Block:
         return cls(table, places, lines, _documents(lines), stamped)
 
     def anew(self) -> list[dict[str, Any]]:
-        """The documents once more, to be spoilt."""
+        """Return fresh copies of the documents, which a function may change."""
         return _documents(self.lines)
 
     def key(self, i: int) -> Any:
-        """The key of a document."""
+        """Return the key of a document."""
         return key_value(self.table, self.docs[i])
 
     def moment(self, i: int) -> Any:
-        """Its ts, where some view asks."""
+        """Return the ts of a document, if a view needs it."""
         return moment_in(self.table, unwrap(self.lines[i]), self.docs[i]) if self.stamped else None
 
 
@@ -163,7 +162,7 @@ def _documents(lines: Sequence[bytes]) -> list[dict[str, Any]]:
 
 
 def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: Facts, asked: bool) -> Iterator[None]:
-    """What a view shows of the groups of a part, where it is asked for, and what those rows contribute to others."""
+    """Add the stored rows of a part, if the view is requested, and their contributions to the views on it."""
     node, reader = snap.schema.view(view.name, snap.reader()), snap.reader()
     tellers = [_Teller(snap, child, facts) for child in views]
     codec = node.reduce.codec
@@ -181,7 +180,7 @@ def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: F
 
 
 class _Teller:
-    """Maps for one view."""
+    """The mapper of one view."""
 
     def __init__(self, snap: Snapshot, view: View, facts: Facts) -> None:
         self._view = view
@@ -195,14 +194,14 @@ class _Teller:
         self.stamped = any(said["reducer"] in ("first", "last") for said in self._described)
 
     def tell(self, key: Any, encoded: bytes, doc: Any, moment: Any, told: Callable[[], Any] | None) -> None:
-        """What a document, or a row, contributes; `moment` is there where a view is `stamped`."""
+        """Add the contributions of a document or row. `moment` is set if the view is `stamped`."""
         view, facts = self._view, self._facts
         held = encoded in self._held
         try:
             own = [(encode_key(group), value) for group, value in emission(view, key, doc, self._described)]
         except Exception:
             own = []
-            if not held:  # it could be mapped once, and can't be now
+            if not held:  # the function now fails on a document that it accepted before
                 self._unsure(told, [])
                 return
         if held:
@@ -228,13 +227,13 @@ class _Teller:
             self._facts.add(self._view.name, group, Fact.TOLD)
 
     def _projected(self, value: Any) -> Any:
-        """Of a document what reducers read."""
+        """Return the part of a document that reducers read."""
         if self._roots is None:
             return value
         return {name: value[name] for name in self._roots if isinstance(value, dict) and name in value}
 
     def tell_all(self, block: _Block, told: _Told | None) -> None:
-        """What the documents of a block contribute: tallied where they are plain, else one by one."""
+        """Add the contributions of the documents of a block: tallied if they are plain, else one by one."""
         counting, n = self._facts.counting_of(self._view, self._described), len(block.docs)
         rest = set(range(n))
         if counting is not None:
@@ -258,7 +257,7 @@ class _Teller:
         return {i for i in range(len(block.docs)) if encode_key(block.key(i)) in self._held}
 
     def told_of(self, reader: Reader, segment: Segment) -> _Told | None:
-        """What the view's function yielded for the documents of a segment, as far as it has one."""
+        """Return the remembered emissions of a function view for the documents of a segment, else None."""
         if not isinstance(self._node.mapper, FunctionMapper):
             return None
         db, key, groups = told_db(self._node.number), record_key(segment.base), Groups()
@@ -269,7 +268,7 @@ class _Teller:
         return _Told(told, groups)
 
     def told_of_row(self, reader: Reader, key: bytes) -> Callable[[], Any] | None:
-        """The same of a row of the view that it is on."""
+        """Return a function for the remembered emission of a row of the parent view, or None for field views."""
         if not isinstance(self._node.mapper, FunctionMapper):
             return None
         db, groups = told_db(self._node.number), Groups()
@@ -279,13 +278,13 @@ class _Teller:
 
 @dataclass(frozen=True)
 class _Told:
-    """What a function yielded for the documents of a segment, as it is remembered."""
+    """The remembered emissions of a function for the documents of a segment."""
 
     emissions: Emissions
     names: Groups
 
     def pairs(self, place: int) -> Pairs:
-        """For one of them."""
+        """Return the emission of one document."""
         return self._pairs[place]
 
     @cached_property
@@ -293,7 +292,7 @@ class _Told:
         return self.emissions.pairs_of_each(self.names)
 
     def otherwise(self, places: Sequence[int], found: Emitted) -> set[int]:
-        """The documents at these places for which something else is remembered than what was found."""
+        """Return the documents at these places whose remembered emission differs from the found one."""
         values = found.values or []
         asked = [i for i in range(len(places)) if i not in found.rest]
         counts = [0] * len(places)
@@ -318,14 +317,14 @@ class _Told:
 
 
 def _same_values(a: list[Any], b: list[Any]) -> bool:
-    """Whether these are the same values, of which Python calls some equal that aren't."""
+    """Test whether the values are equal and have equal types. Python's == ignores some types."""
     if set(map(type, a)) | set(map(type, b)) <= _TOLD_APART:
         return a == b
     return canonical(a) == canonical(b)
 
 
 def _roots(view: View) -> tuple[str, ...] | None:
-    """The fields of a document that a field view's reducers read."""
+    """Return the fields of a document that a field view's reducers read."""
     if not isinstance(view.map, FieldMap):
         return None
     paths: list[Path | None] = [view.map.value]

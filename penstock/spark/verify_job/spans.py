@@ -1,7 +1,7 @@
-"""A store's copy cut into spans that tasks read side by side: of keys of a database, or of records of a log.
+"""Cut a copy of a store into spans for parallel tasks: ranges of keys of a database, or of records of a log.
 
-Cuts follow the keys that are there, and nothing depends on where they fall but how even the work is. Invariant: the
-spans of a database are all of it, each row in one.
+The stored keys determine the cuts. The result doesn't depend on the cuts, only the balance of the work. Invariant: the
+spans of a database cover it, and each row is in one of them.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from penstock.cache import Reader, log_db, read_mark, record_key
 
 __all__ = ["Span", "spans_of", "spans_of_log"]
 
-_DIGITS = 12  # bytes behind what all keys begin with that tell where to cut
+_DIGITS = 12  # bytes after the common prefix of all keys that determine the cuts
 
 
 class Span(msgspec.Struct, array_like=True, frozen=True):
-    """Keys from `start` on and before `stop`; None: to the end."""
+    """Keys from `start` on and before `stop`. None means to the end."""
 
     start: bytes
     stop: bytes | None
 
 
 def spans_of(reader: Reader, db: str, many: int, start: bytes = b"", stop: bytes | None = None) -> list[Span]:
-    """About so many spans of a database, between two keys."""
+    """Return about `many` spans of a database, between two keys."""
     first = next((key for key, _ in reader.scan(db, start, stop)), None)
     last = next((key for key, _ in reader.scan(db, start, stop, reverse=True)), None)
     if first is None or last is None or many < 2 or first == last:
@@ -40,7 +40,7 @@ def spans_of(reader: Reader, db: str, many: int, start: bytes = b"", stop: bytes
 
 
 def spans_of_log(reader: Reader, table: int, many: int) -> list[Span]:
-    """About so many spans of the segments of a table's log."""
+    """Return about `many` spans of the segments of a table's log."""
     tail, db = read_mark(reader, table).tail, log_db(table)
     first = next((int.from_bytes(key, "big") for key, _ in reader.scan(db)), tail)
     cuts: list[bytes] = []

@@ -1,11 +1,12 @@
-"""Contributions tallied by group, a column of many at a time: what verifying asks of documents whose values are plain.
+"""Tally contributions by group, many at a time, for documents with plain values.
 
-Lists, dicts, Python's ints and fractions: neither the engine's columns nor its reducers. What is tallied is folded as
-the oracle folds it. Invariants:
+It uses lists, dicts, Python's ints and fractions, not the engine's columns or reducers. Tallies are folded as the
+oracle folds contributions. Invariants:
 
-- what counts as one in Python counts as one here: texts, ints and nulls; floats, which are finite, and Decimals apart;
-- what isn't plain is not tallied but named, so that the oracle can be asked about the document that it is of;
-- tallies add up: in which parts contributions came makes no difference.
+- Values of one type that are equal in Python count as one value. The types are text, int, null, finite float and
+  Decimal.
+- A value that isn't plain is reported instead of tallied, so that the oracle examines its document.
+- Tallies can be added: the division of contributions into parts has no effect.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ _MEANT = {token: flag for flag, token in _FLAGS.items()}
 _GROUPS: frozenset[type] = frozenset({str, int, _NULL, object})
 _NUMBERS: frozenset[type] = frozenset({int, float, Decimal, _NULL})
 _VALUES: frozenset[type] = frozenset({str, int, float, _NULL})
-_ROUGH: frozenset[type] = frozenset({float, Decimal})  # which may be no finite number
+_ROUGH: frozenset[type] = frozenset({float, Decimal})  # may be infinite or NaN
 _SUMMED = ("sum", "mean", "variance", "stddev")
 _SQUARED = ("variance", "stddev")
 _VALUED = ("min", "max", "top", "bottom", "distinct", "quantiles", "histogram")
 Described = Mapping[str, Any]
-Kind = list[Any]  # how often, sums by denominator, those of squares, how often each value
-Tally = tuple[int, list[dict[str, Kind]]]  # how many contributions, and for each path what it has by kind
+Kind = list[Any]  # count, sums by denominator, sums of squares, count of each value
+Tally = tuple[int, list[dict[str, Kind]]]  # count of contributions, and for each path the kinds
 
 
 def read_at(view: View, described: Described) -> Path | None:
-    """Where a reducer reads in what is contributed; None: it is the value itself, or it reads none."""
+    """Return the path that a reducer reads in a contribution. None means the value itself, or no value."""
     field: Any = described["field"]
     own = None if field is None else tuple(field)
     return view.map.path_of(own) if isinstance(view.map, FieldMap) else own
@@ -50,12 +51,12 @@ def _counts_all(described: Described) -> bool:
 
 
 def _paths(view: View, described: Sequence[Described]) -> tuple[Path | None, ...]:
-    """What is read of contributions, each once."""
+    """Return the paths that reducers read, without repetition."""
     return tuple(dict.fromkeys(read_at(view, own) for own in described if not _counts_all(own)))
 
 
 def told_apart(groups: list[Any]) -> list[Any]:
-    """The same groups, bools as what is equal to no number."""
+    """Return the groups with bools replaced by objects that equal no number."""
     if bool not in set(map(type, groups)):
         return groups
     return [_FLAGS[group] if type(group) is bool else group for group in groups]
@@ -68,7 +69,7 @@ def _meant(group: Any) -> Any:
 
 
 class _Column:
-    """What is tallied of one path: by kind of value how often, and what reducers want to know of those."""
+    """The tallies of one path: the count of each kind of value, and the sums that reducers need."""
 
     def __init__(self, described: Sequence[Described]) -> None:
         names = {own["reducer"] for own in described}
@@ -87,7 +88,7 @@ class _Column:
             self._plain = self._plain & _NUMBERS
 
     def strange(self, values: Sequence[Any]) -> list[int]:
-        """The places of values that are not plain."""
+        """Return the places of values that are not plain."""
         plain = self._plain
         if plain is None or (kinds := set(map(type, values))) <= plain - _ROUGH:
             return []
@@ -101,7 +102,7 @@ class _Column:
         return type(value) in plain and isfinite(value) and bool(value or not self._valued)  # zeros have two signs
 
     def add(self, groups: Sequence[Any], values: Sequence[Any]) -> None:
-        """Plain values, and the group of each."""
+        """Add plain values, each with its group."""
         kinds = set(map(type, values))
         for kind in kinds - {_NULL}:
             own_groups, own = groups, values
@@ -127,7 +128,7 @@ class _Column:
                 squares[group, denominator] += numerator * numerator
 
     def give(self, out: Mapping[Any, Tally], i: int) -> None:
-        """Put what was tallied where it belongs in the tallies of groups: it is that of path number i."""
+        """Add these tallies to those of groups, as path number `i`."""
         for kind, times in self._times.items():
             for group, n in times.items():
                 out[group][1][i][kind.__name__] = [n, {}, {}, {}]
@@ -156,23 +157,23 @@ class Counting:
 
     @classmethod
     def of(cls, view: View, described: Sequence[Described]) -> Counting | None:
-        """Those of a view; None where a reducer must know whose each contribution is, or what it makes of it."""
+        """Return the tallies of a view, or None if a reducer needs single contributions."""
         names = {own["reducer"] for own in described}
         tallied = not view.index and names <= {"count", *_SUMMED, *_VALUED}
         return cls(view, described) if tallied else None
 
     @property
     def paths(self) -> tuple[Path | None, ...]:
-        """What is read of contributions."""
+        """Return the paths that reducers read."""
         return self._paths
 
     @property
     def size(self) -> int:
-        """How many groups it has."""
+        """Return the number of groups."""
         return len(self._n)
 
     def encoded(self, groups: Sequence[Any]) -> list[bytes | None]:
-        """Groups as they are stored; None of what is not plain, or can't be a group."""
+        """Return groups in their stored form. None stands for a group that isn't plain or isn't allowed."""
         kinds = set(map(type, groups))
         if kinds <= _GROUPS or (kinds == {tuple} and all(set(map(type, group)) <= _GROUPS for group in groups)):
             return list(map(self._encoding, groups))
@@ -189,17 +190,17 @@ class Counting:
         return known
 
     def strange(self, columns: Mapping[Path | None, Sequence[Any]]) -> set[int]:
-        """The places of contributions of which something that is read is not plain."""
+        """Return the places of contributions with a value that isn't plain."""
         return {i for path in self._paths for i in self._columns[path].strange(columns[path])}
 
     def add(self, groups: Sequence[Any], columns: Mapping[Path | None, Sequence[Any]]) -> None:
-        """Contributions of which all is plain: their groups, and by path what is read of them."""
+        """Add plain contributions: their groups, and by path the values that reducers read."""
         self._n.update(groups)
         for path in self._paths:
             self._columns[path].add(groups, columns[path])
 
     def tallies(self) -> Iterator[tuple[bytes, Tally]]:
-        """What was tallied of each group, by how it is stored, and nothing any more."""
+        """Yield the encoded group and the tally of each group, and clear them."""
         out: dict[Any, Tally] = {group: (n, [{} for _ in self._paths]) for group, n in self._n.items()}
         for i, path in enumerate(self._paths):
             self._columns[path].give(out, i)
@@ -220,7 +221,7 @@ def _plain_group(group: Any) -> bool:
 def folded(
     view: View, described: Sequence[Described], tallies: Sequence[Tally], given: Sequence[Sequence[Given]]
 ) -> Any:
-    """The result of a group: of what was tallied, and of what was not, as each reducer sees it."""
+    """Return the result of a group from its tallies and from the contributions that were not tallied."""
     paths = _paths(view, described)
     results = []
     for own, more in zip(described, given, strict=True):

@@ -1,10 +1,10 @@
-"""`penstock` with a store that is killed in the middle of what it does for another process.
+"""`penstock` with a store, killed in the middle of an operation for another process.
 
     python -m tests.cli.commands.holding commit restate run --from users=users.jsonl?follow=1
 
-It runs the command behind the first two words, and is killed in the operation that the second one names: at `commit`
-before its first commit, at `answer` when all is committed and nobody has been told. Views that changed are built when
-somebody asks for it, not before.
+It runs the command after the first two words, and is killed in the operation that the second word names. With `commit`
+this is before its first commit. With `answer` it is after all commits, before the other process is told. Changed views
+are built only when a command asks for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def kill(*_: object) -> None:
 
 
 def befall(when: str, operation: str) -> None:
-    """Be killed in the operation of this name."""
+    """Arrange to be killed in the operation of this name."""
     do = remote_operations.OPERATIONS[operation]
 
     def fatal(engine: Any, asked: dict[str, Any], tell: Any) -> None:

@@ -1,9 +1,9 @@
-"""The command that is killed: `penstock` with its commits counted, and kill -9 at some of them.
+"""`penstock` with counted commits, and kill -9 at some of them.
 
     python -m tests.cli.commands.killed LIMIT POINT:SIDE,… load users users.jsonl --store STORE
 
-For each point the command runs anew in a fork, on the store STORE-POINT-SIDE, in transactions of LIMIT records, and is
-killed before or after the commit of that number, counted from 1. Nothing is synced: that is for the death of a machine.
+For each point the command runs in a fork, on the store STORE-POINT-SIDE, in transactions of LIMIT records. It is killed
+before or after the commit of that number, counted from 1. Nothing is synced: only a power loss would need that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.core.crash.crash_points import Counted, unsynced
 
 
 def killed_store(store: str, point: int, side: str) -> str:
-    """The store of the run that is killed there."""
+    """Return the store of the run that is killed at this point."""
     return f"{store}-{point}-{side}"
 
 

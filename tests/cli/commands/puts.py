@@ -1,9 +1,9 @@
-"""Many processes put into one store that nobody holds: each opens it, or hands its document over to the present holder.
+"""Many processes put into one store without a holder: each opens it, or sends its document to the present holder.
 
     python -m tests.cli.commands.puts [FOLDER] --processes 200 [--at-once 30] [--spawn] [--budget 1800]
 
 Each process runs `penstock put` once. They are forks of one process that has imported the package, or, with --spawn,
-programs of their own. After the budget, in seconds, no further one begins. The last line is a JSON object: the exit
+programs of their own. After the budget, in seconds, no further one starts. The last line is a JSON object: the exit
 code and the output of each failure. The command exits with 1 if one failed, or if its document is not in the store.
 """
 
@@ -34,12 +34,12 @@ users.view("names", key="name", reduce=ps.count())
 
 
 def command(number: int) -> list[str]:
-    """The arguments of one of the processes."""
+    """Return the arguments of one of the processes."""
     return ["put", "users", json.dumps({"id": number, "name": f"name{number % 7}"})]
 
 
 def forked(number: int) -> int:
-    """Run the command in a fork; its process id."""
+    """Run the command in a fork. Return its process id."""
     child = os.fork()
     if child:
         return child
@@ -57,14 +57,14 @@ def forked(number: int) -> int:
 
 
 def spawned(number: int) -> int:
-    """Run the command in a program of its own; its process id."""
+    """Run the command in a program of its own. Return its process id."""
     new = os.O_WRONLY | os.O_CREAT
     said = [(os.POSIX_SPAWN_OPEN, 1, f"{number}.out", new, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
     return os.posix_spawn(PENSTOCK[0], [*PENSTOCK, *command(number)], os.environ, file_actions=said)
 
 
 def main() -> int:
-    """Run them, and look at the store."""
+    """Run the processes, and check the store."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?")
     parser.add_argument("--processes", type=int, default=200)
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def ran(asked: argparse.Namespace) -> tuple[dict[int, str], int]:
-    """Run them all, so many at a time; the failures, and how many began."""
+    """Run all processes, a limited number at a time. Return the failures, and the number that started."""
     Path("app.py").write_text(APP)
     begin = spawned if asked.spawn else forked
     for module in ("penstock.cli.commands.records", "penstock.engine"):
@@ -102,7 +102,7 @@ def ran(asked: argparse.Namespace) -> tuple[dict[int, str], int]:
 
 
 def in_store() -> list[int]:
-    """The keys of the documents that the store has."""
+    """Return the keys of the documents in the store."""
     with ps.open(load("app.py"), STORE, readonly=True) as engine, engine.snapshot() as snap:
         return sorted(dict(snap.table("users").items()))
 

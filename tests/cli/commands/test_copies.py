@@ -1,4 +1,4 @@
-"""`penstock snapshot`, `restore` and `compact`: what they say, and how they end when something is wrong."""
+"""`penstock snapshot`, `restore` and `compact`: their output, and their errors."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ STORE = "penstock-state"
 
 
 def content(store: str = STORE) -> tuple[int, str]:
-    """How many users a store has, and its digest."""
+    """Return the number of users in a store, and its digest."""
     with ps.open(load_app("app.py"), store, readonly=True) as engine, engine.snapshot() as snap:
         return len(snap.table("users")), engine.digest()
 
 
 def grow(store: str = STORE, rounds: int = 8) -> None:
-    """Many versions of some users."""
+    """Put many versions of some users."""
     with ps.open(load_app("app.py"), store) as engine:
         for ts in range(10, 10 + rounds):
             engine.put_many("users", [{"id": i, "name": "x" * 900, "ts": ts} for i in range(200)])
@@ -139,7 +139,7 @@ READING: dict[str, list[str]] = {"snapshot": ["snapshot", "copy"], "export": ["e
 
 
 def one_line(result: Any) -> str:
-    """What a command says that failed: one line."""
+    """Return the error of a command that failed, which must be one line."""
     lines = result.stderr.splitlines()
     assert len(lines) == 1, result.stderr
     return str(lines[0])
@@ -237,7 +237,7 @@ group.main(sys.argv[1:], prog_name="penstock")
 
 @pytest.mark.parametrize("name", ["put", "load", "check", "compact", "snapshot", "restore"])
 def test_no_permission(name: str, filled: Path, run: Run) -> None:
-    """As a user who may read the copy, and not the store: where this is root, another user is that."""
+    """A user may read the copy but not the store. If the test runs as root, it becomes another user."""
     run("snapshot", "backup")
     (filled / "users.jsonl").write_text('{"id": 5, "name": "Sue", "ts": 5}\n')
     commands = {**WRITING, "snapshot": ["snapshot", "copy"], "restore": ["restore", "backup", "--force"]}

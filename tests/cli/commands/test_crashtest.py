@@ -1,4 +1,4 @@
-"""`penstock crashtest`: verdicts, exit codes, documents, seeds that are kept, and what is used wrongly."""
+"""`penstock crashtest`: verdicts, exit codes, documents, stored seeds, and wrong use."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ GIVEN = ("--docs", "users=users.jsonl", "--docs", "marks=marks.jsonl")
 
 @pytest.fixture
 def documents(shop: Path) -> Path:
-    """The folder with documents for both tables."""
+    """Return the folder with documents for both tables."""
     (shop / "users.jsonl").write_text("\n".join(USERS))
     (shop / "marks.jsonl").write_text("\n".join(map(json.dumps, MARKS)))
     return shop

@@ -1,4 +1,4 @@
-"""Ints of more digits than Python writes out, through all commands: rows and messages have them, and nothing raises."""
+"""Ints of more digits than Python converts to text, in all commands: rows and messages show them without an error."""
 
 from __future__ import annotations
 

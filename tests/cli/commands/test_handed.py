@@ -1,4 +1,4 @@
-"""Every command that writes, beside a `penstock run` that holds the store, and with that killed in its middle."""
+"""Every command that writes, beside a `penstock run` that holds the store, and beside one that is killed."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ RIGHT = r'"group": "Joe", "old": 5, "new": 2'
 
 @dataclass(frozen=True)
 class Work:
-    """A command that writes, the operation that its holder does for it, and what it says."""
+    """A command that writes, the operation that its holder runs for it, and its output."""
 
     command: Sequence[str]
     operation: str
     says: str
-    again: str  # what it says where all of it is done already
+    again: str  # its output if all of it is done already
 
 
 WORK = {
@@ -66,16 +66,16 @@ WORK = {
     "run": Work(["run", "--from", "users=many.jsonl"], "load", "many.jsonl: 20 applied", "many.jsonl: no records"),
     "migrate": Work(["migrate"], "migrate", "2 views built|all views are as the app has them", "all views are as"),
 }
-NOT_HANDED = {"snapshot", "restore"}  # a copy is read beside the holder, and takes the place of what nobody holds
+NOT_HANDED = {"snapshot", "restore"}  # they need no holder
 ALONE = {"repartition"}  # while nobody else holds the store
-OF_SPARK = {"backfill", "verify"}  # which their own tests hold: a new store, and what is read of a copy
-TOLD = {"pause", "resume"}  # by a signal, to whoever reads; the store is left alone
+OF_SPARK = {"backfill", "verify"}  # they have tests of their own
+TOLD = {"pause", "resume"}  # they send signals and do not open the store
 READ = {"get", "query", "why", "watch", "doc", "status", "explain", "export", "crashtest", "init", "completion"}
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a store where each command finds something to do."""
+    """Return a folder with a store in which each command finds work."""
     where = tmp_path_factory.mktemp("scene")
     (where / "app.py").write_text(APP + PATIENT)
     (where / "a.jsonl").write_text("")
@@ -95,14 +95,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def scene(template: Path, here: Path) -> Path:
-    """A copy of it, which is the current folder."""
+    """Return a copy of the template, as the current folder."""
     shutil.copytree(template, here, dirs_exist_ok=True)
     return here
 
 
 @contextmanager
 def holder(cwd: Path, *befalls: str) -> Iterator[subprocess.Popen[str]]:
-    """`penstock run`, which has the store; it may be killed in the middle of an operation."""
+    """Run `penstock run` as the holder of the store. It may be killed in the middle of an operation."""
     program = [sys.executable, "-m", *(("tests.cli.commands.holding", *befalls) if befalls else ("penstock",))]
     with running(SOURCE, cwd=cwd, program=program) as child:
         until(lambda: memory_of_holder(STORE) is not None, child)  # it answers
@@ -110,7 +110,7 @@ def holder(cwd: Path, *befalls: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def begin(name: str, cwd: Path, run: Run) -> str:
-    """What the store is to be when the command is done; the app is what the command needs."""
+    """Prepare the app for the command. Return the expected state of the store after it."""
     if name == "migrate":
         (cwd / "app.py").write_text(CHANGED)
     if name not in _WANTED:
@@ -143,7 +143,7 @@ def test_a_command_hands_its_work_over_and_says_what_was_committed(name: str, sc
 @pytest.mark.parametrize("when", ["commit", "answer"])
 @pytest.mark.parametrize("name", [name for name in WORK if name != "run"])
 def test_its_holder_is_killed_in_the_middle(name: str, when: str, scene: Path, run: Run) -> None:
-    """Before anything is committed, or when all is: the same command goes on with the store itself."""
+    """The holder is killed before the first commit, or after the last. The command continues with the store itself."""
     work = WORK[name]
     wanted = begin(name, scene, run)
     with holder(scene, when, work.operation) as child:
@@ -158,7 +158,7 @@ def test_its_holder_is_killed_in_the_middle(name: str, when: str, scene: Path, r
 
 @pytest.mark.parametrize("when", ["commit", "answer"])
 def test_a_source_that_is_followed_ends_with_its_holder(when: str, scene: Path, run: Run) -> None:
-    """One line says how much is known, and the same command does the rest."""
+    """One line reports the offset, and the same command does the rest."""
     work = WORK["run"]
     wanted = begin("run", scene, run)
     with holder(scene, when, work.operation) as child:

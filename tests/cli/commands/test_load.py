@@ -1,4 +1,4 @@
-"""`penstock load`: what goes in, where it goes on, what it says, and how it ends."""
+"""`penstock load`: its input, where it continues, its output, and its exit codes."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_a_followed_file_is_loaded_as_it_grows(shop: Path) -> None:
 
 
 def until(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Wait until a command did something, however slow the machine is, while it runs."""
+    """Wait until a command has done something, while it runs."""
     while process.poll() is None:
         try:
             if there():

@@ -1,4 +1,4 @@
-"""`penstock load` tried as a new user would: what is wrong is one clear line, and nothing is lost by it."""
+"""`penstock load` with the mistakes of a new user: each gives one clear line, and loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock migrate`, and what other commands do where the app and the store differ."""
+"""`penstock migrate`, and other commands if the app and the store differ."""
 
 import json
 import re
@@ -18,13 +18,13 @@ OTHER = APP.replace('key="name", reduce=ps.count()', 'key="country", reduce=ps.c
 
 
 def names(run: Run, view: str = "namecount") -> dict[Any, Any]:
-    """The rows of a view, as `query` gives them."""
+    """Return the rows of a view, as `query` prints them."""
     return {row["key"]: row["value"] for row in map(json.loads, run("query", view).stdout.splitlines())}
 
 
 @pytest.fixture
 def other(filled: Path, run: Run) -> Path:
-    """A store with many users, and an app whose views are other ones."""
+    """Return a store with many users, and an app with other views."""
     (filled / "users.jsonl").write_bytes(lines(users(10, 3_000)))
     run("load", "users", "users.jsonl")
     (filled / "app.py").write_text(OTHER)
@@ -112,7 +112,7 @@ def test_a_holder_does_the_rest(other: Path, run: Run) -> None:
 
 
 def test_a_helper_in_another_module(here: Path, run: Run) -> None:
-    """Its code counts and its comments don't; so do values that it reads, also of a third module."""
+    """Changes of its code count, and of its comments don't. Values that it reads count too, also of a third module."""
 
     def write(helper: str, limit: int = 5) -> None:
         (here / "limits.py").write_text(f"LIMIT = {limit}\n")

@@ -1,4 +1,4 @@
-"""Many processes put at the same time into a store that none of them held before: each put is in, and none fails."""
+"""Many processes put at the same time into a store without a holder: each put is stored, and none fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock quarantine`: what is listed, shown, retried and dropped, here and by the process that holds the store."""
+"""`penstock quarantine`: list, show, retry and drop, in this process and through the holder of the store."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""repost, restate, check, and posts with ts 0: what they say, what they write, and how they end."""
+"""repost, restate, check, and posts with ts 0: their output, their writes, and their exit codes."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.recovery.damage import add_to_lane, overwrite, tell
 
 
 def damaged(*, lane: int = 0, orphan: bool = True) -> None:
-    """The count of Joe is off by three, and somebody counts whom no document knows."""
+    """Damage the store: the count of Joe is wrong by three, and a contribution has no document."""
     with ps.open(load("app.py"), "penstock-state") as engine:
         add_to_lane(engine, "namecount", "Joe", lane=lane, by=3)
         if orphan:

@@ -1,4 +1,4 @@
-"""`penstock repartition`, and the commands that read on a store of several partitions."""
+"""`penstock repartition`, and the reading commands on a store of several partitions."""
 
 import json
 from pathlib import Path
@@ -107,7 +107,7 @@ def test_a_copy_of_one_partition_takes_the_place_of_several_where_that_is_asked_
 
 
 def test_commands_work_on_several_partitions_or_say_so(filled: Path, run: Run) -> None:
-    """Not that there is none: a store of several partitions has no data beside its partitions."""
+    """The commands find a store of several partitions, though it has no data beside them."""
     run("repartition", "--to", "2")
     assert run("check").stderr.endswith("nothing is wrong\n")
     Path("more.jsonl").write_text('{"id": 5, "ts": 1}\n')
@@ -122,7 +122,7 @@ def test_commands_work_on_several_partitions_or_say_so(filled: Path, run: Run) -
 
 
 def damaged(run: Run) -> str:
-    """A store of two partitions in which the counts of all names are off by three; its digest before."""
+    """Damage a store of two partitions: the counts of all names are wrong by three. Return its digest before that."""
     run("repartition", "--to", "2")
     digest: str = json.loads(run("status", "--digest").stdout)["digest"]
     with ps.open(load_app("app.py"), STORE, processes=False) as engine:
@@ -136,7 +136,7 @@ def damaged(run: Run) -> str:
 
 def test_commands_repair_as_they_did(filled: Path, run: Run) -> None:
     digest = damaged(run)
-    with ps.open(load_app("app.py"), STORE, processes=False):  # whoever holds it does the work
+    with ps.open(load_app("app.py"), STORE, processes=False):  # the holder does the work
         assert '"group": "Joe", "old": 5, "new": 2' in run("check", code=1).stdout
         assert '"group": "Joe", "old": 5, "new": 2' in run("post", '{"topic": "users", "ts": 0, "id": 2}').stdout
         said = run("restate", "namecount", "Sue")

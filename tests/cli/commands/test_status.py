@@ -1,4 +1,4 @@
-"""How a store stands, once and live."""
+"""The status of a store, once and live."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Export and import: what goes out comes in again, whatever it is; and what a file looks like."""
+"""Export and import: every exported value is imported unchanged. The form of the files."""
 
 from __future__ import annotations
 
@@ -104,13 +104,13 @@ def opened(store: str = "penstock-state", **options: Any) -> ps.Engine:
 
 
 def instant(n: int) -> str:
-    """A ts in one of several ways to write it."""
+    """Return a ts in one of several spellings."""
     day, zone = [("2024-01-01T00", "Z"), ("2024-01-01 02", ".250+02:00"), ("2023-12-31t23", ".000000001-00:30")][n % 3]
     return f"{day}:{n // 60 % 60:02}:{n % 60:02}{zone}"
 
 
 def fill(engine: Any, seed: int, count: int = 250) -> None:
-    """A history of all tables, of odd values, deletions and late records."""
+    """Write a history to all tables, with odd values, deletions and late records."""
     random = Random(seed)
     for n in range(count):
         name = random.choice(TABLES)

@@ -29,7 +29,7 @@ STORE = "penstock-state"
 
 @contextmanager
 def watching(*args: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """`penstock watch` in a process of its own, once it watches."""
+    """Run `penstock watch` in a process of its own, and wait until it watches."""
     with subprocess.Popen(
         [*PENSTOCK, "watch", *args, "-v"], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as child:
@@ -56,7 +56,7 @@ def user(i: int, name: str, ts: int = 1) -> str:
 
 @pytest.fixture
 def expired(filled: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store whose feed begins at position 3, and which is at 4."""
+    """Return a store at position 4 whose feed begins at position 3."""
     monkeypatch.setattr(feed_log, "_DROPPED", 1)
     with ps.open(load("app.py"), STORE, changes=1) as engine:
         for i in range(3):
@@ -131,7 +131,7 @@ def test_whoever_reads_may_leave(filled: Path) -> None:
     with watching("namecount", "--since", "0", cwd=filled) as child:
         next_line(child.stdout)
         assert child.stdout is not None
-        child.stdout.close()  # nothing is written any more, and it ends nevertheless
+        child.stdout.close()  # it must end although it writes nothing more
         assert child.wait(PATIENCE) == 0
         assert child.stderr is not None
         assert child.stderr.read() == ""

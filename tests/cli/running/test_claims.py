@@ -1,6 +1,6 @@
-"""Who lives of those that read one source into one store, and what place each has: by locks, and by what each says.
+"""Claims: which readers of a source count as alive, and the index of each, by locks and reports.
 
-Bugs planted in it are found by the stories that hold where none is.
+Planted bugs must be found by the tests that pass without them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ sys.stdin.read()
 
 
 class Here:
-    """A store's folder, and how time passes for those that read into it."""
+    """A store's folder, and the clock of its readers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now = 100.0
 
     def member(self, says: bool = True) -> Shared:
-        """One more member, in this process."""
+        """Add a member in this process."""
         own = Shared(str(self.folder), SOURCE, "g", lambda: self.now)
         assert own.take() is None
         if says:
@@ -52,7 +52,7 @@ class Here:
 
 @contextmanager
 def other(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A member that is a process of its own."""
+    """Run a member in a process of its own."""
     with subprocess.Popen(
         [sys.executable, "-c", _OTHER, str(folder), SOURCE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:

@@ -1,4 +1,4 @@
-"""`penstock pause` and `penstock resume`: what each process that reads into a store says it does then."""
+"""`penstock pause` and `penstock resume`: the reported states of processes that read into a store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rows(done: Any) -> list[dict[str, Any]]:
 
 
 def states() -> dict[str, str]:
-    """What is said of each source, by the file's name."""
+    """Return the reported state of each source, by the file's name."""
     return {one["source"].rpartition("/")[2]: one["state"] for one in claims(STORE)}
 
 
@@ -55,7 +55,7 @@ def test_a_file_is_paused_and_goes_on(shop: Path, run: Run) -> None:
 
 
 def test_a_pause_is_of_whole_processes(shop: Path, run: Run) -> None:
-    """The sources of one pause together; another process reads on, and one that is started later reads."""
+    """The sources of one process pause together. Other processes continue to read, also one that starts later."""
     for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
         (shop / name).touch()
     (shop / "d.jsonl").write_text(user(4))
@@ -90,7 +90,7 @@ def test_who_is_stopped_does_not_pause(shop: Path, run: Run, monkeypatch: pytest
 
 
 def test_nobody_else_is_signalled(shop: Path, run: Run) -> None:
-    """A word that nobody stands for any more is not one; its process may be another by now."""
+    """A report without a lock is ignored, because its process id may belong to another process by now."""
     run("put", "users", user(1))
     place = Place(STORE, "users=file:x")
     place.take()

@@ -1,4 +1,4 @@
-"""`penstock run`: sources in until they end or a signal comes; how it goes, and several of them at one store."""
+"""`penstock run`: sources are read until they end or a signal comes. Progress, and several runs on one store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cli.terminal import Terminal
 from tests.waiting import PATIENCE
 
 ENDING = "ending: what is under way is committed first; Ctrl-C again ends at once\n"
-# What befalls the process that holds the store: it waits as it maps a user.
+# The process that holds the store waits while it maps a user.
 SLOW = """
 import os
 
@@ -34,7 +34,7 @@ def waits(user):
 
 @pytest.fixture
 def slow(here: Path) -> Path:
-    """An app that may keep who holds the store waiting."""
+    """Return an app whose map can block the holder of the store."""
     (here / "app.py").write_text(APP + SLOW)
     return here
 
@@ -138,7 +138,7 @@ def test_the_batch_is_finished_and_the_second_ctrl_c_does_not_wait(slow: Path) -
         child.send_signal(signal.SIGINT)
         assert child.stderr is not None
         assert child.stderr.readline() == ENDING
-        child.send_signal(signal.SIGTERM)  # asks once more, in good order
+        child.send_signal(signal.SIGTERM)  # a second request to stop
         (slow / "waiting").unlink()
         with open("gate", "w"):
             pass

@@ -1,4 +1,4 @@
-"""`penstock run --to`: what a reader of a sink sees, however often the run is killed."""
+"""`penstock run --to`: the view of a sink's reader, however often the run is killed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rows(view: str = "namecount") -> dict[Any, Any]:
 
 
 def latest(path: str) -> dict[Any, Any]:
-    """What a reader has who keeps what came last of each group; a line that is not whole yet is left."""
+    """Return the last value of each group in a file, without an incomplete last line."""
     out: dict[Any, Any] = {}
     with open(path, "rb") as file:
         for line in file:
@@ -74,7 +74,7 @@ def parted(parts: int) -> None:
 
 
 def test_a_file_has_the_views_of_all_partitions_when_the_sources_have_ended(shop: Path, run: Run) -> None:
-    """What partitions owe each other is waited for."""
+    """The run waits for values in flight between partitions."""
     parted(2)
     (shop / "a.jsonl").write_text("".join(user(i, f"{i % 9}" * (i % 9 + 1)) for i in range(300)))
     command = ["run", "--from", "users=a.jsonl", "--to", "namecount=out.jsonl", "--to", "by_length=lengths.jsonl"]
@@ -249,7 +249,7 @@ def test_what_was_typed_wrong(shop: Path, run: Run) -> None:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package that brings the scheme `lists`."""
+    """Install a package with the scheme `lists`."""
     info = tmp_path / "lists_sink-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lists-sink\nVersion: 1.0\n")

@@ -1,4 +1,4 @@
-"""A source's signs of life: who waits for the store gives them, and who hangs doesn't."""
+"""The signs of life of a source: a thread that waits for the store gives them, and one that hangs doesn't."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AGAIN = 0.01
 
 
 class Steps:
-    """A source of one batch, which waits to be let on before it gives it, and ends behind it."""
+    """A source of one batch. It waits for permission to give it, and ends after it."""
 
     contract = Contract(True, "it is a test's")
 
@@ -33,10 +33,10 @@ class Steps:
         self.asked, self.on = threading.Event(), threading.Event()
 
     def begin(self, recall: Recall) -> None:
-        """There is nothing to go on with."""
+        """Begin without a former offset."""
 
     def next_batch(self, limit: int, wait: float = 0.0) -> SpoutBatch | None:
-        """The batch, once that is let on."""
+        """Return the batch after the permission."""
         if self.ended:
             return None
         self.asked.set()
@@ -45,13 +45,13 @@ class Steps:
         return SpoutBatch(TableBatch([b'{"id": 1}']), SOURCE, 0, 1)
 
     def lag(self) -> int | None:
-        """Nothing is known of it."""
+        """Return None: the lag is unknown."""
 
     def committed(self, batch: SpoutBatch) -> None:
-        """Nobody is told."""
+        """Ignore the commit."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is open."""
 
 
 def who_waits_lives_and_who_hangs_does_not(folder: Path) -> None:

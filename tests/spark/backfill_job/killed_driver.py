@@ -1,4 +1,4 @@
-"""A driver that is killed with signal 9 as a stage begins.
+"""A driver that is killed with signal 9 when a stage begins.
 
     python -m tests.spark.backfill_job.killed_driver STORE FILE STAGE
 
@@ -17,7 +17,7 @@ from tests.spark.inprocess import InProcess
 
 
 def main(store: str, file: str, stage: str) -> None:
-    """Fill the store, until the stage is told of."""
+    """Fill the store, until the stage is reported."""
 
     def tell(what: str, done: int, total: int) -> None:
         if what == stage:

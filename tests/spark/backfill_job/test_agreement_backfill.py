@@ -1,7 +1,8 @@
-"""A backfill leaves what the engine leaves that took the same records one by one: every row, every node, the digest.
+"""A backfill and the engine, one record after the other, give equal stores: every row, every node, the digest.
 
-Histories are of all tables and views of two apps: every merge with and without ts, deletions, late records and ties,
-tuple keys, long and short groups, nulls, every reducer, views of views. They need pyspark and Java (`conftest.py`).
+Histories cover all tables and views of two apps: every merge with and without ts, deletions, late records and ties.
+They also cover tuple keys, long and short groups, nulls, every reducer, and views on views. The tests need pyspark and
+Java (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ FIELDS: dict[str, list[Any]] = {
 
 
 def rich_record(choose: Random, n: int) -> ps.Record:
-    """A record of one of the tables of `RICH`, at most one in four a deletion."""
+    """Return a record of one of the tables of `RICH`; at most one in four is a deletion."""
     table = choose.choice(RICH.tables)
     doc: dict[str, Any] = {"id": choose.choice([*range(12), "a", "é", True, 2.5, 1 << 70])}
     doc["org"] = {"name": choose.choice(["x", "y"])}
@@ -56,7 +57,7 @@ def rich_record(choose: Random, n: int) -> ps.Record:
 
 
 def tree_record(choose: Random, n: int) -> ps.Record:
-    """A record of one of the tables of `TREES`; most are in one group, which so has a tree of several levels."""
+    """Return a record of one of the tables of `TREES`. Most are in one group, so it has a tree of several levels."""
     table = choose.choice(TREES.tables)
     doc = document(table.name, choose, n + choose.choice([0, 0, -2]), wrong=False)
     doc["id"] = choose.choice([*KEYS, *range(20, 140)])

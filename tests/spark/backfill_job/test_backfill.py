@@ -1,6 +1,6 @@
-"""A backfill from files and DataFrames: what is read, what wins, what is rejected and held, and what is left behind.
+"""A backfill from files and DataFrames: records, winning versions, rejections, held documents, and its files.
 
-They need pyspark and Java (`conftest.py`).
+The tests need pyspark and Java (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def users(n: int) -> list[dict[str, Any]]:
 
 
 def loaded(app: ps.App, path: Path, table: str = "users", **how: Any) -> Any:
-    """An engine that loaded a file."""
+    """Return an engine that loaded a file."""
     engine: Any = ps.open(app, None)
     spout = open_file(os.fspath(path), table, **how)
 
@@ -163,7 +163,7 @@ def test_every_type_of_a_dataframe(spark: Any, tmp_path: Path) -> None:
 
 
 def raises(doc: dict[str, Any]) -> Iterator[Any]:
-    """A map that fails on what is no text, by a module of the user's own."""
+    """A map in a module of the user's own. It fails on values that are not text."""
     yield usersown.shout(doc["name"]), doc.get("amount")
 
 
@@ -252,7 +252,7 @@ def test_a_store_that_is_there_is_left_alone(spark: Any, tmp_path: Path) -> None
 def test_a_live_store_is_refilled_while_it_is_written_and_a_run_that_is_killed_leaves_it_as_it_was(
     spark: Any, tmp_path: Path
 ) -> None:
-    """At each stage the folders are copied as they are: what is there if the driver is killed at that moment."""
+    """At each stage the folders are copied, as a kill of the driver at that moment would leave them."""
     app, file, live = shop(), tmp_path / "users.jsonl", tmp_path / "live"
     write(file, users(60))
     images: dict[str, Path] = {}
@@ -269,7 +269,7 @@ def test_a_live_store_is_refilled_while_it_is_written_and_a_run_that_is_killed_l
             if what != "switching":
                 written.append({"id": 6000 + len(written), "name": "meanwhile", "amount": 1, "ts": 1})
                 own.put("users", written[-1])
-            if not images:  # a second begin would leave out the record that was just put
+            if not images:  # a second start would omit the record that was just put
                 with pytest.raises(CopyFailed, match="another process is copying to it"):
                     backfill(app, tmp_path / "again", spark=spark, refill=True, users=file)
             images[what] = tmp_path / f"killed-{len(images)}"

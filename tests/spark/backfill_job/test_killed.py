@@ -1,8 +1,7 @@
-"""A backfill that is killed: nothing is there, and the next run begins anew and leaves nothing but the store.
+"""A backfill that is killed leaves no store. The next run starts again, and leaves only the store.
 
-At each stage a driver is killed with signal 9; and at each moment that is told of, the folder is copied as it is, which
-is what one leaves that is killed then. Tasks run in the test or the driver; `test_commands.py` kills one with a real
-Spark.
+A driver is killed with signal 9 at each stage. At each report of progress the folder is also copied, as a kill at that
+moment would leave it. Tasks run in the test or the driver. `test_commands.py` kills one with a real Spark.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def shop() -> ps.App:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """What the store is filled from."""
+    """Return the input file of the store."""
     docs = [{"id": i % 40, "name": f"n{i % 7}", "ts": i} for i in range(90)]
     path = tmp_path / "users.jsonl"
     path.write_text("".join(json.dumps(doc) + "\n" for doc in docs))
@@ -46,7 +45,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def put_back(image: Path, place: Path) -> None:
-    """Put an image in place of a folder."""
+    """Replace a folder with an image of it."""
     shutil.rmtree(place)
     shutil.copytree(image, place)
     mark_again(place)

@@ -1,4 +1,4 @@
-"""Files of frames: what is read is what was written, and what is damaged or half is never taken for it."""
+"""Files of frames: reads equal writes, and a damaged or incomplete file is always detected."""
 
 from __future__ import annotations
 

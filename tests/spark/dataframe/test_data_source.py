@@ -1,6 +1,6 @@
-"""Views and tables as DataFrames: every row and its types, ranges of keys, one position; and records taken back.
+"""Views and tables as DataFrames: every row and its types, ranges of keys, one position, and writes.
 
-They need pyspark and Java (`conftest.py`).
+The tests need pyspark and Java (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def users(n: int) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that nobody writes."""
+    """Return a store without a writer."""
     path = tmp_path_factory.mktemp("source") / "store"
     with ps.open(shop(), path) as engine:
         for at in range(0, 200, 40):
@@ -49,7 +49,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def read(spark: Any, store: Path) -> Any:
-    """What begins a read of it."""
+    """Return a reader of the data source for a store."""
     register(spark)
     return lambda: spark.read.format("penstock").option("store", str(store)).option("partitions", "4")
 
@@ -157,7 +157,7 @@ def test_changes_as_a_stream_and_a_stream_taken_once(spark: Any, tmp_path: Path)
     with ps.open(taken, tmp_path / "out"):
         pass
     run("one")
-    run("two")  # as where the checkpoint was lost: the batches come again, with their numbers
+    run("two")  # the checkpoint is lost: the batches come again, with their numbers
     with ps.open(taken, tmp_path / "out", readonly=True) as engine, engine.snapshot() as snap:
         assert snap.sources == {"spark:names": 1}
         assert {row.key: row.value for row in snap.view("by_key")} == {f"n{i:02}": 1 + (i == 0) for i in range(7)} | {
@@ -182,7 +182,7 @@ def test_spans_are_all_rows_once() -> None:
 
 
 class EqualTo:
-    """As Spark's filter of that name."""
+    """A stand-in for Spark's filter of that name."""
 
     def __init__(self, name: str, value: Any) -> None:
         self.attribute = (name,)

@@ -1,6 +1,6 @@
-"""What is tallied of documents, block by block, against the oracle that looks at one document at a time.
+"""Tallies of blocks of documents agree with the oracle, which maps one document at a time.
 
-Documents are of everything that documents hold: what is not plain must be left to the oracle, and nothing else.
+The documents have values of every kind. A value that is not plain must be left to the oracle, and no other.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ORDERED = {
 
 
 def documents(choose: Random) -> list[Any]:
-    """Some documents, most of them plain."""
+    """Return some documents, most of them plain."""
     out = []
     for _ in range(choose.randrange(30)):
         doc: dict[str, Any] = {"g": choose.choice(GROUPS[:3] if choose.random() < 0.6 else GROUPS)}
@@ -74,12 +74,12 @@ def shop() -> ps.App:
 
 
 def once(order: dict[str, Any]) -> Iterator[Any]:
-    """One pair, or an error."""
+    """Yield one pair, or raise an error."""
     yield order["g"], order["v"]
 
 
 def often(order: dict[str, Any]) -> Iterator[Any]:
-    """Maps as values, the document spoilt."""
+    """Yield maps as values, and change the document."""
     group = order.pop("g")
     for name in sorted(order):
         order["v"] = len(name)
@@ -89,14 +89,14 @@ def often(order: dict[str, Any]) -> Iterator[Any]:
 
 
 def twice(order: dict[str, Any]) -> Iterator[Any]:
-    """A group twice."""
+    """Yield a group twice."""
     yield "all", 1
     yield "all", 2 if "v" in order else 1
     yield "b" if "w" in order else "a", 1
 
 
 def by_tallies(view: View, docs: list[Any], size: int) -> dict[bytes, Any]:
-    """The rows of a view, of tallies of blocks of this size and of what the oracle says of the documents left."""
+    """Return the rows of a view from tallies of blocks of this size, and from the oracle for the other documents."""
     described = [reducer.describe() for reducer in view.reducers]
     tallies: dict[bytes, list[Tally]] = {}
     left: dict[bytes, list[tuple[Any, int, int]]] = {}
@@ -110,7 +110,7 @@ def by_tallies(view: View, docs: list[Any], size: int) -> dict[bytes, Any]:
         for i in sorted(found.rest):
             try:
                 own = [(encode_key(group), value) for group, value in emission(view, start + i, block[i], described)]
-            except Exception:  # it is held
+            except Exception:  # the document is held
                 continue
             for number, (group, value) in enumerate(own):
                 left.setdefault(group, []).append((value, start + i, number))
@@ -125,7 +125,7 @@ def by_tallies(view: View, docs: list[Any], size: int) -> dict[bytes, Any]:
 
 
 def agree(view: View, docs: list[Any], size: int) -> None:
-    """Both ways give the same rows."""
+    """Check that both ways give equal rows."""
     wanted = {}
     for shown in recomputed(view, list(enumerate(docs))).rows.values():
         wanted[encode_key(shown.group)] = shown.result
@@ -136,7 +136,7 @@ def agree(view: View, docs: list[Any], size: int) -> None:
 
 
 def agree_all(seed: int) -> None:
-    """The same of all views."""
+    """Check that both ways give equal rows in all views."""
     choose = Random(seed)
     docs = documents(choose)
     for view in shop().views():
@@ -226,5 +226,5 @@ def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> No
         for seed in range(200):
             agree_all(seed)
 
-    with pytest.raises(Exception):  # noqa: B017, PT011 - whatever shows that it is there
+    with pytest.raises(Exception):  # noqa: B017, PT011 - any error shows the bug
         searched()

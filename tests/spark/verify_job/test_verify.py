@@ -1,6 +1,6 @@
-"""A store verified from a copy: nothing is wrong with one that is right, and what is damaged is found, and repaired.
+"""A store is verified from a copy: a correct one has no fault, and damage is found and repaired.
 
-They need pyspark and Java (`conftest.py`).
+The tests need pyspark and Java (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def shop() -> ps.App:
 
 
 def initials(user: dict[str, Any]) -> Iterator[Any]:
-    """Groups of one letter; of what is no text it can't be had."""
+    """Yield groups of one letter. Fail on values that are not text."""
     yield user["name"][0], user["amount"]
 
 
 def filled(app: ps.App, world: World, choose: Random, path: Path) -> None:
-    """A store with a history."""
+    """Fill a store with a history."""
     record = rich_record if world is RICH else tree_record
     with ps.open(app, path) as engine:
         records = [record(choose, n) for n in range(1, 160)]

@@ -1,4 +1,4 @@
-"""A store of several partitions verified from a copy, as one in one piece is; and bugs planted in that."""
+"""A store of several partitions is verified from a copy, as a store of one. Planted bugs are found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.spark.verify_job.test_verify import DOCS, shop
 
 
 def filled(world: World, choose: Random, path: Path, parts: int) -> None:
-    """A store of so many partitions with a history."""
+    """Fill a store of this number of partitions with a history."""
     record = rich_record if world is RICH else tree_record
     with ps.open(world.app(), path, partitions=parts, processes=False) as engine:
         records = [record(choose, n) for n in range(1, 120)]
@@ -49,7 +49,7 @@ def test_nothing_is_wrong_with_what_partitions_keep(
 
 
 def damaged(engine: ps.Engine) -> set[tuple[str, Any]]:
-    """Damage groups in the partitions that own them; which ones."""
+    """Damage groups in the partitions that own them. Return these groups."""
     assert isinstance(engine, Parted)
     for group in ("n1", "n2"):
         owner = engine._ranges.of(encode_key(group))
@@ -74,7 +74,7 @@ def test_what_is_damaged_is_found_and_repaired(spark: Any, tmp_path: Path) -> No
 
 
 def in_flight(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copy a store while nothing arrives at other partitions; the copy lies beside it."""
+    """Copy a store while contributions are in flight. The copy is beside it."""
     with ps.open(shop(), path, partitions=2, processes=False) as engine:
         with monkeypatch.context() as patch:
             patch.setattr(Member, "owed", lambda member, other: None)
