@@ -1,4 +1,4 @@
-"""A batch that was taken, and then undone or lost with its process, is taken again as it was."""
+"""A batch that was processed, and then cancelled or lost with its process, is processed again with the same result."""
 
 from __future__ import annotations
 

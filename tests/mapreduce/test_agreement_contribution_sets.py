@@ -1,4 +1,4 @@
-"""Sets of a few contributions: what is there of them, and what stays of both sides, is what columns say."""
+"""Sets of a few contributions: membership, and the rest of both sides, agree with the results in columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _app() -> ps.App:
 
 
 def _told(own: Contributions) -> Any:
-    """Contributions as plain data, a float by its bits."""
+    """Return contributions as plain data, with floats by their bits."""
     assert own.sources is not None, "they are of a view that keeps them"
     keys, rank = own.sources.keys, own.sources.rank
     text = None if keys.text is None else keys.text[own.sources.index]

@@ -1,4 +1,4 @@
-"""Rows of a plain index: each has the rank, also in a store of an earlier version once that is built anew."""
+"""Rows of a plain index: each has its rank. A store of an earlier version gets the ranks when its index is rebuilt."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def shop() -> ps.App:
 
 @contextmanager
 def of_an_earlier_version() -> Iterator[None]:
-    """Rows have no rank of 0, and definitions do not say how rows are named."""
+    """Write rows without a rank of 0, and definitions without the form of row names."""
     describe: Callable[[View], dict[str, object]] = View.describe
 
     def entry(group: Any, key: bytes, rank: int) -> bytes:
@@ -134,7 +134,7 @@ def test_a_store_of_an_earlier_version_is_built_anew(tmp_path: Path) -> None:
     with ps.open(shop(), tmp_path / "s") as engine:
         changes = engine.migrate().changes
         assert {change.view: change.kind for change in changes} in (
-            {},  # it was built by the time
+            {},  # the build is complete by then
             {"places": Kind.CHANGED, "ids": Kind.CHANGED, "seconds": Kind.FOLLOWS},
         )
         assert shown(engine) == ROWS

@@ -1,4 +1,4 @@
-"""`decide` over columns against one record after another."""
+"""Compare `decide` over columns with one record after another."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from penstock.gateway.versions.winners import Outcome, Stored, decide
 
 @dataclass
 class Current:
-    """What is stored of one key: a document, or None where it is deleted, and its ts."""
+    """The stored version of one key: a document, or None if it is deleted, and its ts."""
 
     doc: Any
     ts: Any = None
@@ -29,7 +29,7 @@ class Put:
 
 
 def one_by_one(records: list[Put], stored: dict[int, Current], stamped: bool) -> list[Outcome]:
-    """The outcomes, and `stored` as the records leave it."""
+    """Return the outcomes of the records, one after another. Update `stored` with them."""
     out = []
     for record in records:
         had = stored.get(record.slot)
@@ -48,7 +48,7 @@ def one_by_one(records: list[Put], stored: dict[int, Current], stamped: bool) ->
     return out
 
 
-# Few keys, documents and ts, so that they meet; ts of several widths, so that columns are lanes or pairs.
+# Keys, documents and ts are few, so that they repeat. The ts have several widths, so that columns are lanes or pairs.
 STAMPS = st.integers(0, 3) | st.sampled_from([0, 1, 1.5, (1 << 53) + 1, 2.0**53, 1 << 63, -0.5])
 DOCS = st.sampled_from(["a", "b", None])
 BATCHES = st.lists(st.builds(Put, st.integers(0, 4), DOCS, STAMPS), min_size=1, max_size=14)
@@ -96,7 +96,7 @@ def _check(records: list[Put], before: dict[int, Current], stamped: bool) -> Non
             else:
                 assert (after[slot].doc, after[slot].ts if stamped else ts) == (doc, ts)
             assert not stamped or slot not in before or before[slot] != after[slot]
-        else:  # nothing is written: what is stored is what the records make of it
+        else:  # nothing is written: the stored version equals the result of the records
             assert (slot in before) == (slot in after)
             assert slot not in before or before[slot].doc == after[slot].doc
             assert not stamped or slot not in before or before[slot].ts == after[slot].ts
@@ -114,7 +114,7 @@ def test_by_arrival(records: list[Put], known: dict[int, Current]) -> None:
 
 @given(BATCHES, KNOWN, st.data())
 def test_cut_anywhere(records: list[Put], before: dict[int, Current], data: st.DataObject) -> None:
-    """Two batches are one: the same outcomes, and the same is left."""
+    """A batch cut in two has the same outcomes and the same result."""
     cut = data.draw(st.integers(1, len(records)))
     whole, _ = _decided(records, before, True)
     first, winners = _decided(records[:cut], before, True)

@@ -1,4 +1,4 @@
-"""Columns of ts against Python's own comparison of ints and floats, which is exact."""
+"""Compare columns of ts with Python's own comparison of ints and floats, which is exact."""
 
 import itertools
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Owners of a handful of keys, told in Python, are those that columns tell."""
+"""The owners of a few keys, computed in Python, equal those computed in columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups as codes: equal groups have one, others never share one, whatever the type that they came as."""
+"""Groups as codes: equal groups share a code, and others never do. The types of their columns make no difference."""
 
 import enum
 from typing import Any

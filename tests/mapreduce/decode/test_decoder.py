@@ -1,4 +1,4 @@
-"""Lines to columns: the typed way and the way through dicts agree, line by line, whatever stands in the lines."""
+"""Decode lines to columns: the typed path and the path through dicts agree on every line."""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ PLANS = [_plan(), _plan(nested=False), _plan(("name", "id")), _plan("a.zip")]
 
 @pytest.fixture(autouse=True)
 def small_blocks() -> Iterator[None]:
-    """Blocks of 3 lines, learnt from 2: a few lines make several, and each goes the typed way."""
+    """Use blocks of 3 lines, with a sample of 2. So a few lines make several blocks, and each takes the typed path."""
     before = decoder.BLOCK, decoder._SAMPLE, decoder._FEW
     decoder.BLOCK, decoder._SAMPLE, decoder._FEW = 3, 2, 0
     yield
@@ -53,7 +53,7 @@ def _document(line: bytes) -> dict[str, Any] | None:
 
 
 def _shown(columns: Columns, spaces: Spaces, i: int) -> dict[str, Any]:
-    """What the columns say of one line, in no column's own form."""
+    """Return the values of one line in all columns, independent of the form of the columns."""
     ts = columns.ts
     out: dict[str, Any] = {"ts": None if ts is None else ts[i].item() if isinstance(ts, np.ndarray) else ts[i]}
     out["key"] = int(columns.k0[i]), 0 if columns.k1 is None else int(columns.k1[i])
@@ -67,7 +67,7 @@ def _shown(columns: Columns, spaces: Spaces, i: int) -> dict[str, Any]:
 
 
 def _expected(plan: Plan, doc: dict[str, Any]) -> dict[str, Any]:
-    """The same from one document alone."""
+    """Return the same values for one document alone."""
     spaces = Spaces()
     return _shown(Decoder(plan, spaces, SEED).of_dicts([doc]), spaces, 0)
 
@@ -95,7 +95,7 @@ def _check(plan: Plan, lines: list[bytes], of: Decoder | None = None, spaces: Sp
     return columns
 
 
-# Values as a document has them, as text of JSON that a float is written like an int, or as no JSON at all.
+# Values of documents, as JSON text (some floats look like ints), or as text that is not JSON.
 VALUES = st.sampled_from(
     ["1", "-1", "0", "1.0", "-0.0", "1.5", "1e2", "1E400", "9007199254740993", "9223372036854775807",
      "9223372036854775808", "-9223372036854775809", "1" * 40, "1" * 400, "null", "true", "false", '"Sue"', '""', '"1"',

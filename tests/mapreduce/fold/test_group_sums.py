@@ -1,4 +1,4 @@
-"""A delta, added to totals, makes what the same contributions make of them, byte for byte."""
+"""A delta added to totals gives the same bytes as the totals of the same contributions."""
 
 from decimal import Decimal
 

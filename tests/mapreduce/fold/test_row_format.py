@@ -1,4 +1,4 @@
-"""View rows of both forms, byte by byte; and that any MessagePack reader reads what is stored."""
+"""View rows in both forms, byte by byte. Any MessagePack reader can read the stored rows."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -26,7 +26,7 @@ def _number(code: int, data: bytes) -> Any:
 
 
 def _read(payload: bytes) -> Any:
-    """A payload, as the `msgpack` package reads it."""
+    """Return a payload as the `msgpack` package reads it."""
     return msgpack.unpackb(payload, ext_hook=_number, strict_map_key=True)
 
 
@@ -126,11 +126,11 @@ def test_results_that_differ_in_type_or_digits_differ() -> None:
     assert same_result({"a": 1, "b": None}, {"b": None, "a": 1})
 
 
-# What is stored, by another reader.
+# The stored rows, read by another reader.
 
 
 class _Longest:
-    """A user's group: the total length of text."""
+    """A user's invertible reducer: the total length of texts."""
 
     zero = 0
 

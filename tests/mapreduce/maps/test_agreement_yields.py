@@ -1,4 +1,4 @@
-"""A function over a block yields what it yields document by document, however much, and whatever it raises where."""
+"""A function yields the same over a block as document by document, with any number of items, and errors anywhere."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from penstock.mapreduce.columns.group_codes import Groups
 ITEMS = st.one_of(
     st.sampled_from(["a", "b", 1, None]), st.tuples(st.sampled_from("ab"), st.sampled_from([1, 2.5, "x"]))
 )
-# What a document lets its function yield, and after how many of these it raises, if it does.
+# The items that a function yields for a document, and the number of items before it raises, if it does.
 DOCS = st.lists(
     st.one_of(
-        ITEMS.map(lambda item: ([item], None)),  # the usual one
+        ITEMS.map(lambda item: ([item], None)),  # the usual case
         st.tuples(st.lists(ITEMS, max_size=4), st.sampled_from([None, None, None, 0, 1, 2, 3])),
     ),
     max_size=30,

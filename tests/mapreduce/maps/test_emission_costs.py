@@ -1,6 +1,6 @@
 """The work of function views with held documents grows with the documents, not with their square.
 
-Counted are the rows that columns and emissions look at, and the places that NumPy sets to zero in them.
+The test counts the rows that columns and emissions read, and the rows of arrays that NumPy fills with zeros.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FEW, MANY = 1_000, 4_000
 
 
 class CountingNumPy:
-    """NumPy as a module sees it, which counts the rows of what it makes."""
+    """A stand-in for NumPy in a module, which counts the rows of the arrays that it makes."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -83,7 +83,7 @@ def steps(engine: Any, n: int) -> dict[str, Callable[[], Any]]:
 
 
 def rows_of(work: CountingNumPy, n: int) -> dict[str, int]:
-    """The rows that each step looks at."""
+    """Return the number of rows that each step reads."""
     counted: dict[str, int] = {}
     with ps.open(shop(), None) as engine:
         engine.put("flights", {"id": -1, "c": 0, "x": "NA"})

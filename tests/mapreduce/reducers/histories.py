@@ -1,7 +1,7 @@
-"""Histories of values that come and go in random batches, and the totals that a cell makes of them.
+"""Histories of values that are added and retracted in random batches, and the totals that a cell computes.
 
-What every oracle test of a cell needs: values of every kind, a history of additions and retractions in any order and
-batching, the totals after it, and the totals of what is left computed at once. Totals are compared as bytes.
+Every oracle test of a cell uses them. It draws values of every kind, and a history of additions and retractions in any
+order and batching. The totals after it are compared, as bytes, with totals of the remaining values computed at once.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ seeds = st.integers(0, 1 << 32).map(Random)
 
 @dataclass
 class Event:
-    """One value that comes to a group, or goes from it."""
+    """One value that is added to a group or retracted from it."""
 
     group: int
     value: Any
@@ -80,13 +80,13 @@ class Event:
 
 @dataclass
 class History:
-    """Batches of events; nothing goes that had not come in the same batch or before."""
+    """Batches of events. A value is retracted only in or after the batch that added it."""
 
     batches: list[list[Event]]
 
     @property
     def left(self) -> list[tuple[int, Any]]:
-        """The (group, value) pairs that came and did not go, by identity of the events' making."""
+        """Return the (group, value) pairs that were added and not retracted."""
         events = [e for batch in self.batches for e in batch]
         gone = Counter((e.group, key_of(e.value)) for e in events if e.sign < 0)
         out = []
@@ -101,7 +101,7 @@ class History:
 
 
 def key_of(value: Any) -> Any:
-    """Something hashable that tells values apart as bytes would; one NaN."""
+    """Return a hashable key that differs as the value's bytes do. All NaNs share one key."""
     if isinstance(value, float):
         return "float", "nan" if value != value else struct.pack(">d", value)
     return type(value).__name__, repr(value)
@@ -109,7 +109,7 @@ def key_of(value: Any) -> Any:
 
 @st.composite
 def histories(draw: st.DrawFn, values: st.SearchStrategy[Any], groups: int = 3, most: int = 40) -> History:
-    """A history over a few groups: some of what came goes again, in any order, cut anywhere."""
+    """Draw a history over a few groups: some added values are retracted, in any order, with cuts anywhere."""
     drawn = draw(st.lists(st.tuples(st.integers(0, groups - 1), values, st.booleans()), max_size=most))
     random = draw(seeds)
     timed = []
@@ -129,13 +129,13 @@ def histories(draw: st.DrawFn, values: st.SearchStrategy[Any], groups: int = 3, 
 
 
 def side_of(cell: Cell, events: Sequence[tuple[int, Any]], m: int) -> Any:
-    """One side of a batch, from (local group, value) pairs."""
+    """Return one side of a batch, from (local group, value) pairs."""
     loc = np.array([g for g, _ in events], np.int32)
     return cell.batch(loc, m, Column.of([v for _, v in events]))
 
 
 def played(cell: Cell, history: History) -> dict[int, State]:
-    """The states by group after a history, each update given only the groups it changes."""
+    """Return the states by group after a history. Each update gets only the groups that it changes."""
     states: dict[int, State] = {}
     for batch in history.batches:
         touched = list(dict.fromkeys(e.group for e in batch))
@@ -163,22 +163,22 @@ def played(cell: Cell, history: History) -> dict[int, State]:
 
 
 def at_once(cell: Cell, values: Sequence[Any]) -> State:
-    """The state of one group that these values came to in a single batch."""
+    """Return the state of one group after these values came in a single batch."""
     none = side_of(cell, [], 1)
     return cell.update(Totals.none(cell.lanes, 1), side_of(cell, [(0, v) for v in values], 1), none).state(0)
 
 
 def packed(totals: Totals, m: int) -> list[bytes]:
-    """The states of all groups, as bytes."""
+    """Return the states of all groups, as bytes."""
     return [packed_state(totals.state(g)) for g in range(m)]
 
 
 def packed_state(state: State) -> bytes:
-    """A state as bytes that are equal for equal states only."""
+    """Return a state as bytes that are equal for equal states only."""
     lanes, spill = state
     return pack([list(lanes), spill])
 
 
 def empty(cell: Cell) -> bytes:
-    """The state without contributions, as bytes."""
+    """Return the state without contributions, as bytes."""
     return packed_state(((0,) * cell.lanes, None))

@@ -1,4 +1,4 @@
-"""What two groups make together agrees, byte for byte, with what one group makes of the values of both."""
+"""Two groups merged give the same bytes as one group with the values of both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.mapreduce.reducers.histories import (
 
 
 class Longest:
-    """How many values there are, and how long their texts are."""
+    """A user's reducer: the number of values, and the length of their texts."""
 
     def zero(self) -> dict[str, int]:
         return {"n": 0, "long": 0}
@@ -87,7 +87,7 @@ def test_sums_that_leave_64_bits_and_come_back():
 
 
 class Grudge(Longest):
-    """Takes no text."""
+    """A user's reducer that refuses texts."""
 
     def lift(self, value: Any) -> dict[str, int]:
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The reducers without an inverse, as users write them: results by hand, descriptions, and what is refused."""
+"""The reducers without an inverse in their public form: results computed by hand, descriptions, and refusals."""
 
 from __future__ import annotations
 

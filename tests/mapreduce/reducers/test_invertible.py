@@ -1,4 +1,4 @@
-"""The public reducers: what they read, how they are described and rebuilt, and what they refuse."""
+"""The public reducers: the values they read, their descriptions and reconstruction, and their refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells without an inverse: in a tree of any shape they are what one node of all is, and what the oracle folds anew."""
+"""Cells without an inverse: a tree of any shape gives the result of a single node, and of the oracle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.oracle.values import identity
 
 
 class Bag:
-    """All values, sorted by their bytes. It spoils whatever it is given, and hands out what it was given."""
+    """All values, sorted by their bytes. It changes its arguments, and returns them."""
 
     def zero(self) -> list[Any]:
         return []
@@ -42,7 +42,7 @@ class Bag:
 
 
 class Longest:
-    """The longest text; its results differ from its accumulators."""
+    """The longest text. Its results differ from its accumulators."""
 
     zero = ""
 
@@ -54,12 +54,12 @@ class Longest:
 
 
 def rows(values: list[Any], rereduce: bool) -> Any:
-    """How many rows, as CouchDB counts them."""
+    """Return the number of rows, in the style of CouchDB."""
     return sum(values) if rereduce else len(values)
 
 
 def pairs(keys: list[Any] | None, values: list[Any], rereduce: bool) -> Any:
-    """All that it is told, in one order."""
+    """Return all its input, sorted."""
     told = [pair for value in values for pair in value] if rereduce else []
     for key, value in zip(keys or (), values, strict=False):
         told.append([key, canonical(value)])
@@ -114,7 +114,7 @@ def test_of_partials_that_were_stored(reducer: Any, spec: Any, items: list[Item]
 @every
 @given(one=contributions(), two=contributions())
 def test_two_groups_together(reducer: Any, spec: Any, one: list[Item], two: list[Item]) -> None:
-    """Sources are told apart here, as they are of one group."""
+    """The sources of the two groups differ here, as in one group."""
     cell = reducer.cells[0]
     others = [Item(item.value, item.by, (item.key, "two"), item.number, item.ts) for item in two]
     together = cell.merge(state_of(cell, one), state_of(cell, others))
@@ -127,7 +127,7 @@ CHOOSING = [ps.first("v"), ps.last("v"), ps.first("v", by="by"), ps.last("v", by
 @pytest.mark.parametrize("reducer", CHOOSING, ids=lambda r: r.name)
 @given(items=contributions(), random=seeds)
 def test_one_source_in_two_groups(reducer: Any, items: list[Item], random: Random) -> None:
-    """Which of the two is read first makes no difference."""
+    """The order of the two groups makes no difference."""
     cell = reducer.cells[0]
     halves: tuple[list[Item], list[Item]] = ([], [])
     for item in items:

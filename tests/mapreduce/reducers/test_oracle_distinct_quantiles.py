@@ -1,4 +1,4 @@
-"""distinct and quantiles: their entries in the order of values, and their answers beside the oracle's."""
+"""Compare distinct and quantiles with the oracle, and check their entries in the order of values."""
 
 from __future__ import annotations
 

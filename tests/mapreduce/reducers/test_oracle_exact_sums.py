@@ -1,4 +1,4 @@
-"""Sums against sums in decimal arithmetic wide enough to be exact, and against math.fsum."""
+"""Compare sums with exact decimal arithmetic, and with math.fsum."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def exact_decimal(values: Sequence[Any]) -> Decimal:
 
 
 def oracle_sum(values: Sequence[Any]) -> Any:
-    """What the sum of these is, by other means than the engine's."""
+    """Return the sum of these values, without code of the engine."""
     here = [v for v in values if v is not None]
     if not here:
         return None
@@ -246,7 +246,7 @@ def test_a_million_updates_do_not_drift() -> None:
 @settings(max_examples=40)
 @given(st.lists(floats, max_size=60))
 def test_order_and_path_do_not_matter(values: list[float]) -> None:
-    """A batch of few and a batch of many go different ways to the same totals."""
+    """Batches of few and of many values take different code paths to the same totals."""
     cell = Moments(None, 2)
     one_by_one = Totals.none(3, 1)
 

@@ -1,4 +1,4 @@
-"""Bins against comparing each value with each edge as fractions."""
+"""Compare bins with a comparison of each value and each edge as fractions."""
 
 from __future__ import annotations
 

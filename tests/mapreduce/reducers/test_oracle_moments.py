@@ -1,4 +1,4 @@
-"""Mean, variance and stddev against fractions: each result must be the nearest there is."""
+"""Compare mean, variance and stddev with fractions: each result must be the nearest possible one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BEYOND = TOP + Fraction(math.ulp(1.7976931348623157e308)) / 2
 
 
 def nearest_float(got: float, power: int, exact: Fraction) -> bool:
-    """Whether `got` is the float nearest to the `power`-th root of `exact`, ties to even."""
+    """Return whether `got` is the float nearest to the `power`-th root of `exact`, ties to even."""
     sign = 1 if exact >= 0 else -1
     exact, got = abs(exact), got * sign
     if math.isinf(got):
@@ -51,7 +51,7 @@ def nearest_float(got: float, power: int, exact: Fraction) -> bool:
 
 
 def nearest_decimal(got: Decimal | float, power: int, exact: Fraction) -> bool:
-    """Whether `got` has 28 digits at most and is the nearest such to the `power`-th root of `exact`."""
+    """Return whether `got` has at most 28 digits and is the nearest such number to the `power`-th root of `exact`."""
     if not isinstance(got, Decimal):
         return abs(exact) >= OUT**power and got == (math.inf if exact > 0 else -math.inf)
     assert str(got) == str(plain(got))
@@ -136,7 +136,7 @@ def test_roots_and_ratios_are_the_nearest(numerator: int, denominator: int, scal
 
 @given(st.floats(1e-150, 1e150), st.sampled_from([-1, 0, 1]))
 def test_roots_beside_a_tie(value: float, side: int) -> None:
-    """Just below, at and just above the middle of two floats."""
+    """Take values just below, at and just above the middle of two floats."""
     middle = (Fraction(value) + Fraction(math.nextafter(value, math.inf))) / 2
     exact = middle**2 + side * Fraction(1, 10**600)
     assume(exact > 0)
@@ -145,7 +145,7 @@ def test_roots_beside_a_tie(value: float, side: int) -> None:
 
 @given(st.integers(10**27, 10**28 - 1), st.integers(-40, 40), st.sampled_from([-1, 0, 1]))
 def test_decimal_roots_beside_a_tie(digits: int, exponent: int, side: int) -> None:
-    """Just below, at and just above the middle of two Decimals of 28 digits."""
+    """Take values just below, at and just above the middle of two Decimals of 28 digits."""
     exact = (Fraction(2 * digits + 1, 2) * Fraction(10) ** exponent) ** 2 + side * Fraction(1, 10**600)
     want = digits + (side > 0 or (side == 0 and digits % 2))
     assert root_decimal(exact.numerator, exact.denominator) == Decimal(want).scaleb(exponent)

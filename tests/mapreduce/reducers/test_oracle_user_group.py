@@ -1,4 +1,4 @@
-"""Groups of a user's own: well-behaved ones against a fold of what is left, faulty ones against the promises."""
+"""User-defined invertible reducers: sound ones equal a fold of the remaining values, faulty ones keep the promises."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ values = st.one_of(
 
 
 class Bag:
-    """The multiset itself. It spoils whatever it is given, and hands out what it was given."""
+    """The multiset itself. It changes its arguments, and returns them."""
 
     def zero(self) -> Any:
         return {}
@@ -61,7 +61,7 @@ def spoil(value: Any) -> None:
 
 
 class Picky(Bag):
-    """Refuses some values in one of its steps until it is told to take them."""
+    """A reducer that refuses some values in one of its steps, until a test permits them."""
 
     def __init__(self, step: str) -> None:
         self.step = step

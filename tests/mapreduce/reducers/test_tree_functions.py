@@ -1,4 +1,4 @@
-"""A user's functions in a tree: what they are given, and what becomes of a group on which they fail."""
+"""A user's functions in a tree: their arguments, and the groups on which they fail."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Sum:
 
 
 class Picky(Sum):
-    """Adds ints up to 100, and shows what is even."""
+    """A user's monoid that adds ints up to 100, and has a result for even sums."""
 
     def lift(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The warning for a view that counts and yields values, which no reducer reads."""
+"""The warning for a view that counts, and yields values that no reducer reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def groups(doc: dict[str, Any]) -> Iterator[Any]:
 
 
 def messages(caplog: pytest.LogCaptureFixture, map_function: Callable[..., Any], reduce: Any) -> list[str]:
-    """The warnings of two stores under one app."""
+    """Return the warnings of two stores with one app."""
     app = ps.App("shop")
     table = app.table("t", key="id")
     table.view("v", reduce=reduce)(map_function)

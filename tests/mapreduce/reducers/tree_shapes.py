@@ -1,4 +1,4 @@
-"""Contributions spread over the nodes of a tree, folded and joined: what every test of a cell without inverse needs."""
+"""Contributions spread over the nodes of a tree, folded and joined, for all tests of cells without an inverse."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ values_of = st.one_of(numbers_of, st.sampled_from([nulls, texts, ties, texts | n
 
 @dataclass(frozen=True)
 class Item:
-    """One contribution: its value, what stands beside it, who made it and when."""
+    """One contribution: its value, the field beside the value, its source and its ts."""
 
     value: Any
     by: Any
@@ -49,13 +49,13 @@ class Item:
         return {"v": self.value, "by": self.by}
 
     def given(self) -> Given:
-        """The same for the oracle."""
+        """This contribution in the oracle's form."""
         return Given(GROUP, self.whole, self.key, rank(self.key), self.number, Fraction(self.ts))
 
 
 @st.composite
 def contributions(draw: st.DrawFn, of: st.SearchStrategy[Any] = values_of, least: int = 0) -> list[Item]:
-    """Contributions to one group, each of a source of its own, in any order."""
+    """Draw contributions to one group, each of a source of its own, in any order."""
     values = draw(st.lists(draw(of), min_size=least, max_size=30))
     n = len(values)
     beside = draw(st.lists(draw(values_of), min_size=n, max_size=n))
@@ -77,22 +77,22 @@ class Nodes:
         self.starts: Ints = np.cumsum([0, *map(len, nodes)])[:-1]
 
     def column(self, field: Path | None) -> Column:
-        """The values of a field."""
+        """Return the values of a field."""
         if field == TS:
             return Column.of([item.ts for item in self.items])
         return Column.of([item.whole if field is None else reach(item.whole, field) for item in self.items])
 
     def sources(self, at: Ints) -> list[tuple[bytes, int]]:
-        """Who made these."""
+        """Return the sources of these contributions."""
         return [(encode_key(self.items[i].key), self.items[i].number) for i in at.tolist()]
 
     def groups(self) -> list[Any]:
-        """One group for all."""
+        """Return the same group for all nodes."""
         return [GROUP] * len(self.starts)
 
 
 def cut(items: Sequence[Any], random: Random) -> list[list[Any]]:
-    """The items in any order, in parts of any size."""
+    """Shuffle the items and cut them into parts of any size."""
     left = random.sample(items, len(items))
     parts = []
     while left:
@@ -103,7 +103,7 @@ def cut(items: Sequence[Any], random: Random) -> list[list[Any]]:
 
 
 def folded(cell: TreeCell, nodes: Sequence[Sequence[Item]]) -> list[Any]:
-    """The partials of leaves."""
+    """Return the partials of leaves."""
     column = cell.fold(Nodes(nodes))
     assert isinstance(column, Column)
     assert len(column) == len(nodes)
@@ -111,7 +111,7 @@ def folded(cell: TreeCell, nodes: Sequence[Sequence[Item]]) -> list[Any]:
 
 
 def joined(cell: TreeCell, nodes: Sequence[Sequence[Any]]) -> list[Any]:
-    """The partials of nodes with children of these."""
+    """Return the partials of nodes with these children."""
     starts: Ints = np.cumsum([0, *map(len, nodes)])[:-1]
     column = cell.join(starts, Column.of([p for node in nodes for p in node]), lambda: [GROUP] * len(nodes))
     assert isinstance(column, Column)
@@ -120,9 +120,9 @@ def joined(cell: TreeCell, nodes: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def partial_of(cell: TreeCell, items: Sequence[Item], random: Random | None = None, stored: bool = False) -> Any:
-    """The partial of a tree of any shape over these contributions; of one leaf without `random`.
+    """Return the partial of a tree of any shape over these contributions. Without `random` the tree is one leaf.
 
-    `stored` reads every partial from its bytes again.
+    `stored` encodes and decodes every partial on the way.
     """
     if not items:
         return None
@@ -137,10 +137,10 @@ def partial_of(cell: TreeCell, items: Sequence[Item], random: Random | None = No
 
 
 def state_of(cell: TreeCell, items: Sequence[Item], random: Random | None = None) -> State:
-    """The state of a group with these contributions."""
+    """Return the state of a group with these contributions."""
     return (), cell.state(partial_of(cell, items, random))
 
 
 def packed_spill(state: State) -> bytes:
-    """A spill as bytes that are equal for equal spills alone."""
+    """Return a spill as bytes that are equal for equal spills only."""
     return pack(state[1])

@@ -1,4 +1,4 @@
-"""Bugs planted in reduce trees that show only where hashes tie."""
+"""Bugs planted in reduce trees that show only if hashes tie."""
 
 from tests.harness.planting import Bug
 

@@ -1,4 +1,4 @@
-"""Tries without nodes: what `inline` makes of them is what the columns of paths and levels make."""
+"""Tries without nodes: `inline` gives the same result as columns of paths and levels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ sources = st.tuples(keys, st.sampled_from([0, 0, 0, 1]))
 
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[list[dict[_Source, Any]], list[dict[_Source, Any]]]:
-    """By group what it holds, and what comes to it or, as `...`, goes from it: something of each."""
+    """Draw for each group its values and its changes; `...` removes a value. Each group has at least one change."""
     of = draw(values_of)
     held, moved = [], []
     for _ in range(draw(st.integers(1, 4))):
@@ -45,7 +45,7 @@ def changes(draw: st.DrawFn) -> tuple[list[dict[_Source, Any]], list[dict[_Sourc
 
 
 def items_of(groups: list[dict[_Source, Any]]) -> tuple[Items, Mask]:
-    """Contributions of groups 0, 1, 2 … in order, and which of them go."""
+    """Return the contributions of groups 0, 1, 2 … in order, and a flag for those that are removed."""
     rows = [(node, *source, value) for node, group in enumerate(groups) for source, value in group.items()]
     n = len(rows)
     own = SourceKeys.of([key for _, key, _, _ in rows])
@@ -59,12 +59,12 @@ def items_of(groups: list[dict[_Source, Any]]) -> tuple[Items, Mask]:
 
 
 def shown(items: Items) -> list[Any]:
-    """Items as plain data."""
+    """Return items as plain data."""
     return [items.node.tolist(), items.at.tolist(), items.sources(), [repr(c.values()) for c in items.columns]]
 
 
 def told(grown: Grown) -> list[Any]:
-    """All that a change says, as plain data."""
+    """Return a whole change as plain data."""
     inner = [grown.nodes, grown.items.tolist(), grown.was.tolist(), grown.depth]
     return [*inner, shown(grown.inline), shown(grown.before), [repr(c.values()) for c in grown.partials]]
 

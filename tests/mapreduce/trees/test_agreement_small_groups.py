@@ -1,4 +1,4 @@
-"""A handful of contributions to groups without nodes: item by item they make the rows of columns, byte for byte."""
+"""A few contributions to groups without nodes: item by item they give the same row bytes as in columns."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _app() -> ps.App:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Batch]:
-    """Batches of documents, and of deletions."""
+    """Draw batches of documents and deletions."""
     values = draw(values_of)
     documents = st.one_of(
         st.fixed_dictionaries({"g": _GROUPS}, optional={"v": values, "w": _NUMBERS}), st.sampled_from([None])
@@ -83,7 +83,7 @@ def _rows(core: Core) -> dict[str, dict[bytes, bytes]]:
 
 
 def _columns(*_: object) -> None:
-    """Columns decide."""
+    """Leave the decision to the columns."""
 
 
 def _put(engine: Engine, batch: Batch, now: int) -> None:
@@ -96,7 +96,7 @@ def _put(engine: Engine, batch: Batch, now: int) -> None:
 
 
 def _agree(history: list[Batch]) -> int:
-    """Both go through it; how many batches of a view were taken item by item."""
+    """Run a history through both forms and compare. Return the number of batches that were processed item by item."""
     taken = 0
     fold = FewTrees.fold
 
@@ -131,7 +131,7 @@ def test_rows_are_those_that_columns_make_where_hashes_tie(history: list[Batch])
 
 
 def _some() -> list[Batch]:
-    """Documents that come, change in what one view reads, change groups, and go, in groups that grow past their row."""
+    """Return documents that are added, changed, moved and deleted, in groups that outgrow their row."""
     docs: list[dict[str, Any]] = [
         {"g": "A", "v": 3, "w": 1},
         {"g": "A", "v": "x", "w": 2.5},

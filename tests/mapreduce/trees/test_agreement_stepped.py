@@ -1,4 +1,4 @@
-"""What a root folds to is told from what came and went as it is from all that stays, wherever it is told."""
+"""The fold of a root computed from its changes equals the fold of all that remains."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Moves = list[tuple[list[Any], list[Any], list[Any]]]
 
 
 def moves(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Moves]:
-    """By group the values that stay, that go and that come; some stay or come."""
+    """Draw for each group the values that stay, that are removed, and that are added."""
     few = st.lists(values, max_size=4)
     group = st.tuples(few, few, few).filter(lambda g: bool(g[0] + g[1]) and bool(g[0] + g[2]))
     return st.lists(group, min_size=1, max_size=4)
 
 
 def folded(cell: Extreme, values: list[Any]) -> Any:
-    """The partial of all these values."""
+    """Return the partial of all these values."""
     return cell.join(np.zeros(1, np.int64), Column.of(values), lambda: [None]).values()[0]
 
 
 def side(parts: list[list[Any]]) -> tuple[Column, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Values of groups as a column, and whose each is."""
+    """Return the values of groups as a column, with the group of each."""
     values = [v for part in parts for v in part]
     return Column.of(values), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
 

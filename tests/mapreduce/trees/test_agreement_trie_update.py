@@ -1,4 +1,4 @@
-"""A few items of tries with nodes: one by one they make the very nodes that columns make."""
+"""A few items of tries with nodes: one by one they make the same nodes as in columns."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ moved = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.booleans())
 
 
 class _Same:
-    """Tries of a few groups, changed by both; each time they must say the same."""
+    """Tries of a few groups, changed by both forms. Each time the results must be equal."""
 
     def __init__(self, trie: Trie) -> None:
         self.trie = trie
         self.nodes: dict[bytes, Node | None] = {}
         self.items = np.zeros(3, np.int64)
         self.depth = np.zeros(3, np.int64)
-        self.alone = 0  # changes that columns had no part in
+        self.alone = 0  # changes that needed no columns
 
     def change(self, inline: Items, new: Items, gone: Any) -> Grown:
-        """Both change them; what they say."""
+        """Change the tries in both forms. Return the result."""
         places = np.unique(new.node)
         place = np.searchsorted(places, new.node)
         known = Tries(_KEYS, self.items, self.depth).take(places)
@@ -78,7 +78,7 @@ class _Same:
 
 
 def _contributions(batches: list[tuple[list[tuple[int, int, bool]], Any]]) -> int:
-    """Contributions that come and go; how many changes columns had no part in."""
+    """Add and remove contributions. Return the number of changes that needed no columns."""
     same = _Same(Trie(0, 1, CellFolding(_CELLS, [("v",)], lambda place: place)))
     held: list[_Group] = [{}, {}, {}]
     for batch, value in batches:
@@ -99,7 +99,7 @@ def _contributions(batches: list[tuple[list[tuple[int, int, bool]], Any]]) -> in
 
 
 def _counts(batches: list[list[tuple[int, int, bool]]]) -> int:
-    """How often values occur; how many changes columns had no part in."""
+    """Count values. Return the number of changes that needed no columns."""
     same = _Same(Trie(1, 1, Tally(), counts=True))
     held: list[dict[int, int]] = [{}, {}, {}]
     for batch in batches:
@@ -136,7 +136,7 @@ def test_counts_of_values(batches: list[list[tuple[int, int, bool]]]) -> None:
 
 
 def _some() -> list[list[tuple[int, int, bool]]]:
-    """Values that come to three groups one after the other, and some that go."""
+    """Return values that are added to three groups one after another, and some that are removed."""
     come = [[(n % 3, n // 3, False)] for n in range(120)]
     two = [[(n % 3, n % 40, False), (n % 3, (n + 13) % 40, False)] for n in range(40)]
     return [*come, *two, *([(n % 3, (7 * n) % 40, n % 4 > 0)] for n in range(120))]

@@ -1,8 +1,8 @@
-"""Any history of trees, on every store: what is shown is the oracle's, every node what its contributions make it.
+"""Run any history of trees on every store. The rows must equal the oracle's; every node must equal its recomputation.
 
-One machine over every reducer without an inverse, alone and in one row with accumulators, over kept contributions,
-indexes, functions that yield several values a group, and views of views. Nodes hold two contributions, so that capacity
-is crossed all the time, and are written behind a dozen at a time.
+One machine covers every reducer without an inverse, alone and in one row with accumulators. It covers kept
+contributions, indexes, functions that yield several values per group, and chained views. Nodes hold two contributions,
+so that they fill often, and a dozen deferred writes are flushed at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RANDOM = st.randoms(use_true_random=False)
 
 
 class TreeMachine(RuleBasedStateMachine):
-    """Trees beside all that they are held against."""
+    """Trees, with everything that they are compared with."""
 
     ties = False
     lmdb = False
@@ -42,7 +42,7 @@ class TreeMachine(RuleBasedStateMachine):
 
     @rule(choose=RANDOM, share=st.sampled_from([0.3, 0.8, 1.0]))
     def take_away(self, choose: Random, share: float) -> None:
-        """Retractions above all: most of what a table has goes in one batch."""
+        """Delete most documents of a table in one batch, so that retractions dominate."""
         self.trees.take(list(self.history.deletions(choose, share)))
 
     @rule(choose=RANDOM)
@@ -81,13 +81,13 @@ class TreeMachine(RuleBasedStateMachine):
 
 
 class TiedMachine(TreeMachine):
-    """The same where most hashes tie, so that whole keys decide."""
+    """A machine with many equal hashes, so that whole keys decide."""
 
     ties = True
 
 
 class LmdbMachine(TreeMachine):
-    """The same on disk."""
+    """A machine on disk."""
 
     lmdb = True
 
@@ -110,5 +110,5 @@ def test_long_histories_of_ties(seed: int) -> None:
 
 
 def test_nodes_of_their_full_size() -> None:
-    """Thousands of documents, so that nodes of 32 contributions stand three levels deep."""
+    """Thousands of documents make trees of three levels, with nodes of 32 contributions."""
     tree_histories.run_large(seed=1, steps=6, keys=3000)

@@ -1,7 +1,7 @@
 """Bugs planted in reduce trees: seeded histories of small trees must find each.
 
-Those without a planted bug, where nothing is found, are in `test_oracle_trees`. Bugs that show only where hashes tie
-are looked for in histories of ties.
+The same histories without a planted bug find nothing in `test_oracle_trees`. Bugs that show only if hashes tie are
+searched in histories of ties.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.mapreduce.trees import tree_histories
 from tests.mapreduce.trees.planted_ties import TIES
 
 STEPS, SEEDS = 14, range(8)
-FOUND_BY = {  # what finds a rare one soonest, tried before the others
+FOUND_BY = {  # the histories that find rare bugs soonest, tried before the others
     "an unmerge is used where values tie": 4,
     "the children of a node that is folded back stay": 2,
     "the root of a group that has become small stays": 2,
@@ -140,7 +140,7 @@ BUGS = [
         "self._check(batch, grown)",
         _UNMERGED,
     ),
-    # what comes and goes
+    # additions and removals
     Bug(
         "a source that has a new ts and the same values is passed over",
         "mapreduce.trees.batch_items:coming",
@@ -232,7 +232,7 @@ BUGS = [
         "distinct.append([count or None for count, _ in settled])",
         "distinct.append([count for count, _ in settled])",
     ),
-    # what is written behind
+    # deferred writes
     Bug(
         "the last row of the log is not replayed",
         "mapreduce.nodes.node_log:read_log",
@@ -293,7 +293,7 @@ BUGS = [
         "for tree in self._value_trees:",
         "for tree in ():",
     ),
-    # what waits
+    # deferred items
     Bug(
         "the greatest value went, and is shown",
         "mapreduce.reducers.extremes:Extreme.stepped",

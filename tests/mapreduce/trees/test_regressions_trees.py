@@ -1,4 +1,4 @@
-"""What once was wrong with reduce trees, each as it showed."""
+"""Former faults of reduce trees, each as it appeared to users."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MANY = 40  # more than a row holds
 
 
 def documents(n: int, **fields: Any) -> list[dict[str, Any]]:
-    """So many documents of one group."""
+    """Return this number of documents of one group."""
     return [{"id": i, "g": "A", **fields} for i in range(n)]
 
 
 def test_a_document_whose_contributions_stay_changes_no_tree() -> None:
-    """The group of such a document was looked for in the batch, and not found."""
+    """The fault: the batch was searched for the group of such a document, which was not there."""
     app = ps.App("same")
     table = app.table("t", key="id")
     table.view("few", key="own", reduce={"n": ps.count(), "max": ps.max("v")})
@@ -34,7 +34,7 @@ def test_a_document_whose_contributions_stay_changes_no_tree() -> None:
 
 
 def test_a_row_of_an_index_says_that_its_document_is_held() -> None:
-    """Held groups were named by their own keys, which no row of an index has."""
+    """The fault: held groups were named by their own keys, which no row of an index has."""
 
     def halves(doc: dict[str, Any]) -> Iterator[Any]:
         for value in doc["vs"]:
@@ -51,7 +51,7 @@ def test_a_row_of_an_index_says_that_its_document_is_held() -> None:
 
 
 def test_values_that_all_become_null_while_their_group_gets_nodes() -> None:
-    """Nothing came to its trees of values, so the row went on to answer with what had been in it before."""
+    """The fault: nothing was added to its trees of values, so the row continued to show former values."""
     app = ps.App("nulls")
     answers = {"n": ps.distinct("v"), "q": ps.quantiles([0.5], "v")}
     app.table("t", key="id").view("spread", key="g", reduce=answers)
@@ -64,7 +64,7 @@ def test_values_that_all_become_null_while_their_group_gets_nodes() -> None:
 
 
 def test_a_tree_of_values_that_emptied_leaves_no_trace() -> None:
-    """The row said that 0 values differ, where one that never had any says nothing."""
+    """The fault: the row stored a count of 0 distinct values, but a row that never had values stores none."""
     rows = []
     for first in (5, None):
         app = ps.App("trace")
@@ -78,7 +78,7 @@ def test_a_tree_of_values_that_emptied_leaves_no_trace() -> None:
 
 
 def test_a_group_of_any_size_gets_nodes_and_loses_them() -> None:
-    """At each size around the capacity, one source at a time, up and down again."""
+    """Pass each size around the capacity, one source at a time, up and down."""
     app = ps.App("edge")
     app.table("t", key="id").view("all", key="g", value="v", reduce={"q": ps.quantiles([0, 1]), "top": ps.top(2)})
     with small_trees(capacity=2, most_items=3), ps.open(app, None) as engine:

@@ -1,4 +1,4 @@
-"""What looks through trees sees each thing that is wrong: every node, item, count and partial, one at a time."""
+"""The check of trees finds each fault: one wrong node, item, count or partial at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REDUCE = {
 
 
 class Damaged:
-    """A store with trees, in which one row at a time is another."""
+    """A store with trees, in which one row at a time is replaced."""
 
     def __init__(self) -> None:
         app = ps.App("check")
@@ -39,18 +39,18 @@ class Damaged:
         self.nodes, self.rows = nodes_db(self.tree.number), rows_db(self.tree.number)
 
     def all(self, db: str) -> dict[bytes, bytes]:
-        """The payloads of a database."""
+        """Return the payloads of a database."""
         with self.store.read() as reader:
             return {key: unseal(key, row, db) for key, row in reader.scan(db)}
 
     def faults(self) -> list[str]:
-        """All that is found."""
+        """Return all faults that the check finds."""
         with self.store.read() as reader:
             return [str(fault) for fault in check_trees(self.tree, reader)]
 
     @contextmanager
     def being(self, db: str, key: bytes, payload: bytes | None) -> Iterator[None]:
-        """While a row is another, or is not there."""
+        """Replace or remove a row within this context."""
         with self.store.read() as reader:
             was = reader.get_many(db, [key])[0]
         self._set(db, key, None if payload is None else seal(key, payload))
@@ -96,7 +96,7 @@ def test_a_node_too_many_is_seen(damaged: Damaged) -> None:
 
 
 def test_each_lane_of_each_node_counts(damaged: Damaged) -> None:
-    """Items, counts and partials: each number of each column of each node is off by one in turn."""
+    """Change each number of each column of each node by one: items, counts and partials."""
     looked = 0
     for key, payload in damaged.all(damaged.nodes).items():
         row = unpack(payload)
@@ -116,7 +116,7 @@ def test_each_lane_of_each_node_counts(damaged: Damaged) -> None:
 
 
 def elsewhere(node: bytes) -> int:
-    """A key that stands below another node: one that stands here could be right."""
+    """Return a key that belongs below another node. A key that belongs here could be right."""
     others = list(range(1_000, 1_100))
     places = SourceKeys.of(others).hashes().tolist()
     return next(key for key, place in zip(others, places, strict=True) if place >> 60 != node[-9] >> 4)

@@ -1,7 +1,7 @@
-"""What updates of trees read and write, counted call by call, in a view with one large group and many of one source.
+"""Count the reads and writes of tree updates, in a view with one large group and many groups of one source.
 
-Nodes are written with each batch here, so that what is behind in memory hides no read. `python -m bench --only update`
-counts the same with 1,000,000 sources and 100,000 groups of one.
+Nodes are written with each batch here, so that no deferred write hides a read. `python -m bench --only update` counts
+the same with 1,000,000 sources and 100,000 groups of one source.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ TOGETHER = 1_000
 
 @dataclass
 class Calls:
-    """The calls of one step: database and number of keys."""
+    """The calls of one step, each as a database and a number of keys."""
 
     reads: list[tuple[str, int]] = field(default_factory=list)
     writes: list[tuple[str, int]] = field(default_factory=list)
 
     def of(self, db: str) -> tuple[list[int], list[int]]:
-        """How many keys each read and each write of a database had."""
+        """Return the number of keys of each read and of each write of a database."""
         return [n for name, n in self.reads if name == db], [n for name, n in self.writes if name == db]
 
 
 class CountingWriter(MemoryWriter):
-    """A transaction that notes what it is asked."""
+    """A transaction that records its calls."""
 
     calls: Calls
 
@@ -59,7 +59,7 @@ class CountingWriter(MemoryWriter):
 
 
 class CountingStore(MemoryStore):
-    """A store that notes the calls of each transaction in `calls`."""
+    """A store that records the calls of each transaction in `calls`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class CountingStore(MemoryStore):
 
 
 def app() -> ps.App:
-    """The greatest value by group."""
+    """Return an app with a view of the greatest value by group."""
     out = ps.App("costs")
     table = out.table("t", key="id")
     table.view("max", key="g", value="v", reduce=ps.max())
@@ -80,7 +80,7 @@ def app() -> ps.App:
 
 
 class Large:
-    """The engine with the large group, "all", and those of one source."""
+    """The engine with the large group, "all", and the groups of one source."""
 
     def __init__(self) -> None:
         self.store = CountingStore()
@@ -93,16 +93,16 @@ class Large:
         self.nodes, self.rows = nodes_db(self.tree.number), rows_db(self.tree.number)
 
     def put(self, docs: list[dict[str, Any]]) -> Calls:
-        """Documents in one batch, and the calls that it made."""
+        """Put documents in one batch. Return the calls that it made."""
         calls = self.store.calls
-        self.tree._behind._written.clear()  # as if what was written last were long ago
+        self.tree._behind._written.clear()  # as if the last writes were long ago
         calls.reads.clear()
         calls.writes.clear()
         self.engine.put_many("t", docs)
         return calls
 
     def paths(self, keys: list[int]) -> int:
-        """How many nodes stand on the paths to these sources, each once."""
+        """Return the number of distinct nodes on the paths to these sources."""
         with self.engine.snapshot() as snap:
             assert isinstance(self.tree, TreeReduce)
             there = {node for node, _ in self.tree.nodes(snap.reader())}
@@ -118,7 +118,7 @@ class Large:
 
 
 def positions_of(keys: list[int]) -> list[int]:
-    """Where these keys stand in a tree."""
+    """Return the positions of these keys in a tree."""
     return list(map(int, SourceKeys.of(keys).hashes().tolist()))
 
 

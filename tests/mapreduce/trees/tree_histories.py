@@ -1,8 +1,9 @@
-"""Histories of reduce trees: an engine whose nodes are tiny, beside the oracle, the checker and engines begun anew.
+"""Histories of reduce trees: an engine with tiny nodes, beside the oracle, the check of trees, and fresh engines.
 
-After each step everything shown is what the oracle shows, every node is what its contributions make it, and, where
-nothing is held, rows and nodes are byte for byte those of a store that was given the documents at once, and the digest
-is that of a twin that took each record alone. Between steps the engine is closed, lost, failed or made to forget.
+After each step, rows equal the oracle's, and every node equals its recomputation. If nothing is held, two more
+conditions hold. Rows and nodes have the same bytes as in a store that loads the documents at once. The digest equals
+that of a twin that takes each record alone. Between steps the engine is closed or killed, commits fail, and caches are
+dropped.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ STRANGE: list[Any] = [
     1e300,
 ]
 CLOSE: list[Any] = [0.1 + 0.2, 0.3, (1 << 60) + 1, 1 << 60, float(1 << 60), Decimal(1 << 60) + 1, Decimal(1 << 60)]
-Moods = tuple[list[Any], list[Any]]  # what `v` and `w` are drawn from
+Moods = tuple[list[Any], list[Any]]  # the values from which `v` and `w` are drawn
 MOODS = [[NUMBERS, NUMBERS + STRANGE, NUMBERS + CLOSE], [NUMBERS, [None]], [CLOSE], [NUMBERS, STRANGE, CLOSE, [None]]]
 WRONG: list[Any] = ["text", True, [1], {"a": 1}, *[UNLUCKY] * 4]
 TABLES = {table.name: table for table in (USERS, PLAIN, PATCHED)}
 
 
 def document(table: str, choose: Random, ts: int, wrong: bool, moods: Moods = (NUMBERS, NUMBERS)) -> dict[str, Any]:
-    """A document: most are in one group, and their values often tie."""
+    """Return a document. Most documents are in one group, and their values often tie."""
     doc: dict[str, Any] = {"id": choose.choice(KEYS), "g": choose.choice(GROUPS), "h": choose.choice([1, 1, 2, None])}
     for name, values in zip("vw", moods, strict=True):
         if name == "v" and wrong and choose.random() < 0.1:
@@ -69,7 +70,7 @@ def document(table: str, choose: Random, ts: int, wrong: bool, moods: Moods = (N
 
 
 def nodes_of(engine: Any) -> dict[str, Any]:
-    """All rows and nodes of the views that keep contributions or index them."""
+    """Return all rows and nodes of the views that keep or index contributions."""
     found: dict[str, Any] = {}
     with engine.snapshot() as snap:
         reader = snap.reader()
@@ -81,14 +82,14 @@ def nodes_of(engine: Any) -> dict[str, Any]:
 
 
 def faults_of(engine: Any) -> list[str]:
-    """All that is wrong with trees."""
+    """Return all faults of trees."""
     with engine.snapshot() as snap:
         trees = [view.reduce for view in engine._core.views.values() if isinstance(view.reduce, TreeReduce)]
         return [str(fault) for tree in trees for fault in check_trees(tree, snap.reader())]
 
 
 class Trees:
-    """An engine with trees, and everything that it is held against."""
+    """An engine with trees, and everything that it is compared with."""
 
     def __init__(
         self, wrong: bool = False, path: str | None = None, ties: bool = False, capacity: int = 2, **behind: int
@@ -105,13 +106,13 @@ class Trees:
         self.opened()
 
     def close(self) -> None:
-        """The end, also of the small trees."""
+        """Close both engines, and end the use of small trees."""
         self.engine.close()
         self.twin.close()
         self._open_until.close()
 
     def opened(self) -> None:
-        """Open the store, which may be one whose engine was lost."""
+        """Open the store, perhaps after its engine was lost."""
         if self.path is None:
             with mock.patch.object(opening, "MemoryStore", return_value=self.store):
                 self.engine: Any = ps.open(TREES.app(), None, limits=TINY)
@@ -121,7 +122,7 @@ class Trees:
     # -- steps
 
     def take(self, records: Sequence[Record]) -> None:
-        """One transaction of these records; the twin takes each alone."""
+        """Take these records in one transaction. The twin takes each alone."""
         with self.engine.batch() as real, self.model.batch() as model:
             for record in records:
                 for target in (real, model, self.twin):
@@ -130,7 +131,7 @@ class Trees:
         assert got == model.counts, f"counted {got}, should be {model.counts}"
 
     def undone(self, records: Sequence[Record]) -> None:
-        """A transaction that fails in its commit, or is given up; nothing of it stays."""
+        """Fail a transaction in its commit, or cancel it. Nothing of it may stay."""
         self.store.fails_in = 0
         try:
             with self.engine.batch() as real:
@@ -147,19 +148,19 @@ class Trees:
         self.store.fails_in = -1
 
     def reopen(self) -> None:
-        """Closed and opened again."""
+        """Close the store and open it."""
         self.engine.close()
         self.opened()
 
     def lose(self) -> None:
-        """The engine is lost with its memory, and the store opened by another."""
+        """Lose the engine with its memory, and open the store in another one."""
         if self.path is None:
             self.opened()
         else:
             self.reopen()
 
     def forget(self) -> None:
-        """As where memory ran out."""
+        """Drop the caches, as when memory runs out."""
         for node in self.engine._core.tables.values():
             node.forget()
         for view in self.engine._core.views.values():
@@ -169,7 +170,7 @@ class Trees:
     # -- checks
 
     def check(self) -> None:
-        """Everything is what it should be."""
+        """Check everything that must hold after a step."""
         check(self.engine, self.model)
         found = faults_of(self.engine)
         assert not found, "\n".join(found[:5])
@@ -177,8 +178,8 @@ class Trees:
             assert self.engine.digest() == self.twin.digest(), "content differs from that of a twin"
 
     def check_anew(self, choose: Random) -> None:
-        """Rows and nodes are those of a store that was given the documents at once, or in parts; the rest follows."""
-        if self.wrong:  # what is held shows what was good last, which nothing can make anew
+        """Compare rows and nodes with a store that loads the documents at once or in parts."""
+        if self.wrong:  # held groups show their last good result, which no other store can recompute
             return
         check_recompute(self.engine, self.model)
         wanted = nodes_of(self.engine)
@@ -194,7 +195,7 @@ class Trees:
             assert not differing, f"{name} differs from the same loaded at once, at {differing[0]!r}"
 
     def documents(self) -> dict[str, list[dict[str, Any]]]:
-        """The documents that there are, each with the ts that it counts as."""
+        """Return the stored documents, each with the ts of its version."""
         found: dict[str, list[dict[str, Any]]] = {}
         for name, documents in self.model.tables.items():
             stamps = documents.stamps()
@@ -211,7 +212,7 @@ def _give(target: Any, record: Record) -> None:
 
 
 class TreeHistory:
-    """A seeded history; `choose` decides all of it."""
+    """A seeded history. `choose` draws all of it."""
 
     def __init__(self, choose: Random, wrong: bool, **how: Any) -> None:
         self.choose = choose
@@ -221,7 +222,7 @@ class TreeHistory:
         self.known: list[Record] = []
 
     def records(self, size: int) -> Iterator[Record]:
-        """Documents and deletions; some that were there before come again, with another ts or the same."""
+        """Yield documents and deletions. Some repeat earlier documents, with another ts or the same."""
         moods = self.choose.choice(self.moods), self.choose.choice(self.moods)
         for _ in range(size):
             self.clock += 1
@@ -240,7 +241,7 @@ class TreeHistory:
             yield self.known[-1]
 
     def deletions(self, choose: Random, share: float) -> Iterator[Record]:
-        """So many of the documents of one table go."""
+        """Yield deletions of a share of one table's documents."""
         table = choose.choice(list(TABLES))
         for key, _ in self.trees.model.living(table).values():
             if choose.random() < share:
@@ -248,7 +249,7 @@ class TreeHistory:
                 yield Record(table, key, None, self.clock if TABLES[table].ts else None)
 
     def run(self, steps: int) -> None:
-        """So many steps, each checked."""
+        """Run some steps, and check after each."""
         trees, choose = self.trees, self.choose
         try:
             for _ in range(steps):
@@ -270,14 +271,15 @@ class TreeHistory:
 
 
 def run(seed: int, steps: int, **how: Any) -> None:
-    """One history; an AssertionError says what was shown and what should be."""
+    """Run one history. An AssertionError names the actual and the expected content."""
     TreeHistory(Random(seed), wrong=seed % 2 == 1, **how).run(steps)
 
 
 def run_large(seed: int, steps: int, keys: int) -> None:
-    """Thousands of documents and nodes of their full size: faults are looked for, and the end is held against the rest.
+    """Run a history with thousands of documents and nodes of full size.
 
-    Half of the keys are ints, half texts.
+    Each step ends with a check of trees. The last state is compared with a store that loads the documents at once.
+    Half of the keys are ints, half are texts.
     """
     choose, docs = Random(seed), dict[Any, dict[str, Any]]()
     store = LastingStore()

@@ -1,8 +1,7 @@
-"""The app that histories of reduce trees run over: every reducer without an inverse, mixed, kept, indexed and chained.
+"""The app of histories of reduce trees: every reducer without an inverse, mixed, kept, indexed and chained.
 
-With `small_trees`, whose nodes hold two contributions instead of 32 and are written a handful at a time, a dozen
-documents make trees several levels deep that grow, fold back and are written in any order. `tied_hashes` makes most of
-what is told apart by hashes share them.
+With `small_trees`, nodes hold two contributions instead of 32, and a few are written at a time. So a dozen documents
+make trees of several levels that grow, shrink, and are written in any order. `tied_hashes` makes most hashes equal.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from tests.oracle.tables import Table
 from tests.oracle.views import Is as Test
 from tests.oracle.views import View, Where
 
-UNLUCKY = 13  # what the user's functions fail on
+UNLUCKY = 13  # the value on which the user's functions fail
 
 
 class _FewHashes:
-    """Stands for `xxhash`: only two bits tell things apart."""
+    """A replacement of `xxhash` whose hashes differ in only two bits."""
 
     @staticmethod
     def xxh3_64_intdigest(data: bytes) -> int:
@@ -39,13 +38,13 @@ class _FewHashes:
 
 
 def _without_ranks(hashes: Any, rank: Any) -> Any:
-    """Stands for `source_hash`: of a document's values for a group all but the first share a place."""
+    """A replacement of `source_hash`: of a document's values for a group, all but the first share a hash."""
     return hashes if rank is None else np.where(rank == 0, hashes, hashes ^ np.uint64(5))
 
 
 @contextmanager
 def tied_hashes() -> Iterator[None]:
-    """Sources and values that share all 64 bits of their hashes, many of them."""
+    """Give many sources and values the same 64 bits of hash."""
     with ExitStack() as stack:
         for module in (items, distinct_quantiles):
             stack.enter_context(mock.patch.object(module, "xxhash", _FewHashes))
@@ -55,7 +54,7 @@ def tied_hashes() -> Iterator[None]:
 
 
 class Bag:
-    """A user's monoid: how many values, and the greatest of their bytes. It fails on one value."""
+    """A user's monoid: the number of values, and the greatest of their bytes. It fails on one value."""
 
     def zero(self) -> list[Any]:
         return [0, b""]
@@ -74,7 +73,7 @@ class Bag:
 
 
 class Sizes:
-    """A user's group, whose values can be taken back."""
+    """A user's invertible reducer."""
 
     zero = 0
 
@@ -89,12 +88,12 @@ class Sizes:
 
 
 def rows(values: list[Any], rereduce: bool) -> Any:
-    """How many rows there are, as CouchDB counts them."""
+    """Return the number of rows, in the style of CouchDB."""
     return sum(values) if rereduce else len(values)
 
 
 def least(keys: list[Any] | None, values: list[Any], rereduce: bool) -> Any:
-    """The least of what it was told, by its bytes; it fails on one value."""
+    """Return the least of its values by their bytes. It fails on one value."""
     if rereduce:
         return min(values, key=canonical)
     if UNLUCKY in values:
@@ -103,7 +102,7 @@ def least(keys: list[Any] | None, values: list[Any], rereduce: bool) -> Any:
 
 
 def words(doc: dict[str, Any]) -> Iterator[Any]:
-    """Several values a group, some of them the same one."""
+    """Yield several values per group, some of them equal."""
     for i, group in enumerate(doc["gs"]):
         yield group, doc.get("v") if i % 2 else i
     if doc["gs"]:
@@ -111,12 +110,12 @@ def words(doc: dict[str, Any]) -> Iterator[Any]:
 
 
 def paired(doc: dict[str, Any]) -> Iterator[Any]:
-    """One value a group, in a view that a function maps."""
+    """Yield one value per group, for a view by a function."""
     yield doc["g"], doc.get("v")
 
 
 def folded(row: Any) -> Iterator[Any]:
-    """A view of a view: few groups out of many."""
+    """Yield groups of a chained view: few groups out of many."""
     yield isinstance(row.key, str), row.value
 
 
