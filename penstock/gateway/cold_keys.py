@@ -15,7 +15,7 @@ from penstock.gateway.lines.stored_lines import Unwrapped, unwrap
 from penstock.gateway.table_memory import TableMemory
 from penstock.gateway.versions.version_stamps import NUMBER, stamps_of
 from penstock.gateway.view_deltas import Telling, key_of
-from penstock.mapreduce import Decoder, Emissions, FunctionMapper, ViewNode, read_emissions, told_db
+from penstock.mapreduce import Decoder, FunctionMapper, ViewNode
 from penstock.views import Merge, Table
 
 
@@ -84,13 +84,9 @@ class Loader:
         found = segments_of(reader, node.number, records)
         places = [(record_key(s.base), len(s), which, at) for s, which, at in found]
         for view in views:
-            db = told_db(view.number)
-            rows = reader.get_many(db, [key for key, *_ in places])
-            for (key, size, which, at), row in zip(places, rows, strict=True):
-                emissions = Emissions.none(int(at.size))
-                if row is not None:
-                    emissions = read_emissions(key, row, view.groups, db).padded(size).take(at)
-                node.memory.functions[view.name].put(slots[here[which]], emissions, used)
+            blocks = view.remembered(reader).blocks([key for key, *_ in places], [size for _, size, *_ in places])
+            for (*_, which, at), told in zip(places, blocks, strict=True):
+                node.memory.functions[view.name].put(slots[here[which]], told.take(at), used)
 
     def _load_held(self, reader: Reader, slots: Slots, lines: list[bytes]) -> None:
         node = self._node

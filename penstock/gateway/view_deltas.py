@@ -8,7 +8,7 @@ from the line by the stored definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,18 +32,18 @@ from penstock.gateway.versions.version_stamps import Stamps
 from penstock.mapreduce import (
     Column,
     Columns,
-    Contributions,
+    DocumentContributions,
     Emissions,
     FieldMapper,
     FunctionMapper,
     Hold,
     Pairs,
+    SourceChange,
     SourceKeys,
     ViewNode,
-    Who,
     Writes,
+    deltas_of,
     emissions_row,
-    read_emissions,
     told_db,
 )
 from penstock.views import TS, Table, reach
@@ -184,12 +184,21 @@ class Telling:
 
     def _tell(self, reader: Reader, view: ViewNode, sides: _Sides, writes: Writes) -> list[int]:
         """Tell one view; which of the new versions it holds."""
+        new, held = sides.new, self.held[view.name]
+        own = {i: held[slot] for i, slot in enumerate(new.slots.tolist()) if slot in held} if held else {}
         if isinstance(view.mapper, FieldMapper):
-            plus, minus, stuck = self._by_fields(view, view.mapper, sides, writes)
+            change = self._by_fields(view, view.mapper, sides, own)
         else:
-            plus, minus, stuck = self._by_function(view, sides, writes)
-        view.advance(reader, plus, minus, writes)
-        return stuck
+            change = self._by_function(view, sides, writes)
+        deltas = deltas_of(view, change, own, sides.keys if view.keeps else None)
+        if view.stamped:
+            assert deltas.plus.sources is not None, "a view that reads ts keeps contributions"
+            deltas.plus.inputs[TS] = stamp_column(new.stamps, new.lines, deltas.plus.sources.index)
+        if own or change.stuck:
+            freed = new.slots[deltas.released].tolist()
+            self.hold(view, new, deltas.kept, change.stuck, freed, writes)
+        view.advance(reader, deltas.plus, deltas.minus, writes)
+        return list(deltas.kept)
 
     def _told_sides(self, sides: _Sides, sweep: Swept) -> _Sides:
         """The same for views that are being built: a document that they were not told of has nothing to take back."""
@@ -199,70 +208,6 @@ class Telling:
             return sides
         old = None if sides.old is None else self._node.memory.take_fields(slots[told])
         return _Sides(sides.new, sides.was[told], sides.now, old, sides.keys)
-
-    # -- field views
-
-    def _by_fields(
-        self, view: ViewNode, mapper: FieldMapper, sides: _Sides, writes: Writes
-    ) -> tuple[Contributions, Contributions, list[int]]:
-        new, old = sides.new, sides.old
-        assert old is not None
-        columns, docs = new.columns, new.docs
-        kept, bad = mapper.kept(columns), mapper.bad(columns)
-        held = self.held[view.name]
-        emits: Mask | None = None if kept is None else kept[docs]
-        stuck: list[int] = []
-        if bad is not None:
-            wrong = bad[docs] if emits is None else bad[docs] & emits
-            stuck = sides.now[wrong.nonzero()[0]].tolist()
-            emits = ~bad[docs] if emits is None else emits & ~bad[docs]
-        plus = mapper.contributions(columns, docs if emits is None else docs[emits])
-        if sides.keys is not None and view.keeps:
-            plus = self._stamped(view, plus.of(sides.keys, sides.now if emits is None else sides.now[emits]), new)
-        was = mapper.kept(old)
-        if not stuck and not held:
-            at = None if was is None else was.nonzero()[0]
-            return plus, self._old(view, sides, mapper.contributions(old, at), at), []
-        take = np.ones(sides.was.size, bool) if was is None else was.copy()
-        slots = new.slots[sides.was].tolist()
-        fixed = np.zeros(new.slots.size, bool)
-        fixed[stuck] = True
-        keeps = fixed[sides.was]
-        own = np.fromiter((s in held for s in slots), bool, len(slots))
-        at = (take & ~own & ~keeps).nonzero()[0]
-        minus = self._old(view, sides, mapper.contributions(old, at), at)
-        free = (own & ~keeps).nonzero()[0]
-        freed = [slots[i] for i in free.tolist()]
-        if freed:
-            who = (sides.keys, sides.was[free]) if sides.keys is not None and view.keeps else None
-            minus = Contributions.join([minus, view.told_pairs([held[s] for s in freed], who)])
-        before = {int(i): j for j, i in enumerate(sides.was.tolist())}
-        told: dict[int, Pairs] = {}
-        for i in stuck:
-            slot, j = int(new.slots[i]), before.get(i)
-            if slot in held:
-                told[i] = held[slot]
-            elif j is not None and take[j]:
-                told[i] = view.pairs_of(mapper.contributions(old, np.array([j])))
-            else:
-                told[i] = []
-        reasons = {i: mapper.hold(document_of(new.lines[i])) for i in stuck}
-        self.hold(view, new, told, reasons, list(freed), writes)
-        return plus, minus, stuck
-
-    @staticmethod
-    def _old(view: ViewNode, sides: _Sides, out: Contributions, at: Index | None) -> Contributions:
-        """What was contributed by documents that had a version, or by those at these indexes of them."""
-        if sides.keys is None or not view.keeps:
-            return out
-        return out.of(sides.keys, sides.was if at is None else sides.was[at])
-
-    def _stamped(self, view: ViewNode, plus: Contributions, new: Next) -> Contributions:
-        """The same with the ts of the documents, where the view reads it."""
-        if view.stamped:
-            assert plus.sources is not None, "a view that reads ts keeps contributions"
-            plus.inputs[TS] = stamp_column(new.stamps, new.lines, plus.sources.index)
-        return plus
 
     def keys_of(self, new: Next) -> SourceKeys:
         """The keys of the new versions."""
@@ -277,40 +222,43 @@ class Telling:
             own = np.where(hashed == 0, own, 0)
         return SourceKeys(own, text)
 
-    # -- function views
+    # -- maps
 
-    def _by_function(
-        self, view: ViewNode, sides: _Sides, writes: Writes
-    ) -> tuple[Contributions, Contributions, list[int]]:
+    @staticmethod
+    def _by_fields(view: ViewNode, mapper: FieldMapper, sides: _Sides, held: Collection[int]) -> SourceChange:
+        """Map versions by fields; those before are mapped again from memory, unless a held row speaks for them."""
+        new, old = sides.new, sides.old
+        assert old is not None
+        every = new.docs.size == new.columns.n
+        now, stuck = mapper.mapped(new.columns, None if every else new.docs, sides.now)
+        before = mapper.taken(old, sides.was).without(held)
+        holds = {i: mapper.hold(document_of(new.lines[i])) for i in stuck}
+        return SourceChange(now, before, holds, lambda i: view.pairs_of(before.of_document(i)))
+
+    def _by_function(self, view: ViewNode, sides: _Sides, writes: Writes) -> SourceChange:
+        """Take the emissions that came with the columns, and leave them; those before are remembered."""
         new, memory = sides.new, self._node.memory.functions[view.name]
         emissions, wrong = _of_docs(*new.columns.told[view.name], new.docs)
         told = memory.take(new.slots[sides.was])
-        held = self.held[view.name]
-
-        def whose(versions: Index) -> Who | None:
-            return (sides.keys, versions) if sides.keys is not None and view.keeps else None
-
-        if not wrong and not held and sides.now.size == new.slots.size:
-            self.remember(view, new, emissions, writes)
-            plus = self._stamped(view, view.emitted(emissions, whose(sides.now)), new)
-            return plus, view.emitted(told, whose(sides.was)), []
         stuck = {int(sides.now[j]): hold for j, hold in wrong.items()}
+        change = SourceChange(
+            DocumentContributions(view.emitted(emissions), sides.now, emissions.counts),
+            DocumentContributions(view.emitted(told), sides.was, told.counts),
+            stuck,
+            lambda i: told.pairs(int(np.searchsorted(sides.was, i)), view.groups) if i in sides.was else [],
+        )
+        if not stuck and sides.now.size == new.slots.size:
+            self.remember(view, new, emissions, writes)
+            return change
         now, before = (np.full(new.slots.size, -1, np.int64) for _ in range(2))
         now[sides.now] = np.arange(sides.now.size)
         before[sides.was] = np.arange(sides.was.size)
         keeps = np.zeros(new.slots.size, bool)
         keeps[list(stuck)] = True
-        last = told.take_or_none(before[keeps])  # what each stuck document was told
         place = np.where(keeps, emissions.documents + np.cumsum(keeps) - 1, now)
-        row = (Emissions.join([emissions, last]) if stuck else emissions).take_or_none(place)
-        self.remember(view, new, row, writes)
-        moved = (~keeps[sides.was]).nonzero()[0]
-        pairs = dict(zip(keeps.nonzero()[0].tolist(), last.pairs_of_each(view.groups), strict=True))
-        slots = new.slots.tolist()
-        freed = [slot for slot, kept in zip(slots, keeps.tolist(), strict=True) if slot in held and not kept]
-        self.hold(view, new, pairs, stuck, freed, writes)
-        plus = self._stamped(view, view.emitted(emissions, whose(sides.now)), new)
-        return plus, view.emitted(told.take(moved), whose(sides.was[moved])), sorted(stuck)
+        row = Emissions.join([emissions, told.take_or_none(before[keeps])]) if stuck else emissions
+        self.remember(view, new, row.take_or_none(place), writes)
+        return change
 
     def remember(self, view: ViewNode, new: Next, emissions: Emissions, writes: Writes) -> None:
         log, memory = self._node.log, self._node.memory.functions[view.name]
@@ -367,28 +315,23 @@ class Telling:
         for view in self._node.views:
             if not isinstance(view.mapper, FunctionMapper):
                 continue
-            db = told_db(view.number)
-            moved: list[Emissions] = []
             keys = [record_key(segment.base) for segment, _ in parts]
-            for key, (segment, at), row in zip(keys, parts, writer.get_many(db, keys), strict=True):
-                told = Emissions.none(len(segment)) if row is None else read_emissions(key, row, view.groups, db)
-                moved.append(told.take(at))
-            joined = Emissions.join(moved)
+            blocks = view.remembered(writer).blocks(keys, [len(segment) for segment, _ in parts])
+            joined = Emissions.join([told.take(at) for told, (_, at) in zip(blocks, parts, strict=True)])
             if joined.documents:
                 key = record_key(base)
-                writer.put_many(db, [(key, emissions_row(key, joined, view.groups))])
+                writer.put_many(told_db(view.number), [(key, emissions_row(key, joined, view.groups))])
 
 
 def _add_told(writer: Writer, view: ViewNode, places: Sequence[Place], emissions: Emissions) -> None:
     """Remember what a function yielded for documents in the log: the rows of their segments reach so much further."""
     db, first = told_db(view.number), 0
     keys = [record_key(place.base) for place in places]
-    for key, place, row in zip(keys, places, writer.get_many(db, keys), strict=True):
+    for key, place in zip(keys, places, strict=True):
         own = emissions.take(np.arange(first, first + place.at.size))
         first += place.at.size
         if place.at.size < place.stop - place.start:
             own = own.spread((place.at - place.start).tolist(), place.stop - place.start)
         if place.start:
-            before = Emissions.none(0) if row is None else read_emissions(key, row, view.groups, db)
-            own = Emissions.join([before.padded(place.start), own])
+            own = Emissions.join([view.remembered(writer).block(key, place.start), own])
         writer.put_many(db, [(key, emissions_row(key, own, view.groups))])

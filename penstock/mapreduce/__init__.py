@@ -27,6 +27,7 @@ from penstock.mapreduce.fold.row_format import RowCodec, RowState, same_result
 from penstock.mapreduce.fold.small_fold import FewContributions, in_columns, of_yielded
 from penstock.mapreduce.group_crossing import Crossing, Gathered, Part, is_sets, number_of, numbered, side_data, side_of
 from penstock.mapreduce.hidden_generation import Building
+from penstock.mapreduce.maps.contribution_deltas import DocumentContributions, SourceChange, Who, deltas_of
 from penstock.mapreduce.maps.emissions import (
     Contributions,
     Emissions,
@@ -34,12 +35,11 @@ from penstock.mapreduce.maps.emissions import (
     Sources,
     Yielded,
     emissions_row,
-    read_emissions,
 )
 from penstock.mapreduce.maps.field_map import FieldMapper
 from penstock.mapreduce.maps.field_plan import Plan, Spaces
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold, copies
-from penstock.mapreduce.maps.held_rows import held_row, read_held
+from penstock.mapreduce.maps.remembered_rows import held_row
 from penstock.mapreduce.nodes.node_format import Cut, Node, packed, read_leaves
 from penstock.mapreduce.nodes.node_levels import group_of as group_of_node
 from penstock.mapreduce.nodes.node_log import parted_log
@@ -67,7 +67,7 @@ from penstock.mapreduce.trees.snapshot_nodes import behind_db, nodes_db
 from penstock.mapreduce.trees.tree_check import TreeFault, check_trees
 from penstock.mapreduce.trees.tree_fold import TreeReduce
 from penstock.mapreduce.view_databases import held_db, resting_db, rows_db, told_db, view_dbs
-from penstock.mapreduce.view_node import ViewNode, Watch, Who
+from penstock.mapreduce.view_node import ViewNode, Watch
 from penstock.mapreduce.why.contribution_search import FieldSearch, Hit, ToldSearch
 from penstock.mapreduce.why.contribution_shape import Shape
 from penstock.mapreduce.why.stored_contributions import Found, kept_contributions, kept_items
@@ -90,6 +90,7 @@ __all__ = [
     "Cut",
     "Decoder",
     "Delta",
+    "DocumentContributions",
     "DocumentReader",
     "Emissions",
     "Fed",
@@ -121,6 +122,7 @@ __all__ = [
     "RowReading",
     "RowState",
     "Shape",
+    "SourceChange",
     "SourceKeys",
     "Sources",
     "Spaces",
@@ -142,6 +144,7 @@ __all__ = [
     "collect",
     "copies",
     "count",
+    "deltas_of",
     "distinct",
     "emissions_row",
     "entries_of",
@@ -179,9 +182,7 @@ __all__ = [
     "parted_log",
     "plan_data",
     "quantiles",
-    "read_emissions",
     "read_feed",
-    "read_held",
     "read_leaves",
     "read_told",
     "reducer_from",

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.cache import Reader, decode_key, seal
 from penstock.mapreduce.columns.items import SourceKeys
-from penstock.mapreduce.maps.emissions import Emissions, read_emissions
+from penstock.mapreduce.maps.emissions import Emissions
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold
 from penstock.mapreduce.pending_writes import RowDelta, Writes
 from penstock.mapreduce.view_databases import resting_db, told_db
@@ -48,11 +48,8 @@ def rest_rows(view: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> N
         who = SourceKeys.of([decode_key(whole) for whole, _ in holds.values()]), np.arange(len(keys))
     if isinstance(view.mapper, FunctionMapper):
         db = told_db(view.number)
-        rows = reader.get_many(db, keys)
-        told = [
-            Emissions.none(1) if row is None else read_emissions(key, row, view.groups, db)
-            for key, row in zip(keys, rows, strict=True)
-        ]
+        rows = view.remembered(reader).emissions(keys)
+        told = [Emissions.none(1) if row is None else row for row in rows]
         minus = view.emitted(Emissions.join(told), who)
         writes.deletes.append((db, [key for key, row in zip(keys, rows, strict=True) if row is not None]))
     else:

@@ -11,12 +11,11 @@ view on a view is driven here, by the changes of its source's rows. Both end in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.cache import FEW, Reader, encode_key
 from penstock.mapreduce.columns.extract import input_column
@@ -30,11 +29,12 @@ from penstock.mapreduce.fold.row_format import RowCodec, same_result
 from penstock.mapreduce.fold.small_fold import FewContributions, in_columns
 from penstock.mapreduce.group_crossing import Crossing, Gathered
 from penstock.mapreduce.hidden_generation import Building
-from penstock.mapreduce.maps.emissions import Contributions, Emissions, Pairs, emissions_row, read_emissions
+from penstock.mapreduce.maps.contribution_deltas import DocumentContributions, SourceChange, Who, deltas_of
+from penstock.mapreduce.maps.emissions import Contributions, Emissions, Pairs, emissions_row
 from penstock.mapreduce.maps.field_map import FieldMapper
 from penstock.mapreduce.maps.field_plan import Plan, Spaces, keeps_contributions
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold
-from penstock.mapreduce.maps.held_rows import held_row, read_held
+from penstock.mapreduce.maps.remembered_rows import Remembered, held_row
 from penstock.mapreduce.pending_writes import RowDelta, Writes
 from penstock.mapreduce.plain_index import IndexReduce
 from penstock.mapreduce.reducers.from_contributions import resolved
@@ -55,9 +55,6 @@ class Watch(Protocol):
     def told(self, groups: Groups, plus: Contributions, minus: Contributions) -> None:
         """These contributions came and these went; codes are those of `groups`."""
         ...
-
-
-Who = tuple[SourceKeys, NDArray[np.int64]]  # keys, and the numbers of those documents among them
 
 
 class ViewNode:
@@ -264,94 +261,68 @@ class ViewNode:
 
     def take_rows(self, reader: Reader, deltas: list[RowDelta], writes: Writes) -> None:
         """Take the changes of these rows of the source."""
+        held = self.read_holds(reader, [d.key for d in deltas])
+        own = {i: held[d.key] for i, d in enumerate(deltas) if d.key in held}
         if isinstance(self.mapper, FieldMapper):
-            self._by_fields(reader, self.mapper, deltas, writes)
+            change = self._by_fields(self.mapper, deltas, own)
         else:
-            self._by_function(reader, self.mapper, deltas, writes)
+            change = self._by_function(reader, self.mapper, deltas, writes)
+        moved = deltas_of(self, change, own, SourceKeys.of([d.group for d in deltas]) if self.keeps else None)
+        holds = [(deltas[i].key, encode_key(deltas[i].group), change.stuck[i], kept) for i, kept in moved.kept.items()]
+        self.write_holds(holds, [deltas[i].key for i in moved.released], set(held), writes)
+        self.advance(reader, moved.plus, moved.minus, writes)
 
-    def _by_fields(self, reader: Reader, mapper: FieldMapper, deltas: list[RowDelta], writes: Writes) -> None:
-        told = self.read_holds(reader, [d.key for d in deltas])
-        who = _Who(deltas) if self.keeps else None
-        new = [d for d in deltas if d.new is not None]
-        derived = [d for d in deltas if d.old is not None and d.key not in told]
-        rows = [*(d.new for d in new), *(d.old for d in derived)]
-        both, at, stuck_at = self._of_rows(mapper, rows, _whose(who, [d.key for d in (*new, *derived)]))
-        stuck = {new[i].key for i in stuck_at if i < len(new)}
-        came = at < len(new)
-        goes = ~came
-        goes[goes] = np.array([d.key not in stuck for d in derived], bool)[at[goes] - len(new)]
-        plus, parts = both.take(came), [both.take(goes)]
-        again = {key: pairs for key, pairs in told.items() if key not in stuck}
-        if again:
-            parts.append(self.told_pairs(list(again.values()), _whose(who, list(again))))
-        holds: list[tuple[bytes, bytes, Hold, Pairs]] = []
-        for d in new:
-            if d.key in stuck:
-                pairs = told.get(d.key)
-                if pairs is None:
-                    pairs = [] if d.old is None else self.pairs_of(self._of_rows(mapper, [d.old])[0])
-                holds.append((d.key, encode_key(d.group), mapper.hold(_document(d.new)), pairs))
-        self.write_holds(holds, [key for key in told if key not in stuck], set(told), writes)
-        self.advance(reader, plus, Contributions.join(parts), writes)
-
-    def _of_rows(
-        self, mapper: FieldMapper, rows: Sequence[Row | None], who: Who | None = None
-    ) -> tuple[Contributions, NDArray[Any], list[int]]:
-        """What rows contribute by fields, the indexes of those that do, and of those that can't be taken."""
+    def _by_fields(self, mapper: FieldMapper, deltas: list[RowDelta], held: Collection[int]) -> SourceChange:
+        """Map rows by fields; those before are mapped again, unless a held row says what they contribute."""
+        new = [i for i, d in enumerate(deltas) if d.new is not None]
+        old = [i for i, d in enumerate(deltas) if d.old is not None and i not in held]
         if self._decoder is None:
             self._decoder = self._make_decoder()
+        rows = [*(deltas[i].new for i in new), *(deltas[i].old for i in old)]
         columns = self._decoder.of_dicts([_document(row) for row in rows], keys=False)
-        kept = mapper.kept(columns)
-        take = np.ones(len(rows), bool) if kept is None else kept
-        bad = mapper.bad(columns)
-        stuck: list[int] = []
-        if bad is not None:
-            stuck = (bad & take).nonzero()[0].tolist()
-            take = take & ~bad
-        at = take.nonzero()[0]
-        out = mapper.contributions(columns, at)
-        return out if who is None else out.of(who[0], who[1][at]), at, stuck
+        now, stuck = mapper.mapped(columns, np.arange(len(new)), np.array(new, np.int64))
+        before, _ = mapper.mapped(columns, np.arange(len(new), len(rows)), np.array(old, np.int64))
+        holds = {i: mapper.hold(_document(deltas[i].new)) for i in stuck}
+        return SourceChange(now, before, holds, lambda i: self.pairs_of(before.of_document(i)))
 
-    def _by_function(self, reader: Reader, mapper: FunctionMapper, deltas: list[RowDelta], writes: Writes) -> None:
-        keys = [d.key for d in deltas]
-        db = told_db(self.number)
-        rows = reader.get_many(db, keys)
-        told = {
-            key: read_emissions(key, row, self._own, db) for key, row in zip(keys, rows, strict=True) if row is not None
-        }
-        held = self.read_holds(reader, keys)
-        new = [d for d in deltas if d.new is not None]
-        emissions, stuck_at = mapper.run([d.new for d in new], self._own)
-        stuck = {new[i].key for i in stuck_at}
-        going = [e for key, e in told.items() if key not in stuck]
-        minus = Emissions.join(going) if going else Emissions.none(0)
-        good = [(i, d) for i, d in enumerate(new) if d.key not in stuck]
-        each = emissions.each(i for i, _ in good)
-        puts = [(d.key, emissions_row(d.key, one, self._own)) for (_, d), one in zip(good, each, strict=True)]
+    def _by_function(
+        self, reader: Reader, mapper: FunctionMapper, deltas: list[RowDelta], writes: Writes
+    ) -> SourceChange:
+        """Map rows by the function, and leave its emissions; those before are remembered."""
+        db, keys = told_db(self.number), [d.key for d in deltas]
+        found = enumerate(self.remembered(reader).emissions(keys))
+        told = {i: row for i, row in found if row is not None}
+        new = [i for i, d in enumerate(deltas) if d.new is not None]
+        emissions, wrong = mapper.run([deltas[i].new for i in new], self._own)
+        good = [(place, keys[i]) for place, i in enumerate(new) if place not in wrong]
+        each = emissions.each(place for place, _ in good)
+        puts = [(key, emissions_row(key, one, self._own)) for (_, key), one in zip(good, each, strict=True)]
         if puts:
             writes.puts.append((db, puts))
-        ended = [d.key for d in deltas if d.new is None and d.key in told]
+        ended = [keys[i] for i in told if deltas[i].new is None]
         if ended:
             writes.deletes.append((db, ended))
-        holds = []
-        for i, hold in stuck_at.items():
-            pairs = told[new[i].key].pairs(0, self._own) if new[i].key in told else []
-            holds.append((new[i].key, encode_key(new[i].group), hold, pairs))
-        self.write_holds(holds, [key for key in held if key not in stuck], set(held), writes)
-        who = _Who(deltas) if self.keeps else None
-        plus = self.emitted(emissions, _whose(who, [d.key for d in new]))
-        gone = [key for key in told if key not in stuck]
-        self.advance(reader, plus, self.emitted(minus, _whose(who, gone)), writes)
+        last = Emissions.join(list(told.values())) if told else Emissions.none(0)
+        return SourceChange(
+            DocumentContributions(self.emitted(emissions), np.array(new, np.int64), emissions.counts),
+            DocumentContributions(self.emitted(last), np.array(list(told), np.int64), last.counts),
+            {new[place]: hold for place, hold in wrong.items()},
+            lambda i: told[i].pairs(0, self._own) if i in told else [],
+        )
 
-    # -- what is held
+    # -- what it remembers
+
+    def remembered(self, reader: Reader, groups: Groups | None = None) -> Remembered:
+        """Return the contributions that the view remembers; other `groups` leave its own dictionary as it is."""
+        own = self.groups if groups is None else groups
+        told = told_db(self.number) if isinstance(self.mapper, FunctionMapper) else None
+        return Remembered(reader, own, held_db(self.number), told)
 
     def read_holds(self, reader: Reader, keys: Sequence[bytes]) -> dict[bytes, Pairs]:
         """What the view was last told of those of these documents that it holds."""
         if not self.held:
             return {}
-        db = held_db(self.number)
-        rows = reader.get_many(db, keys)
-        return {key: read_held(key, row, db)[2] for key, row in zip(keys, rows, strict=True) if row is not None}
+        return {key: held.pairs for key, held in self.remembered(reader).held(keys).items()}
 
     def write_holds(
         self,
@@ -375,23 +346,6 @@ class ViewNode:
                 self.held += change
 
             writes.after.append(count)
-
-
-class _Who:
-    """The groups of a source's rows that change, as the keys of those that contribute."""
-
-    def __init__(self, deltas: Sequence[RowDelta]) -> None:
-        self._keys = SourceKeys.of([d.group for d in deltas])
-        self._places = {d.key: i for i, d in enumerate(deltas)}
-
-    def of(self, keys: Sequence[bytes]) -> Who:
-        """Those of these rows."""
-        return self._keys, np.fromiter((self._places[key] for key in keys), np.int64, len(keys))
-
-
-def _whose(who: _Who | None, keys: Sequence[bytes]) -> Who | None:
-    """Those of these rows, where that is asked."""
-    return None if who is None else who.of(keys)
 
 
 def _document(row: Row | None) -> dict[str, Any]:

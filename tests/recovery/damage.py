@@ -24,7 +24,6 @@ from penstock.mapreduce import (
     behind_db,
     emissions_row,
     nodes_db,
-    read_emissions,
     told_db,
 )
 from penstock.recovery.repair.emission_repair import remembered_in
@@ -152,11 +151,12 @@ def add_to_lane(engine: Any, view: str, group: Any, lane: int = 0, by: int = 1) 
 
 def yield_otherwise(engine: Any, view: str, change: Callable[[list[Any]], list[Any]]) -> None:
     """What a function view remembers of its documents: each row of emissions, as a list of documents' pairs."""
-    db = told_db(engine._core.views[view].number)
+    node = engine._core.views[view]
+    db = told_db(node.number)
     with engine._core.store.write() as writer:
         for key, row in list(writer.scan(db)):
             groups = Groups()
-            told = read_emissions(key, row, groups, db)
+            told = node.remembered(writer, groups).emissions_in(key, row)
             pairs = change([told.pairs(i, groups) for i in range(told.documents)])
             writer.put_many(db, [(key, emissions_row(key, Emissions.of_pairs(pairs, groups), groups))])
 

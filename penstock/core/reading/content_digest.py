@@ -24,8 +24,6 @@ from penstock.mapreduce import (
     TreeReduce,
     ViewNode,
     behind_db,
-    read_emissions,
-    told_db,
 )
 from penstock.views import App, Merge, reach
 
@@ -127,9 +125,9 @@ def _version(node: TableShown, found: Unwrapped, line: bytes) -> list[Any]:
 
 def _told(snap: Snapshot, view: ViewNode, base: int) -> list[Pairs] | None:
     """What a function yielded for each document of a segment."""
-    db, key, groups = told_db(view.number), record_key(base), Groups()
-    row = snap.reader().get_many(db, [key])[0]
-    return None if row is None else read_emissions(key, row, groups, db).pairs_of_each(groups)
+    groups = Groups()
+    [own] = view.remembered(snap.reader(), groups).emissions([record_key(base)])
+    return None if own is None else own.pairs_of_each(groups)
 
 
 def _chained_sum(snap: Snapshot, view: ViewNode) -> int:
@@ -140,6 +138,6 @@ def _chained_sum(snap: Snapshot, view: ViewNode) -> int:
 
 
 def _chained(snap: Snapshot, view: ViewNode) -> Iterator[tuple[bytes, list[tuple[bytes, Any]]]]:
-    db, groups = told_db(view.number), Groups()
-    for key, row in snap.reader().scan(db):
-        yield key, read_emissions(key, row, groups, db).pairs(0, groups)
+    groups = Groups()
+    for key, own in view.remembered(snap.reader(), groups).all_emissions():
+        yield key, own.pairs(0, groups)

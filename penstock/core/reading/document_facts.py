@@ -13,14 +13,10 @@ from typing import Any
 from penstock.cache import Reader, decode_key, encode_key, normal_key, record_key, stored_key
 from penstock.gateway import TableReader, document_of, unwrap
 from penstock.mapreduce import (
-    FunctionMapper,
+    FieldMapper,
     Groups,
     Pairs,
     ViewNode,
-    held_db,
-    read_emissions,
-    read_held,
-    told_db,
 )
 from penstock.views import FieldMap, Path, reach
 
@@ -57,38 +53,29 @@ def stored_of(views: Sequence[ViewNode], reader: Reader, table: TableReader, key
     found = unwrap(line)
     document = None if found.absent else document_of(line)
     told: list[Told] = []
+    stored, segment = stored_key(encode_key(key)), record_key(base)
     for view in views:
-        own = _held(reader, view, key)
-        if own is None and document is not None:
-            own = Told(view.name, _pairs(reader, view, document, base, at))
-        if own is not None:
-            told.append(own)
+        remembered = view.remembered(reader, Groups())
+        held = remembered.held([stored]).get(stored)
+        if held is not None:
+            told.append(Told(view.name, shown_told(view, held.pairs), held.hold.reason))
+        elif document is not None and isinstance(view.mapper, FieldMapper):
+            told.append(Told(view.name, _by_fields(view, view.mapper, document)))
+        elif document is not None:
+            told.append(Told(view.name, shown_told(view, remembered.yielded(segment, at) or [])))
     ts = found.patched.floor if found.absent and found.patched is not None else found.ts
     return Stored(normal_key(key), line, document, ts, tuple(told))
 
 
-def _held(reader: Reader, view: ViewNode, key: Any) -> Told | None:
-    db, stored = held_db(view.number), stored_key(encode_key(key))
-    row = reader.get_many(db, [stored])[0]
-    if row is None:
-        return None
-    _, hold, pairs = read_held(stored, row, db)
-    return Told(view.name, shown_told(view, pairs), hold.reason)
-
-
 def shown_told(view: ViewNode, pairs: Pairs) -> tuple[tuple[Any, Any], ...]:
-    """What a held row says that a view was told, as people read it."""
+    """Return the contributions that a row remembers, as people read them."""
     fields = isinstance(view.view.map, FieldMap)
     return tuple((decode_key(group), _shaped(_paths(view), value) if fields else value) for group, value in pairs)
 
 
-def _pairs(reader: Reader, view: ViewNode, document: dict[str, Any], base: int, at: int) -> tuple[tuple[Any, Any], ...]:
-    if isinstance(view.mapper, FunctionMapper):
-        db, key, groups = told_db(view.number), record_key(base), Groups()
-        row = reader.get_many(db, [key])[0]
-        pairs = [] if row is None else read_emissions(key, row, groups, db).pairs(at, groups)
-        return tuple((decode_key(group), value) for group, value in pairs)
-    fields = view.mapper.fields
+def _by_fields(view: ViewNode, mapper: FieldMapper, document: dict[str, Any]) -> tuple[tuple[Any, Any], ...]:
+    """Return the contributions that follow from a document by the definition."""
+    fields = mapper.fields
     if fields.where is not None and not fields.where.evaluate(lambda path: reach(document, path)):
         return ()
     parts = tuple(reach(document, path) for path in fields.key.paths)

@@ -25,7 +25,6 @@ from penstock.mapreduce import (
     ViewNode,
     held_db,
     kept_contributions,
-    read_held,
     told_db,
 )
 from penstock.views import Contribution, Documents, FieldMap, Progress, Row, View, ViewReader
@@ -164,13 +163,12 @@ class _Scan:
 
     def _held(self) -> None:
         """What documents that the view holds were told last."""
-        db, places = held_db(self._view.number), {group: i for i, group in enumerate(self._groups)}
+        places = {group: i for i, group in enumerate(self._groups)}
         shape = Shape(self._view.reduce.fields)
-        for key, row in self._reader.scan(db):
-            whole, _, pairs = read_held(key, row, db)
-            for group, values in pairs:
+        for _, held in self._view.remembered(self._reader).all_held():
+            for group, values in held.pairs:
                 if group in places:
-                    self._found[places[group]].append((whole, 0, shape.of(values)))
+                    self._found[places[group]].append((held.whole, 0, shape.of(values)))
 
     # -- function views
 

@@ -27,7 +27,7 @@ from penstock.core.reading.group_weights import Weight, weight_of
 from penstock.core.reading.visibility import read_spans, saved_position
 from penstock.core.schema import Schema
 from penstock.gateway import TableReader, TableReading
-from penstock.mapreduce import ViewNode, entries_of, held_db, read_held, rows_db
+from penstock.mapreduce import ViewNode, entries_of, held_db, rows_db
 from penstock.spout import Remembered
 from penstock.views import Contribution, Position, Progress, ViewReader, shown_position
 
@@ -249,10 +249,9 @@ class Snapshot:
             groups: set[bytes] = set()
             keys: set[bytes] = set()
             node = self._schema.view(view, self.reader())
-            db, index = held_db(node.number), node.view.index
+            index = node.view.index
             with self.naming():
-                for key, row in self.reader().scan(db):
-                    whole, _, pairs = read_held(key, row, db)
+                for _, (whole, _, pairs) in node.remembered(self.reader()).all_held():
                     keys.add(whole)
                     groups.update(entries_of(whole, pairs) if index else (group for group, _ in pairs))
                     if index:  # a view of an earlier version of Penstock has no rank of 0
@@ -263,11 +262,10 @@ class Snapshot:
     @checked
     def holds(self, view: str) -> list[dict[str, Any]]:
         """What a view can't take: keys, reasons and tracebacks."""
-        db = held_db(self._schema.view(view, self.reader()).number)
+        node = self._schema.view(view, self.reader())
         out: list[dict[str, Any]] = []
         with self.naming():
-            for key, row in self.reader().scan(db):
-                whole, hold, _ = read_held(key, row, db)
+            for _, (whole, hold, _) in node.remembered(self.reader()).all_held():
                 out.append({"key": decode_key(whole), "reason": hold.reason, "traceback": hold.trace})
         return out
 

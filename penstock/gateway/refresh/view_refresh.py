@@ -26,7 +26,6 @@ from penstock.mapreduce import (
     emissions_row,
     key_lanes,
     mark_resting,
-    read_emissions,
     told_db,
 )
 
@@ -89,8 +88,8 @@ def _in_place(node: TableNode, reader: Reader, slots: Slots) -> Callable[[Writer
     def remember(writer: Writer, view: ViewNode, emissions: Emissions) -> None:
         db = told_db(view.number)
         keys = [record_key(base) for base, *_ in places]
-        for key, row, (_, size, which, at) in zip(keys, writer.get_many(db, keys), places, strict=True):
-            told = Emissions.none(size) if row is None else read_emissions(key, row, view.groups, db)
+        blocks = view.remembered(writer).blocks(keys, [size for _, size, *_ in places])
+        for key, told, (_, size, which, at) in zip(keys, blocks, places, strict=True):
             order: NDArray[np.int64] = np.arange(size)
             order[at] = size + np.arange(at.size)
             own = Emissions.join([told, emissions.take(which)]).take(order)

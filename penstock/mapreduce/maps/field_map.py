@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from penstock.cache import KeyKind, KeyTooLong, encode_key, shown
 from penstock.mapreduce.columns.column import Column, Kind
 from penstock.mapreduce.columns.group_codes import BAD, Codes
+from penstock.mapreduce.maps.contribution_deltas import DocumentContributions
 from penstock.mapreduce.maps.emissions import Contributions
 from penstock.mapreduce.maps.field_plan import cell_fields, value_fields
 from penstock.mapreduce.maps.function_map import Hold
@@ -75,6 +76,32 @@ class FieldMapper:
             if kind is not None and bool((kind == Kind.OTHER).any()):
                 bad = (kind == Kind.OTHER) if bad is None else bad | (kind == Kind.OTHER)
         return bad
+
+    def mapped(
+        self, columns: FieldColumns, at: NDArray[Any] | None, documents: NDArray[np.int64]
+    ) -> tuple[DocumentContributions, list[int]]:
+        """Return what documents contribute, and the numbers of those that it can't take.
+
+        The documents stand at the indexes `at` of the columns (None: all); `documents` are their numbers.
+        """
+        kept, bad = self.kept(columns), self.bad(columns)
+        if bad is None:
+            return self._of_kept(columns, kept, at, documents), []
+        wrong = bad if kept is None else bad & kept
+        stuck = documents[wrong if at is None else wrong[at]].tolist()
+        return self._of_kept(columns, ~bad if kept is None else kept & ~bad, at, documents), stuck
+
+    def taken(self, columns: FieldColumns, documents: NDArray[np.int64]) -> DocumentContributions:
+        """Return what documents contribute that it took, or that it holds."""
+        return self._of_kept(columns, self.kept(columns), None, documents)
+
+    def _of_kept(
+        self, columns: FieldColumns, kept: Mask | None, at: NDArray[Any] | None, documents: NDArray[np.int64]
+    ) -> DocumentContributions:
+        if kept is None:
+            return DocumentContributions(self.contributions(columns, at), documents)
+        keep = (kept if at is None else kept[at]).nonzero()[0]
+        return DocumentContributions(self.contributions(columns, keep if at is None else at[keep]), documents[keep])
 
     def contributions(self, columns: FieldColumns, at: NDArray[Any] | None) -> Contributions:
         """What the documents at these indexes (None: all) contribute."""

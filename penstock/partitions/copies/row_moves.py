@@ -49,8 +49,6 @@ from penstock.mapreduce import (
     held_db,
     nodes_db,
     parted_log,
-    read_emissions,
-    read_held,
     resting_db,
     rows_db,
     told_db,
@@ -183,10 +181,10 @@ class Moving:
     def _view(self, view: ViewNode) -> None:
         reader, number = self._snap.reader(), view.number
         source = self._snap.schema.views.get(view.view.source.name)
-        held = held_db(number)
+        held, remembered = held_db(number), view.remembered(reader)
 
         def by_held(rows: Sequence[Pair]) -> list[bytes]:
-            return [_owned(source, read_held(key, row, held)[0]) for key, row in rows]
+            return [_owned(source, remembered.held_in(key, row).whole) for key, row in rows]
 
         def by_resting(rows: Sequence[Pair]) -> list[bytes]:
             keys = [key for key, _ in rows]
@@ -291,10 +289,7 @@ class Moving:
 
 def _told(part: Snapshot, view: ViewNode, groups: Groups, segment: Segment) -> Emissions:
     """What a function yielded for the lines of a segment."""
-    key, db = record_key(segment.base), told_db(view.number)
-    row = part.reader().get_many(db, [key])[0]
-    found = Emissions.none(0) if row is None else read_emissions(key, row, groups, db)
-    return found.padded(len(segment))
+    return view.remembered(part.reader(), groups).block(record_key(segment.base), len(segment))
 
 
 def _whole(view: ViewNode, key: bytes, row: bytes) -> bytes:

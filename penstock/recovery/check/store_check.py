@@ -45,7 +45,6 @@ from penstock.mapreduce import (
     Pairs,
     ViewNode,
     held_db,
-    read_emissions,
     resting_db,
     told_db,
 )
@@ -316,7 +315,7 @@ class Check:
 
     def _told_of_table(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
         """The documents of a table whose emissions are others now."""
-        db, mapping, n = told_db(view.number), Mapping(view.view), 0
+        mapping, n = Mapping(view.view), 0
         documents = snap.log(view.view.source.name)
         base, told = -1, list[Pairs]()
         places = documents.places()
@@ -327,8 +326,8 @@ class Check:
                 if segment != base:
                     base, key = segment, record_key(segment)
                     groups = Groups()
-                    row = snap.reader().get_many(db, [key])[0]
-                    told = [] if row is None else read_emissions(key, row, groups, db).pairs_of_each(groups)
+                    [own] = view.remembered(snap.reader(), groups).emissions([key])
+                    told = [] if own is None else own.pairs_of_each(groups)
                 if not unwrap(line).absent:
                     docs.append(document_of(line))
                     remembered.append(told[at] if at < len(told) else [])
@@ -352,7 +351,7 @@ class Check:
                     continue
                 state = source.codec.decode(key, own, f"view {view.view.source.name!r}")
                 groups = Groups()
-                remembered.append(read_emissions(key, row, groups, db).pairs(0, groups))
+                remembered.append(view.remembered(snap.reader(), groups).emissions_in(key, row).pairs(0, groups))
                 docs.append(Row(decode_key(state.whole or key), source.codec.result(state)))
             n += _differing(mapping, docs, remembered, unsure)
         return n

@@ -13,7 +13,7 @@ from penstock.cache import PenstockError, Reader, decode_key, received_document,
 from penstock.core.input.batches import MOST_BYTES
 from penstock.core.reading.document_facts import shown_told
 from penstock.gateway import Form, Received, Reject, key_value, read_rejects, rejects_from
-from penstock.mapreduce import Hold, IndexReduce, Pairs, RowState, ViewNode, held_db, read_held, resting_db
+from penstock.mapreduce import Hold, IndexReduce, Pairs, RowState, ViewNode, held_db, resting_db
 from penstock.recovery.quarantine.entries import Quarantined, QuarantineKind, Wanted, document_id, group_id, record_id
 from penstock.views import Table
 
@@ -126,14 +126,14 @@ def _document(got: Received) -> dict[str, Any] | None:
 
 def held_documents(reader: Reader, view: ViewNode, start: bytes = b"") -> Iterator[HeldDocument]:
     """The documents that a view holds, or rows of the view that it is on, from a stored key on."""
-    db = held_db(view.number)
-    rows = reader.scan(db, start)
+    remembered = view.remembered(reader)
+    rows = reader.scan(held_db(view.number), start)
     while chunk := list(islice(rows, _CHUNK)):
         resting = reader.get_many(resting_db(view.number), [key for key, _ in chunk])
         for (key, row), rests in zip(chunk, resting, strict=True):
             if rests is not None:
                 unseal(key, rests, resting_db(view.number))
-            yield key, *read_held(key, row, db), rests is not None
+            yield key, *remembered.held_in(key, row), rests is not None
 
 
 def _documents(snap: Snapshot, view: ViewNode, wanted: Wanted) -> Iterator[Quarantined]:

@@ -32,7 +32,7 @@ from penstock.gateway import (
     superseded,
     tell_again,
 )
-from penstock.mapreduce import Holds, ViewNode, Writes, held_db, read_held, rest_rows, resting_db, take_rows_again
+from penstock.mapreduce import Holds, ViewNode, Writes, rest_rows, resting_db, take_rows_again
 from penstock.recovery.quarantine.entries import Left, QuarantineKind, Settled, Wanted, document_id, group_id, record_id
 from penstock.recovery.quarantine.listing import held_documents, held_groups, rejected_records, views_of
 from penstock.recovery.quarantine.stored_records import aimed, ready
@@ -275,9 +275,7 @@ class Releasing:
 
             def one(writer: Writer, writes: Writes, part: Sequence[bytes] = part) -> Settled:
                 node = self._core.views[view]
-                db = held_db(node.number)
-                rows = zip(part, writer.get_many(db, part), strict=True)
-                holds = {key: read_held(key, row, db)[:2] for key, row in rows if row is not None}
+                holds = {key: (own.whole, own.hold) for key, own in node.remembered(writer).held(part).items()}
                 if not holds:
                     return Settled()
                 there = set(step(writer, writes, node, holds))
@@ -291,15 +289,14 @@ class Releasing:
 
     def _after(self, view: str, keys: Sequence[bytes], resting: bool, lost: Settled) -> Settled:
         """What a view does with these documents now."""
-        number = self._core.views[view].number
+        node = self._core.views[view]
         gone = {own.id for own in lost.why}
         keys = [key for key in keys if document_id(view, key) not in gone]
         with self._core.store.read() as reader:
             if resting:
-                return Settled(dropped=sum(row is not None for row in reader.get_many(resting_db(number), keys)))
-            db = held_db(number)
-            rows = list(zip(keys, reader.get_many(db, keys), strict=True))
-        held = [Left(document_id(view, key), read_held(key, row, db)[1].reason) for key, row in rows if row is not None]
+                return Settled(dropped=sum(row is not None for row in reader.get_many(resting_db(node.number), keys)))
+            still = node.remembered(reader).held(keys)
+        held = [Left(document_id(view, key), own.hold.reason) for key, own in still.items()]
         return Settled(released=len(keys) - len(held)) + Settled.of_left(held)
 
     # -- groups

@@ -36,8 +36,6 @@ from penstock.mapreduce import (
     ViewNode,
     held_db,
     kept_items,
-    read_emissions,
-    read_held,
     told_db,
 )
 from penstock.recovery.repair.stored_view import UNREADABLE
@@ -184,11 +182,9 @@ class Scan:
 
     def _told_in(self, segment: Segment, documents: TableReader) -> tuple[Emissions, _Documents] | None:
         """What was yielded for the newest lines of a segment, if there is any of interest."""
-        db, key = told_db(self._node.number), record_key(segment.base)
-        row = self._reader.get_many(db, [key])[0]
-        if row is None:
+        [told] = self._node.remembered(self._reader).emissions([record_key(segment.base)])
+        if told is None:
             return None
-        told = read_emissions(key, row, self._node.groups, db)
         at = np.arange(min(told.documents, len(segment)))
         if self._asked is not None:
             whose = at if told.counts is None else np.repeat(np.arange(told.documents), told.counts)
@@ -226,12 +222,10 @@ class Scan:
 
     def _held(self) -> Iterator[Contributions]:
         """What documents that a field view holds were told last."""
-        db = held_db(self._node.number)
-        rows = self._reader.scan(db)
-        while block := list(islice(rows, BLOCK)):
-            held = [read_held(key, row, db) for key, row in block]
-            keys = SourceKeys.of_encoded([whole for whole, _, _ in held])
-            out = self._node.told_pairs([pairs for _, _, pairs in held], (keys, np.arange(len(held))))
+        rows = self._node.remembered(self._reader).all_held()
+        while held := [own for _, own in islice(rows, BLOCK)]:
+            keys = SourceKeys.of_encoded([own.whole for own in held])
+            out = self._node.told_pairs([own.pairs for own in held], (keys, np.arange(len(held))))
             if self._node.stamped:
                 out.inputs[TS] = Column.nulls(out.n)
                 self._stamp_held(out, np.ones(out.n, bool))
@@ -321,11 +315,11 @@ class Scan:
         return state if named else None
 
     def _told_of_rows(self, source: ViewNode, block: list[tuple[bytes, bytes]]) -> Contributions:
-        db = told_db(self._node.number)
         wholes = self._wholes(source, [key for key, _ in block if is_long(key)])
         if self._node.keeps:  # it can't be said whose the others are
             block = [(key, row) for key, row in block if not is_long(key) or key in wholes]
-        told = [read_emissions(key, row, self._node.groups, db) for key, row in block]
+        remembered = self._node.remembered(self._reader)
+        told = [remembered.emissions_in(key, row) for key, row in block]
         emissions = Emissions.join(told) if told else Emissions.none(0)
         whose = SourceKeys.of_encoded([wholes.get(key) or key if self._node.keeps else b"\x01" for key, _ in block])
         return self._wanted(self._node.emitted(emissions, (whose, np.arange(emissions.documents))))

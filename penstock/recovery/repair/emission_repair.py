@@ -37,7 +37,6 @@ from penstock.core.reading.snapshot import Snapshot
 from penstock.gateway import document_of, key_of, tell_again, unwrap
 from penstock.mapreduce import (
     Emissions,
-    FunctionMapper,
     Groups,
     Hold,
     Pairs,
@@ -47,8 +46,6 @@ from penstock.mapreduce import (
     entries_of,
     held_db,
     held_row,
-    read_emissions,
-    read_held,
     resting_db,
     take_rows_again,
     told_db,
@@ -186,7 +183,7 @@ class _Lesson:
         known: list[Pairs] = []
         if row is not None:
             groups = Groups()
-            known = read_emissions(key, row, groups, db).pairs_of_each(groups)
+            known = self._view.remembered(self._snap.reader(), groups).emissions_in(key, row).pairs_of_each(groups)
         known += [[] for _ in range(len(segment) - len(known))]
         untold = [(i, line) for i, line in self._living(segment) if not known[i]]
         named_groups: set[bytes] = set()
@@ -246,7 +243,7 @@ class _Lesson:
         key, db = stored_key(whole), held_db(self._view.number)
         [row] = self._snap.reader().get_many(db, [key])
         try:
-            own = None if row is None else read_held(key, row, db)[2]
+            own = None if row is None else self._view.remembered(self._snap.reader()).held_in(key, row).pairs
         except StoreDamaged:
             own = None
         if own is None:
@@ -299,11 +296,7 @@ class _Lesson:
 
     def _was_told(self, place: bytes, at: int) -> Pairs:
         """What the row at a place says that a function yielded for one document."""
-        if not isinstance(self._view.mapper, FunctionMapper):
-            return []
-        db, groups = told_db(self._view.number), Groups()
-        [row] = self._snap.reader().get_many(db, [place])
-        return [] if row is None else read_emissions(place, row, groups, db).padded(at + 1).pairs(at, groups)
+        return self._view.remembered(self._snap.reader(), Groups()).yielded(place, at) or []
 
     def _source_row(self, key: bytes) -> Row | None:
         source = self._core.views[self._view.view.source.name]

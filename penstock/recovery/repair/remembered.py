@@ -17,11 +17,7 @@ from penstock.mapreduce import (
     SourceKeys,
     ViewNode,
     Writes,
-    held_db,
-    read_emissions,
-    read_held,
     rows_db,
-    told_db,
 )
 from penstock.views import ABSENT
 
@@ -32,12 +28,7 @@ def forget(node: ViewNode, keys: Sequence[bytes], reader: Reader, writes: Writes
     """Take back what a view remembers of documents or rows that are gone, and let go of them."""
     if not keys:
         return
-    db = held_db(node.number)
-    held = {
-        key: read_held(key, row, db)
-        for key, row in zip(keys, reader.get_many(db, keys), strict=True)
-        if row is not None
-    }
+    held = node.remembered(reader).held(keys)
     if node.chained:
         named = [(key, held[key][0] if key in held else key) for key in keys]
         # Of a group that is too long to be stored whole nothing else says which it was.
@@ -67,22 +58,15 @@ def gone_of(snap: Snapshot, node: ViewNode, db: str, rows: Sequence[tuple[bytes,
         source = rows_db(snap.schema.views[node.view.source.name].number)
         there = [row is not None for row in snap.reader().get_many(source, keys)]
     else:
-        whole = [decode_key(read_held(key, row, db)[0]) for key, row in rows]
+        own = node.remembered(snap.reader())
+        whole = [decode_key(own.held_in(key, row).whole) for key, row in rows]
         there = [document is not None for document in snap.table(node.view.source.name).get_many(whole)]
     return [key for key, is_there in zip(keys, there, strict=True) if not is_there]
 
 
 def remembered(reader: Reader, node: ViewNode, key: bytes) -> Pairs | None:
     """What a view on rows remembers of one of them; None if nothing."""
-    held, told = held_db(node.number), told_db(node.number)
-    row = reader.get_many(held, [key])[0]
-    if row is not None:
-        return read_held(key, row, held)[2]
-    row = reader.get_many(told, [key])[0]
-    if row is None:
-        return None
-    groups = Groups()
-    return read_emissions(key, row, groups, told).pairs(0, groups)
+    return node.remembered(reader, Groups()).last(key, key)
 
 
 def shown_of(reader: Reader, node: ViewNode, groups: Sequence[bytes]) -> dict[bytes, Any]:

@@ -32,7 +32,7 @@ from penstock.cache import (
 )
 from penstock.engine import Shipped, Snapshot, open_engine
 from penstock.gateway import document_of, is_wrapped, key_value, unwrap
-from penstock.mapreduce import Emissions, FunctionMapper, Groups, Pairs, ViewNode, read_emissions, told_db
+from penstock.mapreduce import Emissions, FunctionMapper, Groups, Pairs, ViewNode, told_db
 from penstock.recovery import emission, moment_in, same_pairs
 from penstock.spark.verify_job.group_facts import Fact, Facts
 from penstock.spark.verify_job.plain_contributions import Emitted, emitted
@@ -260,20 +260,16 @@ class _Teller:
         """Return the remembered emissions of a function view for the documents of a segment, else None."""
         if not isinstance(self._node.mapper, FunctionMapper):
             return None
-        db, key, groups = told_db(self._node.number), record_key(segment.base), Groups()
-        row = reader.get_many(db, [key])[0]
-        told = Emissions.none(len(segment))
-        if row is not None:
-            told = read_emissions(key, row, groups, db).padded(len(segment))
-        return _Told(told, groups)
+        groups = Groups()
+        return _Told(self._node.remembered(reader, groups).block(record_key(segment.base), len(segment)), groups)
 
     def told_of_row(self, reader: Reader, key: bytes) -> Callable[[], Any] | None:
         """Return a function for the remembered emission of a row of the parent view, or None for field views."""
         if not isinstance(self._node.mapper, FunctionMapper):
             return None
-        db, groups = told_db(self._node.number), Groups()
-        row = reader.get_many(db, [key])[0]
-        return lambda: [] if row is None else read_emissions(key, row, groups, db).pairs(0, groups)
+        remembered = self._node.remembered(reader, Groups())
+        [row] = reader.get_many(told_db(self._node.number), [key])
+        return lambda: [] if row is None else remembered.emissions_in(key, row).pairs(0, remembered.groups)
 
 
 @dataclass(frozen=True)

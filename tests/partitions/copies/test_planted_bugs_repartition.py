@@ -143,7 +143,7 @@ BUGS = [
         Bug(
             "held rows go anywhere",
             "partitions.copies.row_moves:Moving._view",
-            "_owned(source, read_held(key, row, held)[0])",
+            "_owned(source, remembered.held_in(key, row).whole)",
             "key[::-1]",
         ),
     ),

@@ -1,0 +1,108 @@
+"""The rows in which a view remembers the contributions that it was told of last.
+
+One rule says which contributions count for a document, or for a row of the view that a view is on:
+
+- a view that holds the document counts the contributions of its held row;
+- otherwise a function view counts the emissions that it remembers for the document;
+- otherwise the contributions follow from the stored line, by the fields of the definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from penstock.cache import Reader, pack, seal, unpack, unseal
+from penstock.mapreduce.columns.group_codes import Groups
+from penstock.mapreduce.maps.emissions import Emissions, Pairs, read_emissions
+from penstock.mapreduce.maps.function_map import Hold
+
+__all__ = ["Held", "Remembered", "held_row"]
+
+
+class Held(NamedTuple):
+    """The row of a document that a view holds."""
+
+    whole: bytes  # the encoded key
+    hold: Hold
+    pairs: Pairs  # the contributions that count until the view can take a version
+
+
+def held_row(key: bytes, whole: bytes, hold: Hold, pairs: Pairs) -> bytes:
+    """Return the row of a held document: its key, the reason, and the contributions that still count."""
+    return seal(key, pack([whole, hold.reason, hold.trace, [[group, value] for group, value in pairs]]))
+
+
+class Remembered:
+    """The contributions that one view remembers, read from one snapshot or transaction.
+
+    A document of a table is named by its stored key. Emissions stand at a place: the key of a segment of the table, or
+    the key of a row of another view. `groups` numbers the groups of the emissions.
+    """
+
+    __slots__ = ("_held", "_reader", "_told", "groups")
+
+    def __init__(self, reader: Reader, groups: Groups, held: str, told: str | None) -> None:
+        self._reader = reader
+        self.groups = groups
+        self._held = held  # the database of held rows
+        self._told = told  # the database of emissions; None of a view of fields, which has none
+
+    def last(self, document: bytes, place: bytes, at: int = 0) -> Pairs | None:
+        """Return the contributions that a view was told last of a document, whose emissions are number `at` of a place.
+
+        None says that nothing is stored: the contributions follow from the line by fields, or there are none.
+        """
+        held = self.held([document]).get(document)
+        return self.yielded(place, at) if held is None else held.pairs
+
+    # -- held rows
+
+    def held(self, documents: Sequence[bytes]) -> dict[bytes, Held]:
+        """Return the held rows of those of these documents that the view holds."""
+        rows = self._reader.get_many(self._held, documents)
+        return {key: self.held_in(key, row) for key, row in zip(documents, rows, strict=True) if row is not None}
+
+    def all_held(self) -> Iterator[tuple[bytes, Held]]:
+        """Iterate over the held rows of all documents, by stored key."""
+        for key, row in self._reader.scan(self._held):
+            yield key, self.held_in(key, row)
+
+    def held_in(self, key: bytes, row: bytes) -> Held:
+        """Decode a held row that was read already."""
+        whole, reason, trace, pairs = unpack(unseal(key, row, self._held))
+        return Held(whole, Hold(reason, trace), [(group, value) for group, value in pairs])
+
+    # -- emissions
+
+    def emissions(self, places: Sequence[bytes]) -> list[Emissions | None]:
+        """Return the emissions at each of these places; None where no row is."""
+        if self._told is None:
+            return [None] * len(places)
+        rows = self._reader.get_many(self._told, places)
+        return [None if row is None else self.emissions_in(key, row) for key, row in zip(places, rows, strict=True)]
+
+    def all_emissions(self) -> Iterator[tuple[bytes, Emissions]]:
+        """Iterate over the emissions of all places."""
+        for key, row in () if self._told is None else self._reader.scan(self._told):
+            yield key, self.emissions_in(key, row)
+
+    def emissions_in(self, key: bytes, row: bytes) -> Emissions:
+        """Decode a row of emissions that was read already."""
+        assert self._told is not None, "asked of views that have a function"
+        return read_emissions(key, row, self.groups, self._told)
+
+    def blocks(self, places: Sequence[bytes], sizes: Sequence[int]) -> list[Emissions]:
+        """Return the emissions of places with so many documents each. A document without emissions yielded nothing."""
+        found = zip(self.emissions(places), sizes, strict=True)
+        return [Emissions.none(size) if own is None else own.padded(size) for own, size in found]
+
+    def block(self, place: bytes, size: int) -> Emissions:
+        """Return the emissions of one place with so many documents."""
+        [own] = self.blocks([place], [size])
+        return own
+
+    def yielded(self, place: bytes, at: int = 0) -> Pairs | None:
+        """Return the contributions of one document at a place; None where no row is."""
+        [own] = self.emissions([place])
+        return None if own is None else own.padded(at + 1).pairs(at, self.groups)
