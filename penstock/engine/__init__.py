@@ -10,6 +10,7 @@ from penstock.core.reading.document_facts import Stored, Told
 from penstock.core.reading.feed_reader import Follower
 from penstock.core.reading.group_weights import Weight
 from penstock.core.reading.snapshot import Snapshot
+from penstock.core.schema import described
 from penstock.core.settings import Scrubbing, Settings
 from penstock.core.store_layout import is_store, layout_of, must_be_whole, partitions_of
 from penstock.core.upkeep.compaction import Compacted, Progress
@@ -36,7 +37,7 @@ from penstock.partitions.member import Marks, Member, Tables
 from penstock.partitions.member import Standing as MemberStanding
 from penstock.partitions.transport.saved_batches import BatchWaits, SavedBatches
 from penstock.partitions.union.union_snapshot import SpannedSnapshot, Switching, settled
-from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writer, parted
+from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writer, parted, post
 
 __all__ = [
     "LOST",
@@ -91,6 +92,7 @@ __all__ = [
     "copy_size",
     "damaged_pages_at",
     "delivered",
+    "described",
     "guard_of",
     "importable",
     "is_store",
@@ -102,6 +104,7 @@ __all__ = [
     "open_partition",
     "parted",
     "partitions_of",
+    "post",
     "read_catalog",
     "read_state",
     "repartition",

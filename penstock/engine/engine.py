@@ -32,6 +32,7 @@ from penstock.engine.group_commit import Committer, Ticket
 from penstock.engine.store_status import status_of
 from penstock.mapreduce import Writes
 from penstock.partitions.copies.store_copies import Copied, copy_of
+from penstock.partitions.partition_operations import ALL_OPERATIONS
 from penstock.remote.server import Holder
 from penstock.spout import Record
 from penstock.views import Change, Changes, Counts, Position
@@ -72,7 +73,7 @@ class Engine(Loading):
         self._committer: Committer | None = None
         if grouped:
             self.begin_group()
-        self._holder = None if sock is None or path is None else Holder(self, core.app.name, sock, path)
+        self._holder = None if sock is None or path is None else Holder(self, core.app.name, sock, path, ALL_OPERATIONS)
 
     def __enter__(self) -> Self:
         return self
@@ -383,8 +384,7 @@ class Engine(Loading):
             for part in parts:
                 places = slice(start, start + part.records.n)
                 start = places.stop
-                own = counts_in(name, part, done[name], places)
-                each[id(part)] = own
+                each[id(part)] = own = counts_in(name, part, done[name], places)
                 total = own if total is None else total + own
         return total or Counts(), each
 

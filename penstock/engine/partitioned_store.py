@@ -39,6 +39,7 @@ from penstock.partitions.transport.delivery import REFUSED, at_rest
 from penstock.partitions.transport.saved_batches import SavedBatches
 from penstock.partitions.union.union_quarantine import PartedReleasing
 from penstock.partitions.union.union_repair_site import PartedSite
+from penstock.remote.operations import OPERATIONS
 from penstock.remote.server import Holder
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import App, Changed, Counts, Progress
@@ -83,7 +84,7 @@ class Parted(PartitionedRefill):
         self._number = max(own.batch for own in standing)  # of the last batch
         self._saved = SavedBatches(self._seats, standing, self._carry)
         self._carry()
-        self._holder = None if sock is None or path is None else Holder(self, app.name, sock, path)
+        self._holder = None if sock is None or path is None else Holder(self, app.name, sock, path, OPERATIONS)
 
     def __repr__(self) -> str:
         return f"<engine of {self._app.name!r} at {self._path or 'memory'}, {len(self._seats)} partitions>"

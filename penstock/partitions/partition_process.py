@@ -18,19 +18,22 @@ import time
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.cache import Closed, Owner, PenstockError, StoreInUse, owner_pid, unpack
 from penstock.core.catalog import Resume
 from penstock.generations.build_progress import Swept, Switch
+from penstock.partitions import partition_operations as operations
 from penstock.partitions.member import Marks, Standing, Tables
 from penstock.partitions.start_message import StartMessage, write_message
+from penstock.remote.operations import COMPACT, Operation
 from penstock.remote.remote_writer import RemoteWriter
 from penstock.remote.socket_wire import Gone
-from penstock.remote.wire_messages import batch_data, counts_of_data, error_of
+from penstock.remote.wire_messages import error_of
 from penstock.remote.writer_protocol import HolderLost, HolderSilent
 from penstock.views import Counts
 
+A = TypeVar("A")
 _TRIES = 5  # owners in a row that end at the same work before it is given up
 _LEAVING = 2.0  # seconds in which an orphan ends by itself
 _AGAIN = 0.02
@@ -140,7 +143,7 @@ class PartitionProcess:
             return
         try:
             if self._process is not None and self._process.poll() is None:
-                self._ask("alive")
+                self._ask(operations.ALIVE)
                 return
         except (HolderLost, HolderSilent):
             pass
@@ -196,41 +199,36 @@ class PartitionProcess:
         others: Mapping[int, Tables] | None = None,
     ) -> list[Counts]:
         """One transaction of records that it owns, and the offsets after them; one with this number once only."""
-        given = [[name, own.offset, own.note, own.again] for name, own in sources.items()]
-        what = {"sources": given, "number": number, "kinds": dict(kinds), "strict": strict}
-        rest = [[other, _data(own)] for other, own in (others or {}).items()]
-        said = self._done("own", tables=_data(tables), others=rest, **what)
-        return [counts_of_data(own) for own in said]
+        given = {"sources": sources, "number": number, "kinds": kinds, "strict": strict, "others": others or {}}
+        return self._done(operations.OWN, tables=tables, **given)
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
         """How these records would fare."""
-        return counts_of_data(self._done("tried", tables=_data(tables), kinds=dict(kinds)))
+        return self._done(operations.TRIED, tables=tables, kinds=kinds)
 
     def standing(self) -> Standing:
         """How far it is; what has arrived is deleted first."""
-        return Standing.of_data(self._done("standing"))
+        return self._done(operations.STANDING)
 
     def marks(self) -> Marks:
         """The numbers of productions as they are now."""
-        return Marks.of_data(self._done("marks"))
+        return self._done(operations.MARKS)
 
     def note(self, source: str) -> bytes:
         """What the spout of a source noted with its last batch."""
-        noted: bytes = self._done("note", source=source)
-        return noted
+        return self._done(operations.NOTE, source=source)
 
     def compact(self) -> dict[str, Any]:
         """Give back what old versions take."""
-        said: dict[str, Any] = self._done("compact")
-        return said
+        return self._done(COMPACT).data()
 
     def repair(self, do: str, *what: Any) -> Any:
         """A step of a repair, in plain data."""
-        return self._done("repair", step=do, what=list(what))
+        return self._done(operations.REPAIR, step=do, arguments=what)
 
     def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
         """One step of building views, of about so many documents, or of the switch; with neither a look."""
-        return Swept(*self._done("swept", limit=limit, switch=switch))
+        return self._done(operations.SWEPT, limit=limit, switch=switch)
 
     def close(self) -> None:
         """End it. Closing twice is nothing."""
@@ -238,28 +236,28 @@ class PartitionProcess:
             self.closed = True
             self._end(30.0)
 
-    def _done(self, do: str, **what: Any) -> Any:
+    def _done(self, operation: Operation[A], **arguments: Any) -> A:
         """Have one thing done, by the next owner if this one ends at it."""
         with self._turn:
             for again in range(_TRIES):
                 try:
-                    return self._ask(do, **what)
+                    return self._ask(operation, **arguments)
                 except (HolderLost, HolderSilent):
                     if again == _TRIES - 1:
                         raise
                     self.follow()
         raise AssertionError("it returns or raises")
 
-    def _ask(self, do: str, **what: Any) -> Any:
+    def _ask(self, operation: Operation[A], **arguments: Any) -> A:
         process = self._process
         try:
             if self._there is None or process is None:
                 raise Gone
             try:
-                return self._there.ask(do, **what)
+                return self._there.call(operation, **arguments)
             except Closed:  # by an interrupt here, in the middle of an answer
                 self._there = self._reached(process)
-                return self._there.ask(do, **what)
+                return self._there.call(operation, **arguments)
         except (Gone, Closed):
             raise self._lost from None
 
@@ -291,10 +289,6 @@ def _heard(file: int, patience: float) -> dict[str, Any] | None:
             size += int.from_bytes(data, "big")
     said: dict[str, Any] = unpack(bytes(data[_HEAD:]))
     return said
-
-
-def _data(tables: Tables) -> dict[str, list[Any]]:
-    return {name: [batch_data(batch) for batch in parts] for name, parts in tables.items()}
 
 
 def evict(folder: str, mode: int) -> None:

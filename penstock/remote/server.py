@@ -18,17 +18,14 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.cache import Closed, PenstockError
-from penstock.engine.remote_operations import OPERATIONS
+from penstock.remote.operations import Operation
 from penstock.remote.socket_wire import PROTOCOL, Gone, Silent, Wire, end, listen, remove
 from penstock.remote.wire_messages import error_data
-
-if TYPE_CHECKING:
-    from penstock.engine.engine import Engine
 
 __all__ = ["Holder", "drop_socket", "take_socket"]
 
@@ -56,8 +53,11 @@ def drop_socket(path: str, sock: socket.socket) -> None:
 class Holder:
     """Serves others, from its making until `close`."""
 
-    def __init__(self, engine: Engine, app: str, sock: socket.socket, path: str) -> None:
+    def __init__(
+        self, engine: object, app: str, sock: socket.socket, path: str, operations: Mapping[str, Operation[Any]]
+    ) -> None:
         self._engine = weakref.ref(engine)
+        self._operations = operations
         self._app = app
         self._sock = sock
         self._path = path
@@ -160,7 +160,7 @@ class Holder:
 
     def _answer(self, wire: Wire, asked: Any) -> None:
         """Do one thing that was asked, and answer."""
-        work = _Work(self._engine(), asked, wire, lambda: self._closed)
+        work = _Work(self._engine(), self._operations, asked, wire, lambda: self._closed)
         with self._lock:
             self._under_way.add(work)
         try:
@@ -180,7 +180,15 @@ _STRANGER = (
 class _Work:
     """One operation under way."""
 
-    def __init__(self, engine: Engine | None, asked: Any, wire: Wire, closing: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        engine: object,
+        operations: Mapping[str, Operation[Any]],
+        asked: Any,
+        wire: Wire,
+        closing: Callable[[], bool],
+    ) -> None:
+        self._operations = operations
         self._answer: dict[str, Any] = {}
         self._held = engine
         self._asked = asked
@@ -210,18 +218,18 @@ class _Work:
             self._answered = True
             self._wire.send(self._answer)
 
-    def _do(self, engine: Engine | None) -> Any:
+    def _do(self, engine: object) -> Any:
         if engine is None:
             raise Closed(_ENGINE)
         name = self._asked.get("do") if isinstance(self._asked, dict) else None
-        operation = OPERATIONS.get(name) if isinstance(name, str) else None
+        operation = self._operations.get(name) if isinstance(name, str) else None
         if operation is None:
             raise PenstockError(
                 f"the holder of the store knows no operation {name!r}; run the same penstock as it does"
             )
-        return operation(engine, self._asked, self._tell)
+        return operation.serve(engine, self._asked, self._tell)
 
-    def _tell(self, at: dict[str, Any]) -> None:
+    def _tell(self, at: Any) -> None:
         """How far it is; raises where nobody hears it any more, or where the store is being closed."""
         self._say({"at": at})
         if self._unheard:

@@ -24,7 +24,7 @@ from penstock.cache import PenstockError, StoreDamaged, pack, unpack
 
 __all__ = ["PROTOCOL", "Gone", "Silent", "Wire", "connect", "end", "listen", "remove"]
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of what is said; the first message of each side has it."""
 _MOST = 256 << 20  # bytes of the largest message
 _PIECE = 1 << 20  # bytes for which memory is taken before they arrive: a length is only announced

@@ -1,18 +1,21 @@
-"""What writes a store, here or in another process: one protocol, and what can be wrong with a process that holds it."""
+"""The writer of a store, in this process or another one, and the errors of a holder that gives no answer."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from types import TracebackType
 from typing import Any, Protocol, Self
 
 from penstock.cache import PenstockError, Tell
+from penstock.core.input.batches import Batch
 from penstock.core.upkeep.compaction import Compacted, Progress
 from penstock.generations.refill import Refilled
-from penstock.recovery import Checked, Repaired, Settled, Wanted
+from penstock.recovery import Checked, QuarantineKind, Repaired, Settled
 from penstock.spout import Record, Remembered, SpoutBatch
-from penstock.views import App, Counts, Migrated
+from penstock.views import Counts, Migrated
 
-__all__ = ["HolderLost", "HolderSilent", "Writer", "as_equal", "parted"]
+__all__ = ["HolderLost", "HolderSilent", "PendingCounts", "Writer", "parted", "post"]
 
 
 class HolderSilent(PenstockError):
@@ -59,28 +62,36 @@ last may be too; run this again, what is done already changes nothing
         )
 
 
+class PendingCounts(Protocol):
+    """The counts of a put under group commit, which come after its commit."""
+
+    def result(self, timeout: float | None = None) -> Counts:
+        """Wait for the commit; the counts."""
+        ...
+
+
 class Writer(Protocol):
-    """What writes a store, here or there: the writing half of an engine, every call durable when it returns."""
+    """The calls that write a store, which its engine and the writers of other processes have in common."""
 
     @property
     def holder(self) -> str | None:
-        """The process that the work is handed over to, in words; None where this one holds the store."""
+        """The process that holds the store, in words; None if this process holds it."""
         ...
 
-    def put(self, table: str, doc: Any, ts: Any = None) -> Counts:
+    def put(self, table: str, doc: Any, ts: Any = None) -> Counts | PendingCounts:
         """Put one document."""
         ...
 
-    def delete(self, table: str, key: Any, ts: Any = None) -> Counts:
+    def delete(self, table: str, key: Any, ts: Any = None) -> Counts | PendingCounts:
         """Delete the document with this key."""
         ...
 
-    def put_many(self, table: str, docs: Any, strict: bool = False, batch: int | None = None) -> Counts:
+    def put_many(self, table: str, docs: Any, strict: bool = False, batch: int | None = None) -> Counts | PendingCounts:
         """Put many documents."""
         ...
 
-    def post(self, records: Iterable[Record]) -> Counts:
-        """Take records of any tables as one transaction, reposts among them before it; their offsets mean nothing."""
+    def take(self, tables: dict[str, list[Batch]], strict: bool = False, atomic: bool = False) -> Counts:
+        """Take batches of several tables as one transaction."""
         ...
 
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
@@ -90,51 +101,69 @@ class Writer(Protocol):
     def load(
         self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
     ) -> Generator[tuple[SpoutBatch, Counts]]:
-        """Take a spout's batches; gives each with its counts as it is durable."""
+        """Take the batches of a spout; yield each with its counts after its commit."""
         ...
 
     def remembered(self, source: str) -> Remembered | None:
-        """Where the store stands in a source."""
+        """Give the offset and the spout state that the store has of a source."""
         ...
 
     def settle(self) -> None:
-        """Wait until all that was taken before shows in every view."""
+        """Wait until every view shows all records that were taken before."""
         ...
 
     def compact(self, progress: Progress | None = None) -> Compacted:
-        """Give back what old versions take."""
+        """Give back the space of old versions."""
         ...
 
-    def repost(self, values: Mapping[str, Sequence[Any]], progress: Progress | None = None) -> list[Repaired]:
-        """Post values of tables that may once have been told; what was repaired."""
+    def repost_many(self, values: Mapping[str, Sequence[Any]], *, progress: Progress | None = None) -> list[Repaired]:
+        """Post old values of tables; the answer has the repairs."""
         ...
 
-    def restate(self, name: str, key_or_group: Any = None, progress: Progress | None = None) -> list[Repaired]:
-        """Make right what views say; what was repaired."""
+    def restate(self, name: str, key_or_group: Any = None, *, progress: Progress | None = None) -> list[Repaired]:
+        """Restate a view, a group, a table or a document; the answer has the repairs."""
         ...
 
-    def retry(self, wanted: Wanted, progress: Progress | None = None) -> Settled:
-        """Try again what is in quarantine; what became of it."""
+    def check(self, fix: bool = False, *, progress: Progress | None = None) -> Checked:
+        """Read all of the store and compare its views with its documents."""
         ...
 
-    def drop(self, wanted: Wanted, progress: Progress | None = None) -> Settled:
-        """Let go of what is in quarantine; what became of it."""
+    def retry(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        kind: str | QuarantineKind | None = None,
+        table: str | None = None,
+        view: str | None = None,
+        limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> Settled:
+        """Try entries of the quarantine again."""
         ...
 
-    def check(self, fix: bool = False, progress: Progress | None = None) -> Checked:
-        """Read all of the store and hold views against the documents; what is wrong."""
+    def drop(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        kind: str | QuarantineKind | None = None,
+        table: str | None = None,
+        view: str | None = None,
+        limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> Settled:
+        """Drop entries of the quarantine."""
         ...
 
-    def migrate(self, app: App, progress: Progress | None = None) -> Migrated:
-        """Build what is left of views that are to be as this app has them; what changed."""
+    def migrate_as(self, wanted: dict[str, dict[str, Any]], progress: Progress | None = None) -> Migrated:
+        """Build the rest of the views that changed; the store must have these definitions."""
         ...
 
-    def begin_refill(self, tables: Sequence[str], app: App) -> int:
-        """Tables of this app are made anew elsewhere from now on; the seed that they are made with."""
+    def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
+        """Begin to refill some tables; the answer is the seed that the other store must have."""
         ...
 
-    def refill(self, folder: str, progress: Tell | None = None) -> Refilled:
-        """Take over what was made of them, in one transaction; where their sources go on."""
+    def refill(self, folder: str | os.PathLike[str], progress: Tell | None = None) -> Refilled:
+        """Take over the tables in a folder, in one transaction."""
         ...
 
     def close(self) -> None:
@@ -142,11 +171,28 @@ class Writer(Protocol):
         ...
 
     def __enter__(self) -> Self: ...
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object, /) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+def post(writer: Writer, records: Iterable[Record]) -> Counts:
+    """Take records of any tables as one transaction, after the reposts among them; a repost counts as equal."""
+    rest, values = parted(records)
+    if values:
+        writer.repost_many(values)
+    tables: dict[str, list[Batch]] = {}
+    for record in rest:
+        (batch,) = tables.setdefault(record.table, [Batch(unit="record", origin="post")])
+        if record.doc is None:
+            batch.delete(record.key, record.ts)
+        else:
+            batch.add(record.doc, record.ts)
+    return writer.take(tables, atomic=True) + Counts(equal=sum(map(len, values.values())))
 
 
 def parted(records: Iterable[Record]) -> tuple[list[Record], dict[str, list[Any]]]:
-    """Records without the reposts among them, and the values that those post, by table."""
+    """Separate reposts from other records; the values of reposts are by table."""
     rest: list[Record] = []
     values: dict[str, list[Any]] = {}
     for record in records:
@@ -155,8 +201,3 @@ def parted(records: Iterable[Record]) -> tuple[list[Record], dict[str, list[Any]
         else:
             rest.append(record)
     return rest, values
-
-
-def as_equal(values: Mapping[str, Sequence[Any]]) -> Counts:
-    """How reposts count: they change no document."""
-    return Counts(equal=sum(map(len, values.values())))

@@ -19,8 +19,11 @@ from tests.waiting import PATIENCE
 _DOC = {"id": 1, "name": "Sue"}
 _INTERNAL = {  # of an opening, or without a lock
     "begin_group",
+    "core",
     "finish_switch",
+    "holder",
     "last_scrub",
+    "lock",
     "looks",
     "sweep_failed",
     "switching",
@@ -34,6 +37,8 @@ _CALLS: dict[str, _Call] = {
     "ingest": lambda e: e.ingest([ps.Record("users", 1, _DOC, offset=1)], source="s", resume=2),
     "load": lambda e: next(e.load("users", [])),
     "take": lambda e: e.take({"users": []}),
+    "write_each": lambda e: e.write_each({}, None, False),
+    "remembered": lambda e: e.remembered("s"),
     "compact": lambda e: e.compact(),
     "copy": lambda e: e.copy("nowhere"),
     "flush": lambda e: e.flush(),
@@ -62,7 +67,6 @@ _CALLS: dict[str, _Call] = {
 }
 _PARTED: dict[str, Callable[[Any], object]] = {
     "carry": lambda e: e.carry(),
-    "remembered": lambda e: e.remembered("s"),
     "still": lambda e: e.still().__enter__(),
 }
 

@@ -223,7 +223,7 @@ def test_whoever_asked_is_killed_and_the_holder_goes_on(
     with live_at(app, tmp_path / "live", 0) as live:
         with writer(tmp_path / "live", app) as writing:
             assert writing.holder is not None
-            seed = writing.begin_refill(["users"], app)
+            seed = writing.begin_refill(["users"], described(app))
             live.put_many("users", [{"id": i, "name": "since", "ts": 500} for i in range(9, 400)])
             fresh = elsewhere(app, tmp_path / "fresh", seed, docs(0, 400))
             before, names = live.digest(), dict(live.snapshot().view("names").items())
@@ -236,7 +236,7 @@ def test_whoever_asked_is_killed_and_the_holder_goes_on(
             assert killed.returncode == -signal.SIGKILL
             live.put("orders", {"id": 2, "amount": 1})
             live.delete("orders", 2)
-            assert writing.begin_refill(["users"], app) == seed  # which ends what is still under way
+            assert writing.begin_refill(["users"], described(app)) == seed  # which ends what is still under way
             with live.snapshot() as snap:
                 switched = dict(snap.view("names").items()) != names
             assert (live.digest() == before) is not switched

@@ -18,7 +18,7 @@ import pytest
 import penstock as ps
 from penstock.cache import encode_key
 from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
-from penstock.engine import BatchWaits, Parted, writer
+from penstock.engine import BatchWaits, Parted, post, writer
 from penstock.views import ProductionName
 from tests.harness.planting import Bug
 from tests.partitions.stores import placed
@@ -205,7 +205,7 @@ def test_a_batch_that_another_process_posts_is_atomic(tmp_path: Path) -> None:
         give = mock.patch.object(engine._saved, "give", wraps=engine._saved.give)
         with give as saved, writer(tmp_path / "store", shop()) as other:
             assert other.holder is not None
-            other.post([ps.Record("users", key, {"id": key, "name": "a", "v": 1}) for key in KEYS])
+            post(other, [ps.Record("users", key, {"id": key, "name": "a", "v": 1}) for key in KEYS])
             assert saved.call_count == 1
             other.put_many("users", [{"id": key, "name": "b", "v": 1} for key in KEYS])
             assert saved.call_count == 1, "a list is a transaction at each partition"

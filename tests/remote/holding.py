@@ -19,13 +19,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import penstock as ps
 from penstock.core.upkeep import compaction
-from penstock.engine import remote_operations
 from penstock.gateway import TableBatch
+from penstock.remote.operations import OPERATIONS
 from penstock.spout import SpoutBatch
 from tests.cache.processes import heard
 
@@ -75,16 +76,16 @@ def held(store: Path, *befalls: str) -> Iterator[subprocess.Popen[str]]:
 
 def befall(when: str, operation: str) -> None:
     """Be killed in the operation of this name."""
-    do = remote_operations.OPERATIONS[operation]
+    done = OPERATIONS[operation]
 
     def killed(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def fatal(engine: Any, asked: dict[str, Any], tell: Any) -> Any:
-        do(engine, asked, killed if when == "told" else tell)
+    def fatal(target: Any, /, **arguments: Any) -> Any:
+        done.perform(target, **(arguments | {"progress": killed} if when == "told" else arguments))
         killed()
 
-    remote_operations.OPERATIONS[operation] = fatal
+    OPERATIONS[operation] = replace(done, perform=fatal)
 
 
 def main(store: str, *befalls: str) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import Owner
-from penstock.engine import Writer, writer
+from penstock.engine import Engine, Writer, post, writer
 from penstock.engine.writers import open_writer
 from penstock.remote import socket_wire
 from penstock.views import Counts
@@ -48,7 +48,7 @@ def work(to: Writer) -> list[Counts]:
         to.delete("users", (1, "a"), ts=1 << 71),
         to.put("marks", {"id": 1}, ts=3),
         to.delete("marks", 1, ts=2),
-        to.post([ps.Record("users", 8, None), ps.Record("marks", None, {"id": 2}, ts=1)]),
+        post(to, [ps.Record("users", 8, None), ps.Record("marks", None, {"id": 2}, ts=1)]),
         to.ingest([ps.Record("users", 5, {"id": 5, "name": "Sam", "ts": 70}, offset=0)], "b", 1),
         to.ingest([ps.Record("users", 5, {"id": 5, "name": "Joe", "ts": 71}, offset=0)], "b", 1),
     ]
@@ -60,7 +60,7 @@ def work(to: Writer) -> list[Counts]:
     with pytest.raises(ps.BatchRejected, match="document 3") as strict:
         to.put_many("users", [*DOCS[:2], {"id": None}], strict=True, batch=2)
     assert strict.value.accepted == 2
-    for wrong in (lambda: to.put("usres", DOCS[0]), lambda: to.post([ps.Record("usres", 1, DOCS[0])])):
+    for wrong in (lambda: to.put("usres", DOCS[0]), lambda: post(to, [ps.Record("usres", 1, DOCS[0])])):
         with pytest.raises(ps.UnknownName) as unknown:
             wrong()
         assert unknown.value.nearest == "users"
@@ -75,9 +75,9 @@ def test_what_is_handed_over_is_done_as_here(tmp_path: Path) -> None:
             assert there.holder is not None
             assert f"process {os.getpid()}" in there.holder
             assert work(there) == work(here)
-        assert isinstance(here, open_writer.Here)
-        assert engine.digest() == here.engine.digest()
-        assert engine.status()["sources"] == here.engine.status()["sources"] == {"a": 14, "b": 1}
+        assert isinstance(here, Engine)
+        assert engine.digest() == here.digest()
+        assert engine.status()["sources"] == here.status()["sources"] == {"a": 14, "b": 1}
 
 
 def test_a_commit_of_group_durability_is_waited_for(store_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import penstock as ps
 from penstock.core.upkeep import compaction
-from penstock.engine import HolderLost, HolderSilent, Writer, writer
+from penstock.engine import HolderLost, HolderSilent, Writer, post, writer
 from penstock.remote import server, socket_wire
 from tests.remote.holding import DOCS, held, lines_of, shop
 from tests.waiting import PATIENCE
@@ -34,12 +34,12 @@ def load(to: Writer, doc: dict[str, Any]) -> Any:
 
 # Each operation, with what the store has of its one document or deletion once it is done.
 OPERATIONS: dict[str, tuple[str, Callable[[Writer, dict[str, Any]], Any]]] = {
-    "put": ("write", lambda to, doc: to.put("users", doc)),
-    "put_many": ("write", lambda to, doc: to.put_many("users", [doc])),
-    "post": ("write", lambda to, doc: to.post([ps.Record("users", None, doc)])),
+    "put": ("take", lambda to, doc: to.put("users", doc)),
+    "put_many": ("take", lambda to, doc: to.put_many("users", [doc])),
+    "post": ("take", lambda to, doc: post(to, [ps.Record("users", None, doc)])),
     "ingest": ("ingest", lambda to, doc: to.ingest([ps.Record("users", 99, doc, offset=0)], "a", 1)),
     "load": ("load", load),
-    "delete": ("write", lambda to, doc: to.delete("users", 7, ts=99)),
+    "delete": ("take", lambda to, doc: to.delete("users", 7, ts=99)),
 }
 
 
@@ -93,13 +93,13 @@ def test_a_holder_is_killed_while_it_compacts(when: str, store_path: Path) -> No
 
 
 def assert_content(here: Any, documents: int) -> None:
-    with here.engine.snapshot() as snap:
+    with here.snapshot() as snap:
         assert len(snap.table("users")) == documents
         assert sum(row.value for row in snap.view("names")) == documents
 
 
 def digest_of(here: Any) -> str:
-    digest: str = here.engine.digest()
+    digest: str = here.digest()
     return digest
 
 

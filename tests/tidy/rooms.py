@@ -33,13 +33,9 @@ OPEN = (
     "penstock.partitions",
 )
 
-_TYPE = "a type; a protocol takes its place"
-
 # (module, module that it imports against the order): the reason
 UPWARD = {
     ("penstock.partitions.union.view_building", "penstock.engine.partitioned_reading"): "a base class becomes a part",
-    ("penstock.remote.server", "penstock.engine.engine"): _TYPE,
-    ("penstock.remote.server", "penstock.engine.remote_operations"): "the table of operations becomes an argument",
 }
 
 # Packages of one room that import each other, directly or through others

@@ -63,7 +63,9 @@ def bring_up(ctx: Context, writer: Writer, app: App) -> None:
 
 def _migrated(ctx: Context, writer: Writer, app: App) -> Migrated:
     with parts(ctx) as tell:
-        return writer.migrate(app, lambda done, total: tell("building views", done, total))
+        from penstock.engine import described
+
+        return writer.migrate_as(described(app), lambda done, total: tell("building views", done, total))
 
 
 def _page(ctx: Context, preview: Preview) -> str:

@@ -84,7 +84,7 @@ def quarantine(
         raise Fault("drop needs to know what to let go of; give IDs, or --kind, --table or --view", WRONG)
     with open_writer(ctx, app) as writer, parts(ctx) as tell:
         settle = writer.retry if action == _RETRY else writer.drop
-        settled = settle(wanted, lambda done, total: tell(_DOING[action], done, total))
+        settled = settle(**wanted.asked(), progress=lambda done, total: tell(_DOING[action], done, total))
     return _told(ctx, settled)
 
 

@@ -17,6 +17,7 @@ from penstock.cli.json_values import group_of, loads, object_of
 from penstock.cli.name_completion import table_names
 from penstock.cli.rows_output import format_option, tell
 from penstock.engine import parted
+from penstock.engine import post as post_records
 from penstock.spout import Record, opened
 from penstock.views import App
 
@@ -113,15 +114,15 @@ def post(ctx: Context, records: tuple[str, ...], format: str | None) -> int:
         return _write(ctx, app, rest)
     with open_writer(ctx, app) as writer:
         try:
-            show(ctx, writer.repost(values), format)
+            show(ctx, writer.repost_many(values), format)
         except RecordError as error:
             raise Fault(f"a value can't have been a document of its table: {error.reason}", WRONG) from None
-        return tell(ctx, writer.post(rest)) if rest else DONE
+        return tell(ctx, post_records(writer, rest)) if rest else DONE
 
 
 def _write(ctx: Context, app: App, records: list[Record]) -> int:
     with open_writer(ctx, app) as writer:
-        return tell(ctx, writer.post(records))
+        return tell(ctx, post_records(writer, records))
 
 
 def _named(place: int, all_of_them: tuple[str, ...]) -> str:

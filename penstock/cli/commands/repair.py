@@ -49,7 +49,7 @@ def repost(ctx: Context, table: str, documents: tuple[str, ...], format: str | N
     values = {table: [text.encode("utf-8", "surrogateescape") for text in documents]}
     with open_writer(ctx, app) as writer, parts(ctx) as tell:
         try:
-            found = writer.repost(values, _as_progress(tell))
+            found = writer.repost_many(values, progress=_as_progress(tell))
         except RecordError as error:
             raise Fault(f"a value can't have been a document of table {table!r}: {error.reason}", WRONG) from None
     show(ctx, found, format)
@@ -78,7 +78,7 @@ def restate(ctx: Context, name: str, key_or_group: str | None, format: str | Non
     if key_or_group is not None and wanted is None and isinstance(definition, Table):
         raise Fault(f"no document of table {name!r} has the key null; for the text, write '\"null\"'", WRONG)
     with open_writer(ctx, app) as writer, parts(ctx) as tell:
-        found = writer.restate(name, wanted, _as_progress(tell))
+        found = writer.restate(name, wanted, progress=_as_progress(tell))
     show(ctx, found, format)
 
 
@@ -108,7 +108,7 @@ def check(ctx: Context, fix: bool, format: str | None) -> int:
         ctx.note(f"{len(damaged):,} damaged; the rest of the store was not read")
         return NO
     with open_writer(ctx, app) as writer, parts(ctx) as tell:
-        report = writer.check(fix, _as_progress(tell))
+        report = writer.check(fix, progress=_as_progress(tell))
     if report.wrong:
         emit(ctx, map(_row, report.wrong), _COLUMNS, format)
     for line in report.anew:

@@ -12,7 +12,7 @@ from penstock.core.input.decode_ahead import helped
 from penstock.core.input.source_fence import check_fence
 from penstock.engine.calls.envelopes import wired
 from penstock.engine.calls.quarantine_calls import Quarantining
-from penstock.spout import SourceMoved, SpoutBatch
+from penstock.spout import Remembered, SourceMoved, SpoutBatch
 from penstock.views import Counts
 
 __all__ = ["Loading"]
@@ -26,6 +26,18 @@ class Loading(Quarantining):
         self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, atomic: bool = True
     ) -> Counts:
         """One transaction of these batches; their counts."""
+
+    @property
+    def holder(self) -> None:
+        """The process that holds the store: None, for this process holds it."""
+
+    def remembered(self, source: str) -> Remembered | None:
+        """Give the offset and the spout state that the store has of a source; None if it has none.
+
+        engine.remembered("file:a")
+        """
+        with self.snapshot() as snap:
+            return snap.remembered(source)
 
     def load(
         self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None

@@ -1,20 +1,21 @@
-"""A writer that outlives whoever holds the store: when that one ends, this process takes the store over, or follows
-whoever did.
+"""A writer that goes on after the end of the holder: this process opens the store, or connects to the next holder.
 
 Invariants:
 
-- what a call returned is committed, whoever held the store then; a call that was cut off raises, and what it gave may
-  be in or not;
-- `renew` never waits longer than an opening may: who could reach nobody asks again.
+- a call returns after its commit, whichever process made it. A call that was cut off raises, and its records may be
+  committed or not;
+- `renew` waits no longer than an opening may. A caller that reached nobody calls it again.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterable
-from typing import Protocol, Self
+from typing import Any, Protocol, TypeVar
 
 from penstock.cache import Closed, StoreInUse
+from penstock.remote.operation_writer import OperationWriter
+from penstock.remote.operations import Operation
 from penstock.remote.remote_writer import RemoteWriter
 from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writer
 from penstock.spout import Remembered, SpoutBatch
@@ -22,26 +23,27 @@ from penstock.views import Counts
 
 __all__ = ["LOST", "Loads", "StandbyWriter"]
 
+A = TypeVar("A")
 LOST = (HolderLost, HolderSilent, Closed)
-"""What a call raises that was cut off by the end of whoever held the store."""
+"""The errors of a call that the end of the holder cut off."""
 
 
 class Loads(Protocol):
-    """What takes the batches of spouts."""
+    """A store that takes the batches of spouts."""
 
     def load(
         self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
     ) -> Generator[tuple[SpoutBatch, Counts]]:
-        """Take a spout's batches; gives each with its counts as it is durable."""
+        """Take the batches of a spout; yield each with its counts after its commit."""
         ...
 
     def remembered(self, source: str) -> Remembered | None:
-        """Where the store stands in a source."""
+        """Give the offset and the spout state that the store has of a source."""
         ...
 
 
-class StandbyWriter:
-    """Whoever holds the store; `reopen` opens it, or reaches its holder."""
+class StandbyWriter(OperationWriter):
+    """The store in this process or at its holder; `reopen` opens it, or connects to its holder."""
 
     def __init__(self, reopen: Callable[[], Writer]) -> None:
         self._reopen = reopen
@@ -50,25 +52,21 @@ class StandbyWriter:
 
     @property
     def holder(self) -> str | None:
-        """The process that holds the store, in words; None where this one does."""
+        """The process that holds the store, in words; None if this process does."""
         return self._writer.holder
+
+    def call(self, operation: Operation[A], progress: Callable[..., None] | None = None, /, **arguments: Any) -> A:
+        """Perform an operation at the present writer."""
+        return operation.call(self._writer, arguments, progress)
 
     def load(
         self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
     ) -> Generator[tuple[SpoutBatch, Counts]]:
-        """Take a spout's batches; gives each with its counts as it is durable."""
+        """Take the batches of a spout; yield each with its counts after its commit."""
         return self._writer.load(table, batches, long)
 
-    def remembered(self, source: str) -> Remembered | None:
-        """Where the store stands in a source."""
-        return self._writer.remembered(source)
-
-    def settle(self) -> None:
-        """Wait until all that was taken before shows in every view."""
-        self._writer.settle()
-
     def renew(self) -> str | None:
-        """See to it that somebody holds the store, this process if need be; why nobody can be reached yet."""
+        """Open the store, or connect to its next holder, if the last one ended; the reason if neither works yet."""
         with self._turn:
             if not isinstance(self._writer, RemoteWriter) or not self._writer.lost:
                 return None
@@ -81,9 +79,3 @@ class StandbyWriter:
     def close(self) -> None:
         """Let go of the store, or of its holder."""
         self._writer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

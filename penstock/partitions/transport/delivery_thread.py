@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.cache import PenstockError
 from penstock.partitions.member import Member
+from penstock.partitions.partition_operations import HEAR, RECEIVE
 from penstock.recovery import Early
+from penstock.remote.operations import Operation
 from penstock.remote.remote_writer import RemoteWriter
 from penstock.remote.socket_wire import Gone
-from penstock.remote.wire_messages import early_data, production_data
 from penstock.remote.writer_protocol import HolderLost, HolderSilent
 
+A = TypeVar("A")
 _AGAIN = 0.05  # seconds before somebody who isn't there is asked again
 _SOON = 0.005  # seconds without anything to send after which a receiver hears that its early set is saved
 _IDLE = 0.05  # seconds without anything to send after which what has arrived is deleted
@@ -97,11 +99,11 @@ class Courier(threading.Thread):
             self._tell_news()
         owed, told = self._member.owed(self.other), self._told
         if owed is not None:
-            self._member.arrived(self.other, int(self._asked("receive", production=production_data(owed))))
+            self._member.arrived(self.other, self._asked(RECEIVE, production=owed))
             return True
         if told is None or told.over.is_set():
             return False
-        self._asked("hear", early=early_data(told.early))
+        self._asked(HEAR, early=told.early)
         told.there = True
         told.over.set()
         return True
@@ -109,16 +111,16 @@ class Courier(threading.Thread):
     def _tell_news(self) -> None:
         news = self._member.news(self.other)
         if news is not None:
-            self._asked("hear", early=early_data(news))
+            self._asked(HEAR, early=news)
             self._member.knows(self.other, news)
 
     def _wait(self) -> None:
         threading.Event().wait(_AGAIN)
 
-    def _asked(self, do: str, **what: Any) -> Any:
+    def _asked(self, operation: Operation[A], **arguments: Any) -> A:
         if self._there is None:
             self._there = RemoteWriter.reach(self._folder, f"partition {self.other}", self._patience)
-        return self._there.ask(do, **what)
+        return self._there.call(operation, **arguments)
 
     def _drop(self) -> None:
         if self._there is not None:

@@ -38,7 +38,7 @@ from penstock.cache import (
     open_lmdb,
     sweep_folder,
 )
-from penstock.engine import is_store, open_on, read_catalog, shipped, writer
+from penstock.engine import described, is_store, open_on, read_catalog, shipped, writer
 from penstock.mapreduce import rows_db
 from penstock.spark.backfill_job.bucket_documents import REPORT, Settling
 from penstock.spark.backfill_job.contribution_blobs import bounds_of
@@ -149,7 +149,7 @@ def backfill(
 def _begun(app: App, path: str, wanted: Mapping[Table, Any]) -> int:
     """Start to record the writes to these tables, for use after the refill. Return the seed for the rebuilt store."""
     with writer(path, app, migrate="refuse") as writing:
-        return writing.begin_refill([table.name for table in wanted], app)
+        return writing.begin_refill([table.name for table in wanted], described(app))
 
 
 def _switch(app: App, path: str, folder: str, tell: Tell, out: Backfilled) -> None:

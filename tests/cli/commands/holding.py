@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 from penstock.cli.program import group
-from penstock.engine import remote_operations
 from penstock.engine.calls.migration_calls import Migrating
+from penstock.remote.operations import OPERATIONS
 from tests.core.crash.crash_points import Counted
 
 
@@ -27,16 +28,16 @@ def kill(*_: object) -> None:
 
 def befall(when: str, operation: str) -> None:
     """Arrange to be killed in the operation of this name."""
-    do = remote_operations.OPERATIONS[operation]
+    done = OPERATIONS[operation]
 
-    def fatal(engine: Any, asked: dict[str, Any], tell: Any) -> None:
+    def fatal(target: Any, /, **arguments: Any) -> None:
         if when == "commit":
             with Counted(kill).counting():
-                do(engine, asked, tell)
-        do(engine, asked, tell)
+                done.perform(target, **arguments)
+        done.perform(target, **arguments)
         kill()
 
-    remote_operations.OPERATIONS[operation] = fatal
+    OPERATIONS[operation] = replace(done, perform=fatal)
 
 
 def main(when: str, operation: str, *arguments: str) -> None:

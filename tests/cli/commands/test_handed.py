@@ -51,11 +51,13 @@ class Work:
 
 
 WORK = {
-    "put": Work(["put", "users", user(9)], "write", "1 applied", "1 equal"),
-    "delete": Work(["delete", "users", "1"], "write", "1 applied", "1 equal"),
-    "post": Work(["post", '{"topic": "users(id)", "ts": 5, "id": 9}'], "write", "1 applied", "1 equal"),
-    "post-old": Work(["post", '{"topic": "users", "ts": 0, "id": 2, "name": "Z"}'], "repost", RIGHT, "nothing was"),
-    "repost": Work(["repost", "users", '{"id": 2, "name": "Z"}'], "repost", RIGHT, "nothing was wrong"),
+    "put": Work(["put", "users", user(9)], "take", "1 applied", "1 equal"),
+    "delete": Work(["delete", "users", "1"], "take", "1 applied", "1 equal"),
+    "post": Work(["post", '{"topic": "users(id)", "ts": 5, "id": 9}'], "take", "1 applied", "1 equal"),
+    "post-old": Work(
+        ["post", '{"topic": "users", "ts": 0, "id": 2, "name": "Z"}'], "repost_many", RIGHT, "nothing was"
+    ),
+    "repost": Work(["repost", "users", '{"id": 2, "name": "Z"}'], "repost_many", RIGHT, "nothing was wrong"),
     "restate": Work(["restate", "namecount"], "restate", RIGHT, "nothing was wrong"),
     "check": Work(["check", "--fix"], "check", RIGHT, "nothing is wrong"),
     "load": Work(["load", "users", "many.jsonl"], "load", "many.jsonl: 20 applied", "many.jsonl: in already"),
@@ -64,7 +66,7 @@ WORK = {
     "drop": Work(["quarantine", "drop", "--kind", "record"], "drop", "1 dropped", "nothing of that"),
     "compact": Work(["compact"], "compact", "gone: [1-9] old versions", "gone: 0 old versions"),
     "run": Work(["run", "--from", "users=many.jsonl"], "load", "many.jsonl: 20 applied", "many.jsonl: no records"),
-    "migrate": Work(["migrate"], "migrate", "2 views built|all views are as the app has them", "all views are as"),
+    "migrate": Work(["migrate"], "migrate_as", "2 views built|all views are as the app has them", "all views are as"),
 }
 NOT_HANDED = {"snapshot", "restore"}  # they need no holder
 ALONE = {"repartition"}  # while nobody else holds the store

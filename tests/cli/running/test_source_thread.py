@@ -12,8 +12,8 @@ import pytest
 import penstock as ps
 from penstock.cli.running.claims import SESSION, Shared
 from penstock.cli.running.source_thread import Pump
-from penstock.engine import StandbyWriter
-from penstock.engine.writers.open_writer import Here, writer
+from penstock.engine import Engine, StandbyWriter
+from penstock.engine.writers.open_writer import writer
 from penstock.gateway import TableBatch
 from penstock.spout import Contract, Recall, SpoutBatch
 from tests.harness.planting import Bug
@@ -61,7 +61,7 @@ def who_waits_lives_and_who_hangs_does_not(folder: Path) -> None:
     other, own = (Shared(str(folder), SOURCE, "g", lambda: now) for _ in range(2))
     spout = Steps()
     with writer(folder / "state", app) as store:
-        assert isinstance(store, Here)
+        assert isinstance(store, Engine)
         assert (other.take(), own.take()) == (None, None)
         pump = Pump(StandbyWriter(lambda: store), "users", table, spout, lambda: False, claim=own)
         pump.start()
@@ -72,7 +72,7 @@ def who_waits_lives_and_who_hangs_does_not(folder: Path) -> None:
             now += SESSION
             pump.beat()
             assert other.place() == (0, 1), "its source gives nothing, and doesn't come back"
-            with store.engine._lock:
+            with store.lock:
                 spout.on.set()
                 until(lambda: pump._waits)
                 now += SESSION

@@ -10,7 +10,6 @@ import pytest
 
 import penstock as ps
 from penstock.engine import writer
-from penstock.recovery import Wanted
 from tests.recovery.quarantine.held_worlds import Fails, rows, shown, world
 
 GOOD = {"id": 1, "name": "a", "v": 4, "w": 2}
@@ -249,14 +248,14 @@ def test_through_the_process_that_holds_the_store(store_path: Path, fails: Fails
         assert there.holder is not None
         engine.put_many("docs", [GOOD, {**BAD, "id": 2}, b"no"])
         steps: list[tuple[int, int]] = []
-        settled = there.retry(Wanted.of(), lambda done, total: steps.append((done, total)))
+        settled = there.retry(progress=lambda done, total: steps.append((done, total)))
         assert (settled.left, len(settled.why)) == (4, 4)
         assert steps[-1] == (4, 4)
-        assert there.drop(Wanted.of(kind="record")).dropped == 1
+        assert there.drop(kind="record").dropped == 1
         fails.now = False
-        assert there.retry(Wanted.of([e.id for e in entries(engine, view="names")])).released == 1
+        assert there.retry([e.id for e in entries(engine, view="names")]).released == 1
         with pytest.raises(ps.PenstockError, match="give it ids"):
-            there.drop(Wanted.of())
+            there.drop()
 
 
 def test_the_feed_tells_what_a_retry_changes(engine: ps.Engine, fails: Fails) -> None:

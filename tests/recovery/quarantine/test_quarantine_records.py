@@ -12,8 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import unpack
-from penstock.engine import writer
-from penstock.engine.writers import open_writer
+from penstock.engine import Engine, post, writer
 from penstock.gateway import Received, Reject, TableBatch, keep_rejected
 from penstock.gateway.intake import received_records as received
 from penstock.spout import SpoutBatch, open_file
@@ -174,7 +173,7 @@ def test_what_was_handed_over_is_kept_as_here(tmp_path: Path) -> None:
         to.put(STAMPED, b"\xff")
         to.put_many(STAMPED, [{"id": 1}, {"id": {}, "ts": 1}, {"id": 1j, "ts": 1}, b"no"])
         to.delete(STAMPED, {})
-        to.post([ps.Record(PLAIN, None, {"a": 1}), ps.Record(PLAIN, None, {"id": 7})])
+        post(to, [ps.Record(PLAIN, None, {"a": 1}), ps.Record(PLAIN, None, {"id": 7})])
         to.ingest([ps.Record(PLAIN, None, {"n": 1}, offset=7)], "s", 8)
         refused = SpoutBatch(TableBatch([b"x"]), "f", 0, 1, unit="f, line")
         for _ in to.load(PLAIN, [refused]):
@@ -182,11 +181,11 @@ def test_what_was_handed_over_is_kept_as_here(tmp_path: Path) -> None:
 
     with ps.open(app(), tmp_path / "there") as engine, writer(tmp_path / "here", app()) as here:
         work(here)
-        assert isinstance(here, open_writer.Here)
+        assert isinstance(here, Engine)
         with writer(tmp_path / "there", app()) as there:
             assert there.holder is not None
             work(there)
-            kept = [(e.source, e.offset, e.place, e.reason, e.data) for e in entries(here.engine)]
+            kept = [(e.source, e.offset, e.place, e.reason, e.data) for e in entries(here)]
             assert [(e.source, e.offset, e.place, e.reason, e.data) for e in entries(engine)] == kept
             assert len(kept) == 9
 

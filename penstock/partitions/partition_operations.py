@@ -1,0 +1,73 @@
+"""The operations that a partition's process performs for the other processes of its store."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.core.catalog import Resume
+from penstock.generations.build_progress import Swept
+from penstock.partitions.member import Marks, Member, Standing, Tables
+from penstock.recovery import Early, Production
+from penstock.remote.operations import COUNTS, OPERATIONS, PLAIN, TABLES, Codec, Effect, Operation, listed, operation
+from penstock.remote.wire_messages import early_data, early_of, production_data, production_of
+
+__all__ = ["ALL_OPERATIONS"]
+
+_SOURCES: Codec[Mapping[str, Resume]] = Codec(
+    lambda sources: [[name, own.offset, own.note, own.again] for name, own in sources.items()],
+    lambda data: {name: Resume(offset, note, again) for name, offset, note, again in data},
+)
+_OTHERS: Codec[Mapping[int, Tables]] = Codec(
+    lambda others: [[other, TABLES.encode(tables)] for other, tables in others.items()],
+    lambda data: {other: TABLES.decode(tables) for other, tables in data},
+)
+_KINDS: Codec[Mapping[str, str]] = Codec(dict, dict)
+_PRODUCTION: Codec[Production] = Codec(production_data, production_of)
+_EARLY: Codec[Early] = Codec(early_data, early_of)
+_STANDING: Codec[Standing] = Codec(Standing.data, Standing.of_data)
+_MARKS: Codec[Marks] = Codec(Marks.data, Marks.of_data)
+_SWEPT = Codec(Swept.data, lambda data: Swept(*data))
+
+
+def _by_member(name: str) -> Callable[..., Any]:
+    """Call this method of the member that the target is opened as."""
+    return lambda target, **arguments: getattr(Member(target), name)(**arguments)
+
+
+def _repair(target: Any, step: str, arguments: list[Any]) -> Any:
+    return Member(target).repair(step, *arguments)
+
+
+def _alive(target: object) -> bool:
+    return True
+
+
+_OPERATIONS: dict[str, Operation[Any]] = {}
+
+ALL_OPERATIONS: Mapping[str, Operation[Any]] = ChainMap(OPERATIONS, _OPERATIONS)
+"""The operations of a holder that may serve a partition, by name."""
+
+_TRIAL: dict[str, Codec[Any]] = {"tables": TABLES, "kinds": _KINDS}
+_BATCH = _TRIAL | {"sources": _SOURCES, "number": PLAIN, "strict": PLAIN, "others": _OTHERS}
+OWN = operation(_OPERATIONS, "own", listed(COUNTS), Effect.CHANGES, _BATCH, perform=_by_member("take"))
+TRIED = operation(_OPERATIONS, "tried", COUNTS, Effect.READS, _TRIAL, perform=_by_member("tried"))
+RECEIVE: Operation[int] = operation(
+    _OPERATIONS, "receive", PLAIN, Effect.CHANGES, {"production": _PRODUCTION}, perform=_by_member("receive")
+)
+HEAR: Operation[None] = operation(
+    _OPERATIONS, "hear", PLAIN, Effect.CHANGES, {"early": _EARLY}, perform=_by_member("hear")
+)
+STANDING = operation(_OPERATIONS, "standing", _STANDING, Effect.CHANGES, perform=_by_member("standing"))
+MARKS = operation(_OPERATIONS, "marks", _MARKS, Effect.READS, perform=_by_member("marks"))
+SWEPT = operation(
+    _OPERATIONS, "swept", _SWEPT, Effect.CHANGES, {"limit": PLAIN, "switch": PLAIN}, perform=_by_member("swept")
+)
+NOTE: Operation[bytes] = operation(
+    _OPERATIONS, "note", PLAIN, Effect.READS, {"source": PLAIN}, perform=_by_member("note")
+)
+REPAIR: Operation[Any] = operation(
+    _OPERATIONS, "repair", PLAIN, Effect.CHANGES, {"step": PLAIN, "arguments": Codec(list, list)}, perform=_repair
+)
+ALIVE: Operation[bool] = operation(_OPERATIONS, "alive", PLAIN, Effect.READS, perform=_alive)
