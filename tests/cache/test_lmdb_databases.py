@@ -72,9 +72,7 @@ def as_commit_returns(call: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("db", ["former", "fresh"])
 @pytest.mark.parametrize("reads", [False, True])
-def test_an_interrupt_as_a_commit_returns_loses_nothing(
-    store: LmdbStore, store_path: Path, db: str, reads: bool
-) -> None:
+def test_an_interrupt_after_a_commit_loses_no_row(store: LmdbStore, store_path: Path, db: str, reads: bool) -> None:
     as_commit_returns(lambda: put(store, db, b"interrupted"))
     if reads:
         assert b"interrupted" in rows(store, db)
@@ -123,7 +121,7 @@ def test_another_process_writes_while_a_reader_keeps_the_environment(
     keeper.close()
 
 
-def test_a_commit_whose_name_nobody_may_look_up_is_known(store: LmdbStore, store_path: Path, tmp_path: Path) -> None:
+def test_a_commit_is_known_if_the_name_can_not_be_checked(store: LmdbStore, store_path: Path, tmp_path: Path) -> None:
     """The folder is a link to itself, which no user can follow, not even root."""
     aside = tmp_path / "aside"
 
@@ -145,9 +143,7 @@ def test_a_commit_whose_name_nobody_may_look_up_is_known(store: LmdbStore, store
     assert_sound(store)
 
 
-def test_databases_are_listed_once_where_only_this_process_writes(
-    store: LmdbStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_databases_are_listed_once_without_other_writers(store: LmdbStore, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, "former", b"first")
     read: list[int] = []
     monkeypatch.setattr(Databases, "read_digests", lambda *_: read.append(1))

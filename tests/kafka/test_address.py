@@ -31,13 +31,13 @@ from tests.waiting import PATIENCE
         ("kafka://host:9092/users?config=nowhere", "config=nowhere can't be read"),
     ],
 )
-def test_what_is_refused_says_what_to_write(uri: str, says: str) -> None:
+def test_the_error_says_how_to_write_the_uri(uri: str, says: str) -> None:
     with pytest.raises(UriError) as caught:
         SPOUTS.open(uri, "users")
     assert says in str(caught.value)
 
 
-def test_a_password_is_not_told_again() -> None:
+def test_a_password_is_never_shown() -> None:
     with pytest.raises(UriError) as caught:
         SPOUTS.open("kafka://host:9092/users?sasl.password=hunter2", "users")
     assert "hunter2" not in str(caught.value)
@@ -56,7 +56,7 @@ def test_a_file_of_properties(tmp_path: Path) -> None:
         address_of("kafka://a:1/users", "//a:1/users", own)
 
 
-def test_no_client_is_imported_before_one_is_asked_for() -> None:
+def test_no_client_is_imported_before_it_is_needed() -> None:
     """Neither the command line nor an invalid URI imports a client."""
     code = (
         "import sys, penstock, penstock.cli.program, penstock.spout, penstock.sink\n"

@@ -47,7 +47,7 @@ def expected(parts: list[list[Row]]) -> dict[int, Any]:
     return out
 
 
-def test_both_leave_the_same(server: Server) -> None:
+def test_both_clients_leave_the_same_store(server: Server) -> None:
     for seed in range(3):
         topic = server.topic()
         rows = drawn(seed, 300)

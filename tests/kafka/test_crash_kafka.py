@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE
 _STORIES = [("kafka-python", 8, 1, 5), ("confluent", 7, 1, 4), ("confluent", 8, 2, 1)]
 
 
-def test_nothing_is_lost_and_nothing_counts_twice(server: Server) -> None:
+def test_no_record_is_lost_or_counted_twice(server: Server) -> None:
     server.must_be_own()
     command = [sys.executable, "-m", "tests.kafka.killing"]
     stories = [

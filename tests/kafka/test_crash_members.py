@@ -8,6 +8,6 @@ from tests.kafka.storms import storm
 _STRIKES = ["stop", "kill the holder", "begin", "stop the holder"]
 
 
-def test_whoever_is_left_goes_on(server: Server, client: str) -> None:
+def test_the_remaining_members_continue(server: Server, client: str) -> None:
     server.must_be_own()
     assert storm(server, client, 1, _STRIKES) == dict.fromkeys(_STRIKES, 1)

@@ -31,7 +31,7 @@ def filled(server: Server, app: ps.App, topic: str, client: str, path: Path, opt
     return backfill(app, path, spark=InProcess(), users=uri, **how)
 
 
-def test_a_topic_fills_a_store_and_its_spout_goes_on_behind_it(server: Server, client: str, tmp_path: Path) -> None:
+def test_a_topic_fills_a_store_and_its_spout_continues(server: Server, client: str, tmp_path: Path) -> None:
     topic, path = server.topic(3), tmp_path / "store"
     server.produce(topic, [*(doc(i, "Sue", n=i) for i in range(40)), (b"3", None), doc(4, "Joe"), (b"k", b"no")], 0)
     server.transaction(topic, [doc(5, "Ann")], commit=False)  # aborted records and transaction markers are no records
@@ -70,7 +70,7 @@ def test_a_live_store_is_refilled_from_its_topic(server: Server, client: str, tm
         assert names(engine) == {"Sue": 29, "Joe": 1}
 
 
-def test_the_range_begins_and_ends_where_it_is_said(server: Server, client: str, tmp_path: Path) -> None:
+def test_the_range_has_the_given_bounds(server: Server, client: str, tmp_path: Path) -> None:
     topic, moment = server.topic(retention_ms="-1"), 1_700_000_000_000
     for i in range(9):
         server.produce(topic, [doc(i, f"n{i}"), doc(100, f"last{i}")], time_ms=moment + i * 1000)
@@ -81,7 +81,7 @@ def test_the_range_begins_and_ends_where_it_is_said(server: Server, client: str,
             assert read(engine, own, 8).applied == 8
 
 
-def test_what_is_no_range_is_named(server: Server, client: str, tmp_path: Path) -> None:
+def test_an_invalid_range_is_named(server: Server, client: str, tmp_path: Path) -> None:
     for options, error, why in (
         ("&until=noon", UriError, "there is no until=noon; write earliest, latest, or a moment"),
         ("&envelope=topic", UriError, "use `penstock run`"),

@@ -139,7 +139,7 @@ def fetched(own: Any) -> SpoutBatch:
     return kept[0]
 
 
-def shares_are_let_go_of_and_taken_up(group: Group) -> None:
+def shares_are_given_up_and_taken(group: Group) -> None:
     for partition in range(4):
         group.produce(partition, *(doc(10 * partition + i) for i in range(5)))
     with group.member() as a:
@@ -159,7 +159,7 @@ def shares_are_let_go_of_and_taken_up(group: Group) -> None:
     assert group.stands() == {p: 8 + (p == 3) for p in range(4)}
 
 
-def who_is_silent_is_dealt_a_share_when_it_speaks(group: Group) -> None:
+def a_silent_member_gets_a_share_when_it_speaks(group: Group) -> None:
     for partition in range(2):
         group.produce(partition, *(doc(10 * partition + i, "old") for i in range(6)))
     with group.member() as a, group.member() as b:
@@ -192,7 +192,7 @@ def who_is_silent_is_dealt_a_share_when_it_speaks(group: Group) -> None:
         assert [batch.start for batch in given] == [12, 12], "nothing was given that is in"
 
 
-def where_a_topic_begins_is_said_once(group: Group) -> None:
+def first_offsets_are_stored_once(group: Group) -> None:
     for partition in range(3):
         group.produce(partition, doc(partition, "before"))
     with group.member("&from=latest") as a, group.member("&from=latest") as b:
@@ -207,7 +207,7 @@ def where_a_topic_begins_is_said_once(group: Group) -> None:
     assert names(group.engine) == {"after": 3}
 
 
-def the_group_s_offset_decides_nothing(group: Group) -> None:
+def the_groups_offset_has_no_effect(group: Group) -> None:
     def all_come(own: Any, docs: int) -> set[int]:
         """Return the first offsets of the batches until all documents are in the store."""
         given: list[SpoutBatch] = []
@@ -232,33 +232,33 @@ def the_group_s_offset_decides_nothing(group: Group) -> None:
 
 
 STORIES = {
-    shares_are_let_go_of_and_taken_up: 4,
-    who_is_silent_is_dealt_a_share_when_it_speaks: 2,
-    where_a_topic_begins_is_said_once: 3,
-    the_group_s_offset_decides_nothing: 2,
+    shares_are_given_up_and_taken: 4,
+    a_silent_member_gets_a_share_when_it_speaks: 2,
+    first_offsets_are_stored_once: 3,
+    the_groups_offset_has_no_effect: 2,
 }
 _MEMBER = "spout.kafka_group:KafkaMember."
 _DEALT = "in vain: every partition is dealt"
 BUGS = [
     (
-        shares_are_let_go_of_and_taken_up,
+        shares_are_given_up_and_taken,
         Bug(
             "who has a share keeps it when others come", _MEMBER + "_hear", "place != before or self._moved()", "False"
         ),
         _DEALT,
     ),
     (
-        shares_are_let_go_of_and_taken_up,
+        shares_are_given_up_and_taken,
         Bug("each reads all", _MEMBER + "_take_up", "range(place, topic.partitions, many)", "range(topic.partitions)"),
         _DEALT,
     ),
     (
-        who_is_silent_is_dealt_a_share_when_it_speaks,
+        a_silent_member_gets_a_share_when_it_speaks,
         Bug("who was stopped gives what it had", _MEMBER + "_hear", " or self._moved()", ""),
         "nothing was given that is in",
     ),
     (
-        where_a_topic_begins_is_said_once,
+        first_offsets_are_stored_once,
         Bug(
             "each says for its own share where it begins",
             _MEMBER + "_take_up",
@@ -305,10 +305,10 @@ def test_a_share_that_is_read_from_the_group_s_offset_is_found(
     monkeypatch.setattr(KafkaSpout, "_decided", planted)
     monkeypatch.setattr(serving, "PATIENCE", 3.0)
     with pytest.raises(AssertionError, match="all that the store has not"):
-        the_group_s_offset_decides_nothing(group)
+        the_groups_offset_has_no_effect(group)
 
 
-def test_partitions_that_come_later_are_dealt_and_read_whole(server: Server, made: Made) -> None:
+def test_added_partitions_are_shared_and_read_completely(server: Server, made: Made) -> None:
     group = made(1)
     group.produce(0, doc(0, "before"))
     with group.member("&from=latest") as a, group.member("&from=latest") as b:
@@ -323,7 +323,7 @@ def test_partitions_that_come_later_are_dealt_and_read_whole(server: Server, mad
     assert names(group.engine) == {"later": 2}
 
 
-def test_a_beginning_of_an_old_share_is_refused(made: Made) -> None:
+def test_a_first_offset_from_an_old_share_is_refused(made: Made) -> None:
     """Two members report the first offsets of a topic, and one of them is slow."""
     group = made(1)
     with group.member("&from=latest") as a:
@@ -347,7 +347,7 @@ def test_a_beginning_of_an_old_share_is_refused(made: Made) -> None:
         assert group.stands() == {0: 1}
 
 
-def test_records_of_a_topic_that_had_the_name_before_are_refused(server: Server, made: Made) -> None:
+def test_records_of_a_former_topic_of_that_name_are_refused(server: Server, made: Made) -> None:
     group = made(1)
     group.produce(0, *(doc(i, "old") for i in range(4)))
     with group.member("&lost=earliest") as a:
@@ -369,9 +369,7 @@ def test_records_of_a_topic_that_had_the_name_before_are_refused(server: Server,
         until(lambda: bool(group.give(b)), "it is told")
 
 
-def test_a_group_that_somebody_else_is_subscribed_in_is_told_nothing_and_that_is_said(
-    server: Server, made: Made
-) -> None:
+def test_a_group_with_another_subscriber_gets_no_offsets(server: Server, made: Made) -> None:
     group = made(2)
     group.produce(0, doc(0))
     with server.subscribed(group.name, group.topic) as other, group.member() as own:

@@ -61,9 +61,7 @@ def _pausing(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.kafka.retry.until_ready.__defaults__", (pauses,))
 
 
-def test_a_spout_begins_once_there_is_a_leader(
-    mocked: Server, own_client: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_spout_waits_for_a_leader(mocked: Server, own_client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = mocked.topic()
     mocked.produce(topic, [(b"%d" % i, DOC % i) for i in range(3)])
     _lead(mocked, topic, False)
@@ -75,7 +73,7 @@ def test_a_spout_begins_once_there_is_a_leader(
         assert sorted(users(engine)) == [0, 1, 2]
 
 
-def test_a_sink_begins_once_there_is_a_leader(mocked: Server, own_client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_waits_for_a_leader(mocked: Server, own_client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = mocked.topic()
     _lead(mocked, topic, False)
     pauses = Pauses(mocked, topic)

@@ -19,7 +19,7 @@ def wire(i: int, ts: int, **fields: object) -> Row:
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_what_old_values_left_behind_is_gone(server: Server, client: str, partitions: int) -> None:
+def test_reposted_old_values_are_removed(server: Server, client: str, partitions: int) -> None:
     """A group may be in any partition. The other records of the topic are applied, each once."""
     topic = server.topic(partitions)
     server.produce(topic, [wire(3, 0, g="Sam"), wire(3, 2, g="g1"), wire(4, 0, g="Sam")], 0)

@@ -77,7 +77,7 @@ def test_a_topic_in_and_a_topic_out(server: Server, client: str, here: Path) -> 
     assert values(server, sink) == {"A": 15, "B": 14, "C": 11}
 
 
-def test_a_second_one_says_so_and_waits(server: Server, client: str, here: Path) -> None:
+def test_a_second_process_reports_and_waits(server: Server, client: str, here: Path) -> None:
     topic = server.topic()
     server.produce(topic, [user(0)])
     uri = f"users=kafka://{server.servers}/{topic}?client={client}"
@@ -97,7 +97,7 @@ def test_a_second_one_says_so_and_waits(server: Server, client: str, here: Path)
             assert ended(second)[:2] == (0, f"{uri}&group=other: 1 applied\n")
 
 
-def test_of_two_processes_one_writes_a_topic_and_the_other_goes_on(server: Server, client: str, here: Path) -> None:
+def test_a_second_process_takes_over_a_topic(server: Server, client: str, here: Path) -> None:
     """The store has two partitions. The process that writes the topic is killed."""
     ps.open(load("app.py"), STORE, partitions=2).close()
     topic = server.topic(2)
@@ -123,7 +123,7 @@ def test_of_two_processes_one_writes_a_topic_and_the_other_goes_on(server: Serve
     assert values(server, topic) == {**{f"n{i}": 4 for i in range(5)}, "Ann": 20}
 
 
-def test_it_pauses_and_goes_on(server: Server, client: str, here: Path) -> None:
+def test_run_pauses_and_continues(server: Server, client: str, here: Path) -> None:
     topic = server.topic()
     server.produce(topic, [user(0)])
     uri = f"users=kafka://{server.servers}/{topic}?client={client}"
@@ -159,7 +159,7 @@ def test_records_that_name_their_tables(server: Server, client: str, here: Path)
     assert f"rejected: {topic}-0, offset 3: it names no table" in err
 
 
-def test_what_goes_wrong_is_one_line(server: Server, client: str, here: Path) -> None:
+def test_an_error_is_one_line(server: Server, client: str, here: Path) -> None:
     uri = f"users=kafka://{server.servers}/nowhere?client={client}"
     done = subprocess.run(
         [*PENSTOCK, "run", "--from", uri], capture_output=True, text=True, timeout=PATIENCE, check=False

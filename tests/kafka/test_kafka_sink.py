@@ -86,7 +86,7 @@ def test_the_latest_values_are_the_view(server: Server, client: str, engine: ps.
     assert [value for _, key, value in server.rows(topic) if key == b'"Sue"'][-1] is None
 
 
-def test_it_goes_on_where_the_topic_stands(server: Server, client: str, engine: ps.Engine) -> None:
+def test_the_sink_continues_at_the_position_of_the_topic(server: Server, client: str, engine: ps.Engine) -> None:
     """After any end: repeated changes are equal, and none is missing."""
     topic = server.topic(2)
     for n in range(6):
@@ -105,7 +105,7 @@ def test_it_goes_on_where_the_topic_stands(server: Server, client: str, engine: 
     assert opened(server, topic, client).begin() is not None
 
 
-def test_only_what_has_arrived_is_held(server: Server, client: str) -> None:
+def test_only_arrived_records_are_held(server: Server, client: str) -> None:
     topic = server.topic()
     with ps.open(shop(), None) as engine:
         put(engine, a="Sue")
@@ -124,9 +124,7 @@ def test_only_what_has_arrived_is_held(server: Server, client: str) -> None:
         assert opened(server, topic, client).begin() == 2
 
 
-def test_a_topic_that_has_not_all_rows_is_given_all_and_nothing_else_stays(
-    server: Server, client: str, engine: ps.Engine
-) -> None:
+def test_an_incomplete_topic_gets_all_rows_and_keeps_no_others(server: Server, client: str, engine: ps.Engine) -> None:
     topic = server.topic(2)
     put(engine, **{f"k{i}": f"n{i}" for i in range(9)})
     sink = opened(server, topic, client)
@@ -144,7 +142,7 @@ def test_a_topic_that_has_not_all_rows_is_given_all_and_nothing_else_stays(
     assert "n0" not in values(server, topic)
 
 
-def test_no_value_goes_back_where_a_run_was_killed(server: Server, client: str, engine: ps.Engine) -> None:
+def test_no_value_goes_back_after_a_kill(server: Server, client: str, engine: ps.Engine) -> None:
     """A consumer that keeps the latest value never gets an earlier one."""
     topic = server.topic()
     put(engine, a="Sue")
@@ -192,7 +190,7 @@ def test_changes_with_old_and_new(server: Server, client: str) -> None:
     ]
 
 
-def test_a_topic_of_something_else_is_left_alone(server: Server, client: str) -> None:
+def test_a_foreign_topic_is_not_written(server: Server, client: str) -> None:
     topic = server.topic()
     server.produce(topic, [(b"a", b"b")])
     with pytest.raises(SinkTaken, match="its last record is no change of view 'names'; name another topic"):
@@ -201,7 +199,7 @@ def test_a_topic_of_something_else_is_left_alone(server: Server, client: str) ->
         opened(server, "nowhere", client).begin()
 
 
-def test_a_topic_that_another_process_of_the_store_writes(server: Server, client: str) -> None:
+def test_a_topic_has_one_writer_per_store(server: Server, client: str) -> None:
     """A topic is identified by its id, at any address."""
     topic, asked = server.topic(), list[str]()
     for more in ("", "&envelope=change"):
@@ -213,7 +211,7 @@ def test_a_topic_that_another_process_of_the_store_writes(server: Server, client
     assert opened(server, topic, client).begin() is None
 
 
-def test_a_store_of_another_number_of_partitions(server: Server, client: str) -> None:
+def test_a_topic_of_another_number_of_partitions_is_refused(server: Server, client: str) -> None:
     topic = server.topic(8)
     for n, position in enumerate((3, (4, 4))):
         sink = opened(server, topic, client)
@@ -252,7 +250,7 @@ def test_every_kind_of_value_is_json(server: Server, client: str) -> None:
         assert json.loads(value or b"")["value"] == json.loads(dumps(group))
 
 
-def test_what_a_spout_reads_of_it_is_the_view(server: Server, client: str) -> None:
+def test_a_spout_reads_the_view_from_the_topic(server: Server, client: str) -> None:
     from tests.kafka.reading import read, spout
 
     topic = server.topic(2)
@@ -270,7 +268,7 @@ def test_what_a_spout_reads_of_it_is_the_view(server: Server, client: str) -> No
         assert names(other) == names(engine)
 
 
-def test_a_bound_of_what_is_under_way(server: Server, client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_in_flight_are_bounded(server: Server, client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.sink.kafka_sink._PENDING", 3)
     topic = server.topic()
     sink = opened(server, topic, client)

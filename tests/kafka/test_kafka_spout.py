@@ -22,7 +22,7 @@ def doc(key: int, name: str, **more: Any) -> Row:
     return b"%d" % key, json.dumps({"id": key, "name": name, **more}).encode()
 
 
-def test_documents_and_deletions_go_on_where_the_store_stands(server: Server, client: str, store_path: Path) -> None:
+def test_documents_and_deletions_continue_at_the_stored_offset(server: Server, client: str, store_path: Path) -> None:
     topic = server.topic(2)
     server.produce(topic, [doc(i, "Sue") for i in range(20)], 0)
     server.produce(topic, [doc(i, "Joe") for i in range(20, 30)], 1)
@@ -37,7 +37,7 @@ def test_documents_and_deletions_go_on_where_the_store_stands(server: Server, cl
         assert own.lag() == 0
 
 
-def test_what_was_given_and_not_committed_comes_again(server: Server, client: str) -> None:
+def test_uncommitted_records_come_again(server: Server, client: str) -> None:
     topic = server.topic()
     server.produce(topic, [doc(i, "Sue") for i in range(9)])
     with ps.open(shop(), None) as engine:
@@ -50,7 +50,7 @@ def test_what_was_given_and_not_committed_comes_again(server: Server, client: st
         assert names(engine) == {"Sue": 9}
 
 
-def test_the_broker_s_time_decides_where_the_table_says_so(server: Server, client: str) -> None:
+def test_the_brokers_timestamp_orders_versions_of_its_tables(server: Server, client: str) -> None:
     topic = server.topic(retention_ms="-1")
     moment = 1_700_000_000_000
     for row, ts in ((doc(1, "late"), moment + 5), (doc(1, "early"), moment), ((b"1", None), moment + 3)):
@@ -86,7 +86,7 @@ def test_keys_of_records(server: Server, client: str) -> None:
         assert users(engine) == {"007": {"name": "Bond", "id": "007"}}
 
 
-def test_from(server: Server, client: str) -> None:
+def test_from_selects_the_first_offset(server: Server, client: str) -> None:
     topic = server.topic(retention_ms="-1")
     for i in range(6):
         server.produce(topic, [doc(i, "Sue")], time_ms=1_700_000_000_000 + i * 1000)
@@ -101,7 +101,7 @@ def test_from(server: Server, client: str) -> None:
             assert sorted(users(engine)) == list(range(first, 6))
 
 
-def test_the_group_s_offset_trails_and_decides_nothing(server: Server, client: str) -> None:
+def test_the_groups_offset_is_late_and_has_no_effect(server: Server, client: str) -> None:
     topic, group = server.topic(), f"group-{client}"
     server.produce(topic, [doc(i, "Sue") for i in range(5)])
     with ps.open(shop(), None) as engine, spout(server, engine, topic, client, f"&group={group}") as own:
@@ -113,7 +113,7 @@ def test_the_group_s_offset_trails_and_decides_nothing(server: Server, client: s
         assert read(engine, own, 5).applied == 5
 
 
-def test_only_what_is_committed_is_read(server: Server, client: str) -> None:
+def test_only_committed_records_are_read(server: Server, client: str) -> None:
     topic = server.topic()
     server.transaction(topic, [doc(1, "in")], commit=True)
     server.transaction(topic, [doc(2, "out"), doc(3, "out")], commit=False)
@@ -131,7 +131,7 @@ def test_only_what_is_committed_is_read(server: Server, client: str) -> None:
             assert own.next_batch(10, 0.2) is None
 
 
-def test_a_compacted_topic_says_so(server: Server, client: str) -> None:
+def test_a_compacted_topic_is_reported(server: Server, client: str) -> None:
     topic = server.topic(cleanup_policy="compact")
     with ps.open(shop(), None) as engine, spout(server, engine, topic, client) as own:
         assert not own.contract.exact
@@ -141,7 +141,7 @@ def test_a_compacted_topic_says_so(server: Server, client: str) -> None:
 # -- lost records
 
 
-def test_what_expired_unread_is_told(server: Server, client: str) -> None:
+def test_records_that_expired_unread_are_reported(server: Server, client: str) -> None:
     topic = server.topic()
     server.produce(topic, [doc(i, "Sue") for i in range(10)])
     with ps.open(shop(), None) as engine:
@@ -156,7 +156,7 @@ def test_what_expired_unread_is_told(server: Server, client: str) -> None:
         assert sorted(users(engine)) == [0, 1, 2, 8, 9]
 
 
-def test_what_expires_under_a_reader_is_told(server: Server, client: str) -> None:
+def test_records_that_expire_under_a_reader_are_reported(server: Server, client: str) -> None:
     topic = server.topic()
     server.produce(topic, [doc(0, "Sue")])
     with ps.open(shop(), None) as engine:
@@ -172,7 +172,7 @@ def test_what_expires_under_a_reader_is_told(server: Server, client: str) -> Non
 
 
 @pytest.mark.parametrize("longer", [False, True])
-def test_a_topic_made_again_is_another(server: Server, client: str, longer: bool) -> None:
+def test_a_recreated_topic_is_another_topic(server: Server, client: str, longer: bool) -> None:
     topic = server.topic()
     server.produce(topic, [doc(i, "old") for i in range(5)])
     with ps.open(shop(), None) as engine:
@@ -195,7 +195,7 @@ def test_a_topic_made_again_is_another(server: Server, client: str, longer: bool
         assert engine.status()["sources"] == {f"users=kafka:{topic}/0": count + 1}
 
 
-def test_a_topic_made_again_under_a_reader(server: Server, client: str) -> None:
+def test_a_topic_is_recreated_under_a_reader(server: Server, client: str) -> None:
     topic = server.topic()
     server.produce(topic, [doc(i, "old") for i in range(5)])
     with ps.open(shop(), None) as engine, spout(server, engine, topic, client, "&lost=earliest") as own:
@@ -210,7 +210,7 @@ def test_a_topic_made_again_under_a_reader(server: Server, client: str) -> None:
         assert names(engine) == {"old": 5, "new": 15}
 
 
-def test_a_topic_deleted_under_a_reader_is_told(server: Server, client: str) -> None:
+def test_a_topic_deleted_under_a_reader_is_reported(server: Server, client: str) -> None:
     topic = server.topic()
     server.produce(topic, [doc(1, "old")])
     with ps.open(shop(), None) as engine, spout(server, engine, topic, client) as own:
@@ -220,7 +220,7 @@ def test_a_topic_deleted_under_a_reader_is_told(server: Server, client: str) -> 
             read(engine, own, 1)
 
 
-def test_partitions_that_come_later_are_read_whole(server: Server, client: str) -> None:
+def test_added_partitions_are_read_completely(server: Server, client: str) -> None:
     topic = server.topic()
     server.produce(topic, [doc(0, "Sue")])
     with ps.open(shop(), None) as engine:
@@ -239,7 +239,7 @@ def test_partitions_that_come_later_are_read_whole(server: Server, client: str) 
 # -- faults at the start
 
 
-def test_what_is_not_there(server: Server, client: str) -> None:
+def test_a_missing_topic_is_reported(server: Server, client: str) -> None:
     says = "there is no topic 'nowhere'; create it, or check its name"
     with ps.open(shop(), None) as engine:
         own = spout(server, engine, "nowhere", client)
@@ -279,7 +279,7 @@ own.close()
 """
 
 
-def test_no_broker(client: str) -> None:
+def test_a_missing_broker_is_reported(client: str) -> None:
     """Run in another process, because kafka-python leaves sockets of refused connections to the garbage collector."""
     done = subprocess.run(
         [sys.executable, "-c", NO_BROKER, client], capture_output=True, text=True, timeout=PATIENCE, check=True

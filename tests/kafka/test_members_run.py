@@ -88,7 +88,7 @@ def test_members_share_a_topic_and_one_holds_the_store(server: Server, client: s
     assert f"{uri}: the store is held by this process now" in err
 
 
-def test_another_group_says_so_and_waits(server: Server, here: Path) -> None:
+def test_another_group_reports_and_waits(server: Server, here: Path) -> None:
     topic = server.topic(2)
     server.produce(topic, [user(0)], 0)
     uri = f"users=kafka://{server.servers}/{topic}?client=confluent"
@@ -103,7 +103,7 @@ def test_another_group_says_so_and_waits(server: Server, here: Path) -> None:
         assert ended(first)[:2] == (0, f"{uri}&group=of-{topic}: 1 applied\n")
 
 
-def test_into_a_store_of_one_partition_a_second_one_says_so_and_waits(
+def test_a_second_process_waits_for_a_store_of_one_partition(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

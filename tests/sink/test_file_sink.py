@@ -95,7 +95,7 @@ def test_the_latest_value_of_each_group(tmp_path: Path) -> None:
         assert sink.begin() == 7
 
 
-def test_whole_changes(tmp_path: Path) -> None:
+def test_the_change_envelope_has_whole_changes(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     with opened(path, "change") as sink:
         assert sink.begin() is None
@@ -108,7 +108,7 @@ def test_whole_changes(tmp_path: Path) -> None:
         assert sink.begin() == 7
 
 
-def test_cut_anywhere_it_goes_on_and_ends_the_same(tmp_path: Path, at: Shown) -> None:
+def test_a_file_cut_anywhere_ends_the_same(tmp_path: Path, at: Shown) -> None:
     """Cut the file at any byte, as a killed writer may leave it."""
     path = tmp_path / "out.jsonl"
     with opened(path) as sink:
@@ -134,7 +134,7 @@ def test_cut_anywhere_it_goes_on_and_ends_the_same(tmp_path: Path, at: Shown) ->
     assert began == {None, at(2), at(6)}
 
 
-def test_a_mark_that_is_written_over_and_torn_is_no_mark(tmp_path: Path, at: Shown) -> None:
+def test_a_torn_mark_is_no_mark(tmp_path: Path, at: Shown) -> None:
     path = tmp_path / "out.jsonl"
     with opened(path) as sink:
         sink.begin()
@@ -154,7 +154,7 @@ def test_a_mark_that_is_written_over_and_torn_is_no_mark(tmp_path: Path, at: Sho
 
 
 @pytest.mark.parametrize("block", [1, 7, 60, 100_000])
-def test_the_last_mark_is_found_however_far_it_is(
+def test_the_last_mark_is_found_at_any_distance(
     block: int, tmp_path: Path, at: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_sink, "_BLOCK", block)
@@ -169,7 +169,7 @@ def test_the_last_mark_is_found_however_far_it_is(
         assert path.stat().st_size == size
 
 
-def test_rows_that_are_not_all_in_come_again(tmp_path: Path) -> None:
+def test_incomplete_initial_rows_are_written_again(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     with opened(path) as sink:
         sink.begin()
@@ -179,7 +179,7 @@ def test_rows_that_are_not_all_in_come_again(tmp_path: Path) -> None:
         assert path.read_bytes() == b""
 
 
-def test_an_empty_view_is_held_too(tmp_path: Path) -> None:
+def test_an_empty_view_has_a_held_position(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     with opened(path) as sink:
         sink.begin()
@@ -191,7 +191,7 @@ def test_an_empty_view_is_held_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"import penstock\n", b"{}\n", b'{"view": "other", "group": 1}\n', b"\n", b'{"view": "m']
 )
-def test_what_is_not_of_this_view_stays_as_it_is(data: bytes, tmp_path: Path) -> None:
+def test_foreign_data_stays_unchanged(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_bytes(data)
     with opened(path) as sink, pytest.raises(SinkTaken, match="something else than changes of view 'name \"count\"'"):
@@ -217,7 +217,7 @@ def test_a_file_has_one_writer(tmp_path: Path) -> None:
             second.begin()
 
 
-def test_of_one_store_a_second_process_waits(tmp_path: Path) -> None:
+def test_a_second_process_of_the_store_waits(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_text("something else\n")
     with opened(path) as sink:
@@ -226,7 +226,7 @@ def test_of_one_store_a_second_process_waits(tmp_path: Path) -> None:
             sink.begin()
 
 
-def test_a_mark_of_as_many_numbers_as_there_can_be(tmp_path: Path) -> None:
+def test_a_mark_with_the_most_numbers(tmp_path: Path) -> None:
     path, position = tmp_path / "out.jsonl", tuple(range(10**9, 10**9 + MOST_PARTITIONS))
     with opened(path) as sink:
         sink.begin()
@@ -258,7 +258,7 @@ def test_a_full_disk_names_the_file() -> None:
             give(sink, None)
 
 
-def test_a_file_sink_fits_the_seam(tmp_path: Path) -> None:
+def test_a_file_sink_implements_the_protocol(tmp_path: Path) -> None:
     with opened(tmp_path / "out.jsonl") as made:
         sink: Sink = made
         methods = [name for name, value in vars(Sink).items() if callable(value) and not name.startswith("_")]

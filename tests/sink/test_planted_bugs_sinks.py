@@ -54,12 +54,12 @@ def _found(story: Callable[[int], object]) -> bool:
 
 
 @pytest.mark.parametrize("bug", [*IN_VALUES, *IN_CHANGES], ids=lambda bug: bug.name)
-def test_it_is_found_in_a_topic(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found_in_a_topic(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
     assert _found(lambda seed: into_a_topic(seed, 3, bug in IN_CHANGES, monkeypatch))
 
 
 @pytest.mark.parametrize("bug", IN_A_FILE, ids=lambda bug: bug.name)
-def test_it_is_found_in_a_file(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found_in_a_file(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
     assert _found(lambda seed: into_a_file(seed, 3, False, tmp_path / "out.jsonl", monkeypatch))

@@ -68,7 +68,7 @@ def test_a_packed_line_of_any_length_takes_bounded_memory(
 
 
 @PACKINGS
-def test_packed_members_and_steps_mean_nothing(tmp_path: Path, kind: str, pack: Callable[[bytes], bytes]) -> None:
+def test_members_and_steps_do_not_affect_the_bytes(tmp_path: Path, kind: str, pack: Callable[[bytes], bytes]) -> None:
     path = tmp_path / f"a.jsonl.{kind}"
     path.write_bytes(b"".join(pack(numbered(i, i + 7)) for i in range(0, 700, 7)) + bytes(40))
     with begun(path, Memory()) as spout:

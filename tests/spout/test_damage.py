@@ -23,7 +23,7 @@ from tests.spout.reading import Memory, begun, drain, ids, numbered
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gz", "zst"])
 @pytest.mark.parametrize("size", ["small", "large"])
-def test_what_stands_before_the_damage_comes(tmp_path: Path, pack: Callable[[bytes], bytes], size: str) -> None:
+def test_records_before_the_damage_are_returned(tmp_path: Path, pack: Callable[[bytes], bytes], size: str) -> None:
     kind = "gz" if pack is gzip.compress else "zst"
     text = b"".join(b'{"id": %d, "x": "%s"}\n' % (i, os.urandom(30).hex().encode()) for i in range(20_000))
     whole = pack(text)
@@ -40,7 +40,7 @@ def test_what_stands_before_the_damage_comes(tmp_path: Path, pack: Callable[[byt
         assert ids(drain(spout, memory, limit=50_000)) == list(range(len(lines), 20_000))
 
 
-def test_a_row_that_the_damage_cuts_is_not_given(tmp_path: Path) -> None:
+def test_a_row_cut_by_damage_is_not_returned(tmp_path: Path) -> None:
     text = b"id,x\n" + b"".join(b'%d,"%s\n%s"\n' % (i, os.urandom(20).hex().encode(), b"b") for i in range(500))
     path, memory, found = tmp_path / "a.csv.gz", Memory(), list[bytes]()
     path.write_bytes(gzip.compress(text)[:-3_000])
@@ -52,7 +52,7 @@ def test_a_row_that_the_damage_cuts_is_not_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gz", "zst"])
-def test_what_is_not_packed_so_is_told(tmp_path: Path, kind: str) -> None:
+def test_a_wrong_compression_is_reported(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"a.jsonl.{kind}"
     path.write_bytes(numbered(0, 9))
     with begun(path, Memory()) as spout, pytest.raises(SourceUnreadable, match=r"it is no (gzip|Zstandard) file; say"):
@@ -61,7 +61,7 @@ def test_what_is_not_packed_so_is_told(tmp_path: Path, kind: str) -> None:
         assert len(spout.next_batch(10).records.lines) == 9, "as was said"
 
 
-def test_damage_in_the_middle_is_told(tmp_path: Path) -> None:
+def test_damage_in_the_middle_is_reported(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(os.urandom(60_000).hex().encode().replace(b"f", b"\n")))
     packed[40_000:40_050] = b"\xff" * 50
     path = tmp_path / "a.gz"
@@ -78,7 +78,7 @@ def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
         open_file(str(path), "t")
 
 
-def test_what_can_not_be_opened_says_why(tmp_path: Path) -> None:
+def test_a_file_that_can_not_be_opened_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "users.jsonl").write_bytes(b"")
     for path, options, kind, words in (
         (tmp_path / "usres.jsonl", {}, SourceMissing, f"there is no such file; did you mean {tmp_path}/users.jsonl?"),

@@ -32,7 +32,7 @@ chunks = st.lists(
 
 
 @given(chunks, st.integers(1, 20), st.booleans())
-def test_of_each_partition_all_is_given_in_order(parts: list[Any], limit: int, lean: bool) -> None:
+def test_each_partition_is_returned_completely_and_in_order(parts: list[Any], limit: int, lean: bool) -> None:
     held, wanted, ends = Held(), dict[int, list[Any]](), dict[int, int]()
     for partition, values, gap in parts:
         own = chunk(partition, ends.get(partition, 0), values, lean, gap)
@@ -55,7 +55,7 @@ def test_of_each_partition_all_is_given_in_order(parts: list[Any], limit: int, l
     assert held.room(limit) == limit
 
 
-def test_what_is_lean_keeps_its_values_alone_also_beside_what_is_not() -> None:
+def test_lean_chunks_keep_only_values_beside_other_chunks() -> None:
     lean, whole = chunk(0, 0, [VALUES[0]] * 3, True), chunk(0, 3, [VALUES[1], None], True)
     assert not lean.records
     assert whole.records
@@ -66,7 +66,7 @@ def test_what_is_lean_keeps_its_values_alone_also_beside_what_is_not() -> None:
     assert Chunk.join([lean, chunk(0, 3, [VALUES[1]], True)]).plain
 
 
-def test_fetching_ends_where_a_partition_has_a_batch_or_all_together_have_enough() -> None:
+def test_fetching_ends_with_a_full_batch_or_enough_records() -> None:
     held = Held()
     held.add(chunk(0, 0, [VALUES[0]] * 30, True))
     held.add(chunk(1, 0, [VALUES[0]] * 10, True))

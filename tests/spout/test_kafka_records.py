@@ -44,7 +44,7 @@ def change(op: str, **more: Any) -> bytes:
     return json.dumps({"op": op, "source": {"ts_ms": 5}, "ts_ms": 9, **more}).encode()
 
 
-def test_objects_go_on_as_they_are() -> None:
+def test_json_objects_pass_unchanged() -> None:
     lines = [b'{"id": 1}', b'{"id": ']
     found = taken(Shape(), *((None, line) for line in lines))
     assert found.batch.lines == lines
@@ -102,7 +102,7 @@ def test_messagepack_and_json_side_by_side() -> None:
         ("msgpack", packed(["x", 2]), ("x", 2)),
     ],
 )
-def test_a_key(kind: str, data: bytes, key: Any) -> None:
+def test_keys_are_decoded(kind: str, data: bytes, key: Any) -> None:
     found = taken(Shape(KEYS[kind]), (data, None))
     assert found.batch.deletes[0].key == (list(key) if isinstance(key, tuple) else key), "stored form"
 
@@ -115,7 +115,7 @@ def test_a_key(kind: str, data: bytes, key: Any) -> None:
         ("msgpack", b"\xc1", "its key is no MessagePack"),
     ],
 )
-def test_a_key_that_is_none(kind: str, data: bytes | None, says: str) -> None:
+def test_invalid_keys_are_refused(kind: str, data: bytes | None, says: str) -> None:
     found = taken(Shape(KEYS[kind]), (data, None))
     assert found.refused == {0: says}
     assert found.received[0].data == (data or b"")

@@ -156,7 +156,7 @@ SAME = [
 
 
 @pytest.mark.parametrize("edits", [edits for _, edits in SAME], ids=[name for name, _ in SAME])
-def test_what_changes_nothing(load: Load, edits: list[tuple[str, str]]) -> None:
+def test_edits_without_effect_keep_the_fingerprint(load: Load, edits: list[tuple[str, str]]) -> None:
     assert changed(load, *edits) == {}
 
 
@@ -187,18 +187,20 @@ OTHER: list[tuple[str, list[tuple[str, str]], dict[str, list[str]]]] = [
 
 
 @pytest.mark.parametrize(("edits", "parts"), [row[1:] for row in OTHER], ids=[row[0] for row in OTHER])
-def test_what_changes_it(load: Load, edits: list[tuple[str, str]], parts: dict[str, list[str]]) -> None:
+def test_edits_with_effect_change_the_fingerprint(
+    load: Load, edits: list[tuple[str, str]], parts: dict[str, list[str]]
+) -> None:
     assert changed(load, *edits) == parts
 
 
-def test_a_field_view_with_our_own_reducers_has_none() -> None:
+def test_a_field_view_with_built_in_reducers_has_no_fingerprint() -> None:
     users = ps.App("shop").table("users", key="id")
     view = users.view("names", key="name", reduce={"n": ps.count(), "last": ps.max("age")})
     assert fingerprint(view) == {}
     assert "code" not in stored_definition(view)
 
 
-def test_it_is_the_same_in_every_process_and_as_a_script(tmp_path: Path) -> None:
+def test_the_fingerprint_is_equal_in_every_process_and_script(tmp_path: Path) -> None:
     (tmp_path / "helpers.py").write_text(HELPERS)
     shown = "import json\nfrom penstock.views import fingerprint as of\n{}print(json.dumps([*map(of, app.views())]))\n"
     (tmp_path / "shop.py").write_text(APP)
@@ -213,7 +215,7 @@ def test_it_is_the_same_in_every_process_and_as_a_script(tmp_path: Path) -> None
     assert all(json.loads(found.pop()))
 
 
-def test_a_file_that_was_edited_since_is_not_believed(load: Load, tmp_path: Path) -> None:
+def test_a_file_edited_after_its_import_is_not_used(load: Load, tmp_path: Path) -> None:
     before = load()["inside"]
     file = tmp_path / "1" / "shop.py"
     shop = sys.modules["helpers"].__file__
@@ -226,7 +228,7 @@ def test_a_file_that_was_edited_since_is_not_believed(load: Load, tmp_path: Path
     assert fingerprint(module.app.view_of("inside")) == before
 
 
-def test_without_source_it_is_the_bytecode() -> None:
+def test_without_source_the_bytecode_is_used() -> None:
     def compiled(text: str) -> Any:
         space: dict[str, Any] = {"LIMIT": 3}
         exec(text, space)
@@ -243,7 +245,7 @@ def test_without_source_it_is_the_bytecode() -> None:
     assert first["LIMIT"] == other["LIMIT"]
 
 
-def test_two_lambdas_of_a_line_are_told_apart() -> None:
+def test_two_lambdas_of_a_line_are_distinguished() -> None:
     one, two = (lambda doc: [doc["a"]]), (lambda doc: [doc["b"]])
     three = lambda doc: [(lambda x: x)(doc["a"])]  # noqa: E731
     assert len({str(fingerprint_of([("f", f)])) for f in (one, two, three)}) == 3

@@ -66,7 +66,7 @@ def test_a_merge_may_be_written_as_itself(app: App) -> None:
     ],
     ids=str,
 )
-def test_a_table_that_cannot_be_meant(app: App, wrong: dict[str, Any], parts: list[str]) -> None:
+def test_an_invalid_table_is_refused(app: App, wrong: dict[str, Any], parts: list[str]) -> None:
     with refused(*parts):
         app.table("users", **{"key": "id", **wrong})
     assert app.names() == ()
@@ -189,7 +189,9 @@ def test_lookup(app: App, users: Table) -> None:
         ("view_of", "users", None),
     ],
 )
-def test_an_unknown_name_says_the_nearest(app: App, users: Table, method: str, name: str, nearest: str | None) -> None:
+def test_the_error_for_an_unknown_name_gives_the_nearest(
+    app: App, users: Table, method: str, name: str, nearest: str | None
+) -> None:
     users.view("ages", key="age", reduce=count())
     with pytest.raises(UnknownName) as caught:
         getattr(app, method)(name)
@@ -254,7 +256,7 @@ def test_definitions_never_change(users: Table) -> None:
     assert len({users, view}) == 2
 
 
-def test_they_show_themselves_without_each_other(app: App, users: Table) -> None:
+def test_reprs_do_not_include_each_other(app: App, users: Table) -> None:
     view = users.view("v", key="id", reduce=count())
     assert repr(app) == "App('shop')"
     assert "App" not in repr(users)

@@ -99,7 +99,7 @@ def test_none_has_no_order(name: str) -> None:
         COMPARISONS[name](A, None)
 
 
-def test_the_condition_of_an_older_store_stays_the_one_that_it_kept() -> None:
+def test_a_stored_condition_keeps_its_meaning() -> None:
     stored = where_from({"is": "!=", "path": ["a"], "value": None})
     assert not holds(stored, a=1)
     assert stored.describe() != NOT_NULL.describe()
@@ -132,7 +132,7 @@ def test_nested_paths() -> None:
     assert not holds(where, **{"address.city": "Oslo"})
 
 
-def test_a_date_is_compared_as_the_text_it_is_stored_as() -> None:
+def test_a_date_is_compared_as_its_stored_text() -> None:
     assert holds(field("day") >= date(2024, 2, 1), day="2024-02-01")
     assert (field("day") >= date(2024, 2, 1)) == (field("day") >= "2024-02-01")
 
@@ -206,7 +206,7 @@ def test_a_bad_path_is_refused(path: Any) -> None:
 
 
 @pytest.mark.parametrize("where", [True, 1, lambda doc: True, ["a"], {"a": 1}], ids=named)
-def test_what_is_no_condition_is_refused(where: object) -> None:
+def test_an_invalid_condition_is_refused(where: object) -> None:
     with pytest.raises(DefinitionError, match="where= is"):
         as_where(where)
 

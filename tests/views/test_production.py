@@ -10,7 +10,7 @@ import penstock as ps
 from penstock.views import Production
 
 
-def test_views_that_are_told_early_keep_contributions_and_describe_nothing_else() -> None:
+def test_views_with_early_delivery_store_contributions() -> None:
     told = [ps.App("shop").table("users", key="id") for _ in range(3)]
     plain = told[0].view("names", key="name", reduce=ps.count())
     kept = told[1].view("names", key="name", reduce=ps.count(), sources=True)
@@ -29,7 +29,7 @@ def test_a_view_on_a_view_is_refused(production: Any) -> None:
     assert names.view("sizes", key="value", reduce=ps.count()).production is Production.STRONG
 
 
-def test_what_is_no_production_is_refused() -> None:
+def test_an_invalid_delivery_mode_is_refused() -> None:
     users = ps.App("shop").table("users", key="id")
     for wrong in ("quick", None):
         with pytest.raises(ps.DefinitionError, match="write 'strong'"):

@@ -85,7 +85,7 @@ def test_a_function_in_the_place_of_a_reducer(users: Table, function: Any, keys:
     assert (alone.reducers, alone.fields) == ((ReduceFunction(function, keys),), None)
 
 
-def test_functions_are_told_apart_by_who_they_are() -> None:
+def test_functions_are_equal_by_identity() -> None:
     one, same, other = ReduceFunction(rows, False), ReduceFunction(rows, False), ReduceFunction(by_key, True)
     assert len({one, same, other}) == 2
     assert one != rows
@@ -116,7 +116,7 @@ def yielding(values: Any, rereduce: bool) -> Any:
 
 
 @pytest.mark.parametrize("function", [with_default, one_more, spread, named, sum, max, len, count, Fold, Object])
-def test_a_function_of_other_parameters_is_none(app: App, users: Table, function: Any) -> None:
+def test_a_function_of_other_parameters_is_refused(app: App, users: Table, function: Any) -> None:
     name = function.__name__
     with refused(f"view 'v' is the function {name}", "call a reducer", r"\(values, rereduce\) or \(keys, values,"):
         users.view("v", key="city", value="amount", reduce=function)
@@ -129,7 +129,7 @@ def test_a_function_that_gives_no_result(users: Table, function: Any) -> None:
         users.view("v", key="city", value="amount", reduce={"n": function})
 
 
-def test_a_function_is_told_what_to_read(users: Table) -> None:
+def test_a_reduce_function_needs_a_value(users: Table) -> None:
     with refused("view 'v' has a reducer that is not told what to read", "value='amount'"):
         users.view("v", key="city", reduce=rows)
     ages = users.view("ages", key="age", reduce=count())
@@ -156,7 +156,7 @@ def test_no_reducer_is_no_index(users: Table) -> None:
         silent()
 
 
-def test_contributions_are_kept_where_it_is_said(users: Table) -> None:
+def test_sources_stores_contributions(users: Table) -> None:
     kept = users.view("kept", key="city", reduce=total("amount"), sources=True)
     own = users.view("own", reduce=count(), sources=True)(lambda user: [1])
     other = users.view("other", key="city", reduce=total("amount"), sources=False)
@@ -170,7 +170,7 @@ def test_contributions_are_kept_where_it_is_said(users: Table) -> None:
 # Additional fields of a reducer
 
 
-def test_going_by_ts_needs_one(app: App) -> None:
+def test_ordering_by_ts_needs_a_ts(app: App) -> None:
     plain = app.table("plain", key="id")
     for name, ts in (("own", "at"), ("broker", "@kafka")):
         assert app.table(name, key="id", ts=ts).view(f"v-{name}", key="g", reduce=newest("a", TS)).reducers
@@ -189,7 +189,7 @@ def test_the_rows_of_a_view_have_no_ts(app: App) -> None:
         ages.view("v", key="key", value="value", reduce=newest(None, TS))
 
 
-def test_what_is_beside_a_field_is_read_of_a_row_too(app: App, users: Table) -> None:
+def test_additional_fields_are_read_from_rows_too(app: App, users: Table) -> None:
     ages = users.view("ages", key="age", reduce={"n": count(), "t": total("amount")})
     assert ages.view("good", key="key", reduce=newest("value.n", ("value", "t"))).name == "good"
     with refused("reads 'at' of the view 'ages'", r"value\.at"):

@@ -36,7 +36,7 @@ def test_no_key_parts_are_one_group_for_all(users: Table) -> None:
     assert view.map.key == Key((), single=False)
 
 
-def test_where_a_reducer_reads() -> None:
+def test_the_path_that_a_reducer_reads() -> None:
     whole, part = FieldMap(Key.of("g", "key=")), FieldMap(Key.of("g", "key="), ("order", "lines"))
     assert whole.path_of(None) is None
     assert whole.path_of(("a", "b")) == ("a", "b")
@@ -72,7 +72,7 @@ def test_where_a_reducer_reads() -> None:
     ],
     ids=named,
 )
-def test_a_field_view_that_cannot_be_meant(app: App, users: Table, wrong: dict[str, Any], parts: list[str]) -> None:
+def test_an_invalid_field_view_is_refused(app: App, users: Table, wrong: dict[str, Any], parts: list[str]) -> None:
     with refused(*parts):
         users.view("v", **{"key": "city", "reduce": count(), **wrong})
     assert app.names() == ("users",)
@@ -164,7 +164,7 @@ async def _async_yields(user: Any) -> AsyncIterator[Any]:
     ],
     ids=named,
 )
-def test_a_map_that_cannot_be_meant(users: Table, function: Any, parts: list[str]) -> None:
+def test_an_invalid_map_is_refused(users: Table, function: Any, parts: list[str]) -> None:
     with refused(*parts):
         users.view("v", reduce=count())(function)
 
@@ -197,12 +197,12 @@ def test_a_field_view_is_no_function(users: Table) -> None:
     ],
     ids=named,
 )
-def test_a_field_map_is_made_again_from_its_description(users: Table, written: dict[str, Any]) -> None:
+def test_a_field_map_is_created_from_its_description(users: Table, written: dict[str, Any]) -> None:
     view = users.view("v", **written, reduce=count())
     assert field_map_from(msgpack.unpackb(msgpack.packb(view.map.describe()))) == view.map
 
 
-def test_a_function_is_known_by_its_own_name_wherever_it_stands(users: Table) -> None:
+def test_a_function_is_described_by_its_own_name(users: Table) -> None:
     view = users.view("v", reduce=count())(_make)
     assert view.describe()["map"] == {"by": "function", "function": "_make"}
 

@@ -82,7 +82,7 @@ def _standard(value: Any) -> Any:
 
 
 @given(VALUES)
-def test_canonical_bytes_are_those_of_another_encoder(value: Any) -> None:
+def test_canonical_bytes_equal_those_of_another_encoder(value: Any) -> None:
     assert canonical(value) == msgpack.packb(_standard(value))
 
 
@@ -100,7 +100,7 @@ def _turned(value: Any) -> Any:
 @example([math.nan], [-math.nan])
 @example(Decimal("1.0"), Decimal("1.00"))
 @example({"aa": 1, "b": 2}, {"b": 2, "aa": 1})
-def test_canonical_bytes_are_equal_for_equal_documents_alone(a: Any, b: Any) -> None:
+def test_canonical_bytes_are_equal_for_equal_documents_only(a: Any, b: Any) -> None:
     assert canonical(a) == canonical(_turned(a)) == canonical(unpack(canonical(a)))
     assert (canonical(a) == canonical(b)) is (identity(a) == identity(b))
     x, y = pack({"v": a}), pack({"v": b})
@@ -109,7 +109,7 @@ def test_canonical_bytes_are_equal_for_equal_documents_alone(a: Any, b: Any) -> 
 
 
 @given(st.dictionaries(TEXT, JSON_VALUES, max_size=5), st.booleans())
-def test_a_json_line_is_the_document_that_it_says(doc: dict[str, Any], ascii_only: bool) -> None:
+def test_a_json_line_decodes_to_its_document(doc: dict[str, Any], ascii_only: bool) -> None:
     line = _json(doc, ascii_only).encode()
     assert identity(unpack_document(line)) == identity(doc)
     assert same_document(line, pack(doc))
@@ -146,7 +146,7 @@ def test_decimals_are_kept_under_any_context() -> None:
 
 
 @given(st.lists(VALUES, max_size=8))
-def test_values_are_sorted_as_the_rank_says(values: list[Any]) -> None:
+def test_values_sort_by_rank(values: list[Any]) -> None:
     by_key = sorted(values, key=order_key)
     expected = sorted(values, key=lambda v: (rank(v), canonical(v)))
     assert [identity(v) for v in by_key] == [identity(v) for v in expected]
@@ -165,6 +165,6 @@ def test_numbers_of_all_types_are_ordered_by_value(a: Any, b: Any, wrap: Any) ->
     assert (x < y, x == y) == (p < q, p == q)
 
 
-def test_equal_elements_are_told_apart_only_at_the_end() -> None:
+def test_equal_elements_are_ordered_by_their_bytes_last() -> None:
     assert sorted([[1, 2], [1.0, 1], [1.0, 2]], key=order_key) == [[1.0, 1], [1, 2], [1.0, 2]]
     assert [type(v[0]) for v in sorted([[1.0, 2], [1, 2]], key=order_key)] == [int, float]

@@ -11,7 +11,7 @@ from penstock.cache.errors import StoreDamaged
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40))
-def test_what_is_sealed_comes_back(key: bytes, payload: bytes) -> None:
+def test_a_sealed_row_is_unsealed(key: bytes, payload: bytes) -> None:
     row = seal(key, payload)
     assert row[:-4] == payload
     assert len(row) == len(payload) + 4
@@ -21,7 +21,7 @@ def test_what_is_sealed_comes_back(key: bytes, payload: bytes) -> None:
 
 
 @given(st.binary(min_size=1, max_size=20), st.binary(max_size=20), st.data())
-def test_one_flipped_bit_anywhere_is_damage(key: bytes, payload: bytes, data: st.DataObject) -> None:
+def test_any_flipped_bit_is_damage(key: bytes, payload: bytes, data: st.DataObject) -> None:
     whole = bytearray(key + seal(key, payload))
     bit = data.draw(st.integers(0, len(whole) * 8 - 1))
     whole[bit // 8] ^= 1 << bit % 8

@@ -72,7 +72,7 @@ class _Bytes(bytes):
         (-2.0, -2),
     ],
 )
-def test_subclasses_are_what_they_are_made_of(value: Any, key: Any) -> None:
+def test_subclasses_encode_as_their_base_types(value: Any, key: Any) -> None:
     for back in (normal_key(value), decode_key(encode_key(value))):
         assert back == key
         assert type(back) is type(key)
@@ -95,7 +95,7 @@ def test_subclasses_are_what_they_are_made_of(value: Any, key: Any) -> None:
         "é\udc00",
     ],
 )
-def test_what_is_no_key(value: Any) -> None:
+def test_values_that_can_not_be_keys_are_refused(value: Any) -> None:
     for key in (value, (value,), [1, [value]]):
         with pytest.raises(KeyKind):
             encode_key(key)

@@ -90,7 +90,7 @@ def test_sorting(keys: list[Any]) -> None:
 
 
 @given(KEYS)
-def test_a_key_comes_back_in_its_canonical_form(key: Any) -> None:
+def test_a_key_decodes_to_its_canonical_form(key: Any) -> None:
     back = decode_key(encode_key(key))
     assert identity(back) == identity(group_of(key))
     assert identity(normal_key(key)) == identity(back)
@@ -98,7 +98,7 @@ def test_a_key_comes_back_in_its_canonical_form(key: Any) -> None:
 
 
 @given(st.lists(KEYS, max_size=4), KEYS)
-def test_inside_a_tuple_no_element_begins_another(items: list[Any], last: Any) -> None:
+def test_inside_a_tuple_no_element_is_a_prefix_of_another(items: list[Any], last: Any) -> None:
     longer = decode_key(encode_key((tuple(items), *items, last)))
     assert identity(longer) == identity(group_of((tuple(items), *items, last)))
 
@@ -116,7 +116,9 @@ def _begins(key: Any, prefix: Any) -> bool:
 @example(["a"], [("a\0",), ("a", 1)], [], "\0")
 @example("a", ["b", "a\0", ("a",), b"a"], [], "")
 @example([], ["", b"", (None,), b"\xff"], [], "")
-def test_a_prefix_bounds_what_begins_with_it(prefix: Any, others: list[Any], more: list[Any], text: str) -> None:
+def test_prefix_bounds_contain_all_keys_with_the_prefix(
+    prefix: Any, others: list[Any], more: list[Any], text: str
+) -> None:
     start, stop = prefix_bounds(prefix)
     near: Iterable[Any] = [prefix + text, prefix + "\U0010ffff"] if isinstance(prefix, str) else [[*prefix, *more]]
     last = [[*prefix[:-1], prefix[-1] + text]] if prefix and isinstance(prefix[-1], str) else []
@@ -125,13 +127,13 @@ def test_a_prefix_bounds_what_begins_with_it(prefix: Any, others: list[Any], mor
 
 
 @pytest.mark.parametrize("value", [None, 1, b"a", 1.5, True, {"a": 1}])
-def test_nothing_else_is_a_prefix(value: Any) -> None:
+def test_only_text_and_tuples_are_prefixes(value: Any) -> None:
     with pytest.raises(KeyKind, match="a prefix is of text or of a tuple"):
         prefix_bounds(value)
 
 
 @given(st.integers(360, 420), st.integers(360, 420), TEXTS, TEXTS)
-def test_stored_keys_are_whole_or_told_apart_by_length(n: int, m: int, a: str, b: str) -> None:
+def test_stored_keys_are_whole_or_longer_digests(n: int, m: int, a: str, b: str) -> None:
     x, y = encode_key("x" * n + a), encode_key("x" * m + b)
     p, q = stored_key(x), stored_key(y)
     assert (p == q) is (x == y)
@@ -143,13 +145,13 @@ def test_stored_keys_are_whole_or_told_apart_by_length(n: int, m: int, a: str, b
         assert (p < q) is (x < y)
 
 
-def test_a_whole_key_is_never_taken_for_a_digest() -> None:
+def test_a_whole_key_is_never_confused_with_a_digest() -> None:
     long = stored_key(encode_key(b"x" * 1000))
     assert stored_key(encode_key(long[1:LONG])) != long
     assert stored_key(encode_key(long[1:])) != long
 
 
 @given(st.binary(max_size=12) | st.lists(st.integers(0, 8), max_size=10).map(bytes))
-def test_damage_raises_nothing_else(data: bytes) -> None:
+def test_damage_raises_only_store_damaged(data: bytes) -> None:
     with suppress(StoreDamaged):
         rank(decode_key(data))

@@ -98,7 +98,7 @@ _UUID = uuid.UUID(int=5)
         (Decimal("1.50"), Decimal("1.50")),
     ],
 )
-def test_what_a_value_means(value: Any, means: Any) -> None:
+def test_python_values_become_document_values(value: Any, means: Any) -> None:
     assert identity(normalise(value)) == identity(means)
     assert identity(normalise({"a": [value], "b": value})) == identity({"a": [means], "b": means})
     assert identity(unpack(pack_document({"a": [value], "b": value}))) == identity({"a": [means], "b": means})
@@ -141,7 +141,7 @@ def test_what_a_value_means(value: Any, means: Any) -> None:
         pd.Interval(0, 1),
     ],
 )
-def test_what_no_document_holds(value: Any) -> None:
+def test_invalid_values_are_refused(value: Any) -> None:
     for refuse in (normalise, pack, canonical):
         with pytest.raises(ValueKind):
             refuse(value)
@@ -152,7 +152,7 @@ def test_what_no_document_holds(value: Any) -> None:
         assert caught.value.path.startswith("a.b.1.0")
 
 
-def test_the_reason_is_told() -> None:
+def test_the_error_gives_the_reason() -> None:
     wrong: Any = {1: 2}
     with pytest.raises(ValueKind, match="half a surrogate pair"):
         pack_document({"a": "\ud800"})
@@ -165,7 +165,7 @@ def test_the_reason_is_told() -> None:
 @pytest.mark.parametrize(
     "value", [date(2024, 1, 31), _UUID, _Colour.RED, OrderedDict(a=1), bytearray(b"a"), np.int64(1)]
 )
-def test_pack_takes_only_what_is_normal(value: Any) -> None:
+def test_pack_refuses_values_that_are_not_normal(value: Any) -> None:
     for refuse in (pack, canonical):
         with pytest.raises(ValueKind):
             refuse(value)
@@ -249,7 +249,7 @@ def test_depth() -> None:
         (b'{"a": ' + b"9" * 5000 + b', "b":' + b"[" * 99_999 + b"]" * 99_999 + b"}", "nest more than 100 deep"),
     ],
 )
-def test_json_that_cant_be_taken(line: bytes, why: str) -> None:
+def test_invalid_json_is_refused(line: bytes, why: str) -> None:
     with pytest.raises(RecordError, match=why):
         unpack_document(line)
 

@@ -32,7 +32,7 @@ def test_the_error_names_the_process_that_writes(store_path: Path) -> None:
         Owner(store_path).close()
 
 
-def test_the_death_of_the_holder_frees_it(store_path: Path) -> None:
+def test_the_death_of_the_holder_frees_the_lock(store_path: Path) -> None:
     with process(TAKE, store_path) as other:
         assert heard(other) == "taken"
         other.kill()
@@ -40,7 +40,7 @@ def test_the_death_of_the_holder_frees_it(store_path: Path) -> None:
         Owner(store_path).close()
 
 
-def test_it_is_exclusive_within_a_process_too(store_path: Path) -> None:
+def test_the_lock_is_exclusive_within_a_process(store_path: Path) -> None:
     with Owner(store_path), pytest.raises(StoreInUse, match=f"process {os.getpid()} "):
         Owner(store_path)
     with Owner(store_path) as owner:
@@ -49,7 +49,7 @@ def test_it_is_exclusive_within_a_process_too(store_path: Path) -> None:
         Owner(store_path).close()
 
 
-def test_a_holder_that_has_not_said_who_it_is_is_named_by_the_kernel(
+def test_a_holder_without_a_description_is_named_by_the_kernel(
     store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Owner(store_path):
@@ -62,7 +62,7 @@ def test_a_holder_that_has_not_said_who_it_is_is_named_by_the_kernel(
             Owner(store_path)
 
 
-def test_a_forked_child_neither_owns_nor_frees_it(store_path: Path) -> None:
+def test_a_forked_child_neither_has_nor_frees_the_lock(store_path: Path) -> None:
     with Owner(store_path) as owner:
         assert in_fork(lambda: Owner(store_path)).startswith("StoreInUse")
         assert in_fork(owner.close) == "None"
@@ -70,7 +70,7 @@ def test_a_forked_child_neither_owns_nor_frees_it(store_path: Path) -> None:
             Owner(store_path)
 
 
-def test_a_forked_child_that_outlives_its_parent_does_not_keep_it(store_path: Path) -> None:
+def test_a_forked_child_does_not_keep_the_lock_of_a_dead_parent(store_path: Path) -> None:
     code = """
 import os
 from penstock.cache.files.writer_lock import Owner
@@ -86,7 +86,7 @@ os.close(out); wait(); os._exit(0)
         Owner(store_path).close()
 
 
-def test_an_owner_that_is_forgotten_lets_go(store_path: Path) -> None:
+def test_a_collected_lock_is_released(store_path: Path) -> None:
     owner = Owner(store_path)
     del owner
     Owner(store_path).close()
@@ -98,7 +98,7 @@ def test_a_path_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         Owner(tmp_path / "file" / "store")
 
 
-def test_one_can_look_who_writes(store_path: Path) -> None:
+def test_the_writer_can_be_looked_up(store_path: Path) -> None:
     assert owner_of(store_path) is None, "there is no store"
     with Owner(store_path):
         found = owner_of(store_path)
@@ -107,7 +107,9 @@ def test_one_can_look_who_writes(store_path: Path) -> None:
     assert owner_of(store_path) is None
 
 
-def test_who_only_looks_is_waited_for(store_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_waits_for_processes_that_only_test_the_lock(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Owner(store_path).close()
     looking = os.open(store_path / "owner", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)
@@ -128,7 +130,7 @@ def test_the_file_of_another_program_is_refused_and_stays(text: str, store_path:
 
 
 @pytest.mark.parametrize("text", ["", "\0" * 140, '{"pid": 7, "ho'])
-def test_a_file_that_a_crash_left_short_is_written_over(text: str, store_path: Path) -> None:
+def test_a_file_that_a_crash_left_short_is_overwritten(text: str, store_path: Path) -> None:
     store_path.mkdir()
     (store_path / "owner").write_text(text)
     with Owner(store_path):

@@ -14,7 +14,7 @@ def content(store: Store, db: str = "rows") -> dict[bytes, bytes]:
         return dict(snap.scan(db))
 
 
-def test_a_writer_killed_in_a_transaction_leaves_what_it_committed(store_path: Path) -> None:
+def test_a_killed_writer_leaves_its_committed_rows(store_path: Path) -> None:
     code = """
 from penstock.cache.lmdb.lmdb_store import open_lmdb
 store = open_lmdb(sys.argv[1])

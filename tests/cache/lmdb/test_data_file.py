@@ -32,7 +32,7 @@ def made(store_path: Path) -> Path:
     return store_path
 
 
-def test_an_empty_file_is_that_of_lmdb(tmp_path: Path) -> None:
+def test_an_empty_store_equals_that_of_lmdb(tmp_path: Path) -> None:
     lmdb.open(str(tmp_path), map_size=1 << 20).close()
     assert (tmp_path / DATA).read_bytes() == empty_file()
 
@@ -88,7 +88,7 @@ def test_free_pages_beyond_the_end_are_no_damage(made: Path) -> None:
     store.close()
 
 
-def test_a_file_that_is_cut_short_while_it_is_open_is_refused_by_the_next_transaction(made: Path) -> None:
+def test_the_next_transaction_refuses_an_open_file_that_was_cut_short(made: Path) -> None:
     code = """
 import os
 import re
@@ -115,7 +115,7 @@ for readonly in (False, True):
             assert re.search(f"{made}.* was cut to 0 bytes", heard(child))
 
 
-def test_a_kill_while_the_file_is_made_leaves_no_empty_one(store_path: Path) -> None:
+def test_a_kill_during_creation_leaves_no_empty_file(store_path: Path) -> None:
     """Kill after each system call that changes the disk. The next opening creates the store."""
     ended, count = 9, 0
     while ended == 9:
@@ -151,7 +151,7 @@ def killed_after(calls: int, act: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("how", ["replaced", "deleted"])
-def test_a_commit_into_a_file_without_its_name_is_no_commit(made: Path, tmp_path: Path, how: str) -> None:
+def test_a_commit_into_a_deleted_file_is_refused(made: Path, tmp_path: Path, how: str) -> None:
     store = open_lmdb(made)
     (tmp_path / "other").write_bytes((made / DATA).read_bytes())
 
@@ -192,7 +192,7 @@ def test_a_reader_notices_another_file_within_a_second(made: Path, monkeypatch: 
     store.close()
 
 
-def test_lent_rows_of_a_deleted_store_keep_nobody_from_the_next_one_at_its_path(made: Path, tmp_path: Path) -> None:
+def test_lent_rows_of_a_deleted_store_do_not_block_its_path(made: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(made, tmp_path / "copy")
     store = open_lmdb(made)
     snap = store.read()

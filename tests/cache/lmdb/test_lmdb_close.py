@@ -25,7 +25,7 @@ def store(store_path: Path) -> Iterator[LmdbStore]:
     opened.close()
 
 
-def test_the_end_waits_for_a_read_of_another_thread(store: LmdbStore, store_path: Path) -> None:
+def test_close_waits_for_a_read_of_another_thread(store: LmdbStore, store_path: Path) -> None:
     with store.write() as txn:
         txn.put_many("rows", [(b"%05d" % n, b"x" * 1000) for n in range(1000)])
     snap = store.read()
@@ -47,7 +47,7 @@ def test_the_end_waits_for_a_read_of_another_thread(store: LmdbStore, store_path
     assert not is_open(str(store_path))
 
 
-def test_a_row_that_is_lent_keeps_its_pages(store: LmdbStore, store_path: Path) -> None:
+def test_a_lent_row_keeps_its_pages(store: LmdbStore, store_path: Path) -> None:
     put(store, "rows", Joe=b"1" * 100_000)
     snap = store.read()
     found = snap.floor("rows", b"Joe")
@@ -64,7 +64,7 @@ def test_a_row_that_is_lent_keeps_its_pages(store: LmdbStore, store_path: Path) 
     assert not is_open(str(store_path))
 
 
-def test_the_end_waits_for_a_transaction_of_another_thread(store: LmdbStore, store_path: Path) -> None:
+def test_close_waits_for_a_transaction_of_another_thread(store: LmdbStore, store_path: Path) -> None:
     begun, end = threading.Event(), threading.Event()
 
     def write() -> None:

@@ -99,7 +99,7 @@ def test_a_map_that_is_full_grows_under_the_transaction(store_path: Path, caplog
     ]
 
 
-def test_a_scan_goes_on_through_the_growth_of_the_map(store_path: Path) -> None:
+def test_a_scan_continues_while_the_map_grows(store_path: Path) -> None:
     with small(store_path) as store:
         with store.write() as txn:
             txn.put_many("rows", numbered(0, 50))
@@ -265,7 +265,7 @@ say("opened")
         )
 
 
-def test_a_store_that_is_read_is_opened_to_write_in_a_map_that_fits(
+def test_a_read_store_is_reopened_to_write_with_a_fitting_map(
     store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside many stores of the process, maps are smaller, and they stay small."""
@@ -279,7 +279,9 @@ def test_a_store_that_is_read_is_opened_to_write_in_a_map_that_fits(
 
 
 @pytest.mark.parametrize("failures", [1, 2])
-def test_a_store_that_does_not_open_to_write(store_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int) -> None:
+def test_a_failed_opening_to_write_keeps_or_closes_readers(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
     """Its readers continue, or they report that it is closed. The next opening starts from the beginning."""
     first = open_lmdb(store_path)
     with first.write() as txn:

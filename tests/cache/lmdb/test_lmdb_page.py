@@ -209,7 +209,7 @@ def test_a_key_of_no_bytes_in_a_damaged_page_is_named(sound: bytes, tmp_path: Pa
     store.close()
 
 
-def test_a_separator_that_leads_elsewhere_is_named(sound: bytes, tmp_path: Path) -> None:
+def test_a_wrong_separator_is_named(sound: bytes, tmp_path: Path) -> None:
     """The keys of each page are still in order, but a look-up goes to the wrong page."""
     page = live(sound, tmp_path / "sound", "long", leaf=False)
     at = node(sound, page, 1) + 8
@@ -225,7 +225,7 @@ def test_a_child_that_is_named_twice_is_named(sound: bytes, tmp_path: Path) -> N
     assert "used twice" in said
 
 
-def test_an_overflow_page_is_held_against_its_node(sound: bytes, tmp_path: Path) -> None:
+def test_an_overflow_page_must_match_its_node(sound: bytes, tmp_path: Path) -> None:
     for start in range(2 * PAGE, len(sound), PAGE):
         number, _, flags, _ = struct.unpack_from("=QHHI", sound, start)
         if number * PAGE == start and flags == 4:

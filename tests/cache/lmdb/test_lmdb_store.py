@@ -82,7 +82,7 @@ def test_a_process_shares_one_environment(store: LmdbStore, store_path: Path, tm
         reader.read()
 
 
-def test_opening_to_write_where_it_is_being_read(store: LmdbStore, store_path: Path) -> None:
+def test_a_store_that_is_read_here_can_be_opened_to_write(store: LmdbStore, store_path: Path) -> None:
     store.close()
     reader = open_lmdb(store_path, readonly=True)
     with reader.read(), pytest.raises(PenstockError, match="this thread has a snapshot open; close it first"):
@@ -150,7 +150,7 @@ snap = open_lmdb(sys.argv[1], readonly=True).read(); say("open"); wait()
         again.close()
 
 
-def test_databases_that_are_empty_give_up_their_names_when_names_run_short(store: LmdbStore, store_path: Path) -> None:
+def test_empty_databases_lose_their_names_when_names_run_short(store: LmdbStore, store_path: Path) -> None:
     with store.write() as txn:
         for n in range(600):
             txn.put_many(f"view{n}", [(b"k", b"v")])
@@ -215,7 +215,7 @@ def test_threads_read_one_snapshot_without_mixing_rows_up(store: LmdbStore) -> N
         assert counts == [0, 0, 0, 0]
 
 
-def test_after_the_end_everything_is_closed(store: LmdbStore) -> None:
+def test_after_close_every_use_is_refused(store: LmdbStore) -> None:
     with store.read() as snap:
         scan = snap.scan("rows")
         next(scan)
@@ -256,13 +256,13 @@ def test_a_forked_child_is_refused_and_harms_nothing(store: LmdbStore, store_pat
         assert snap.get_many("rows", [b"Joe"]) == [b"1"]
 
 
-def test_a_forked_child_opens_the_store_anew(store: LmdbStore, store_path: Path) -> None:
+def test_a_forked_child_can_open_the_store_itself(store: LmdbStore, store_path: Path) -> None:
     assert in_fork(lambda: rows(open_lmdb(store_path), "rows")) == "{b'Joe': b'1'}"
     assert in_fork(lambda: put(open_lmdb(store_path), "rows", Sue=b"2")) == "None"
     assert rows(store, "rows") == {b"Joe": b"1", b"Sue": b"2"}
 
 
-def test_the_end_of_a_forked_child_leaves_its_parents_transactions_alone(store: LmdbStore, store_path: Path) -> None:
+def test_the_end_of_a_forked_child_does_not_affect_its_parent(store: LmdbStore, store_path: Path) -> None:
     code = """
 import os, threading
 from penstock.cache.lmdb.lmdb_store import open_lmdb
@@ -289,7 +289,7 @@ with store.read() as snap: say(snap.get_many("rows", [b"Sue"]))
         assert heard(other) == "[b'2']"
 
 
-def test_nothing_to_read_is_said_and_nothing_is_made(store_path: Path) -> None:
+def test_a_missing_store_is_reported_and_not_created(store_path: Path) -> None:
     with pytest.raises(StoreMissing, match=str(store_path)):
         open_lmdb(store_path, readonly=True)
     assert not store_path.exists()
@@ -299,7 +299,7 @@ def test_nothing_to_read_is_said_and_nothing_is_made(store_path: Path) -> None:
     assert list(store_path.iterdir()) == []
 
 
-def test_what_is_no_store_is_refused(store_path: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_no_store_is_refused(store_path: Path, tmp_path: Path) -> None:
     store_path.mkdir()
     (store_path / "data.mdb").write_bytes(b"not a store" * 1000)
     with pytest.raises(StoreFormat, match="not an LMDB file"):
@@ -319,7 +319,7 @@ def test_an_environment_with_rows_outside_databases_is_refused(store_path: Path)
         assert txn.get(b"row") == b"value"
 
 
-def test_no_permission_is_said(store: LmdbStore, store_path: Path) -> None:
+def test_missing_permissions_are_reported(store: LmdbStore, store_path: Path) -> None:
     store.close()
     code = """
 import os
@@ -338,7 +338,7 @@ for readonly in (False, True):
             assert heard(other).startswith(f"no permission for the store at {store_path}: Permission denied; this user")
 
 
-def test_errors_of_lmdb_are_said_in_our_words() -> None:
+def test_errors_of_lmdb_are_translated() -> None:
     assert isinstance(translated("state", lmdb.CorruptedError("mdb_get")), StoreDamaged)
     assert isinstance(translated("state", lmdb.MapFullError("mdb_put")), StoreFull)
     assert isinstance(translated("state", OSError(28, "no space")), StoreFull)

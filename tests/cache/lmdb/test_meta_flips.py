@@ -135,7 +135,7 @@ def check_flips(path: Path, last: int, field: str, every: int) -> int:
 
 
 @pytest.mark.parametrize("history", HISTORIES)
-def test_no_bit_of_a_transaction_number_takes_a_commit_back(history: str, tmp_path: Path) -> None:
+def test_no_flipped_bit_of_a_transaction_number_loses_a_commit(history: str, tmp_path: Path) -> None:
     path = tmp_path / "store"
     path.mkdir()
     refused = check_flips(path, HISTORIES[history](path), "transaction", EVERY or 1)
@@ -144,7 +144,7 @@ def test_no_bit_of_a_transaction_number_takes_a_commit_back(history: str, tmp_pa
 
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("history", HISTORIES if EVERY == 1 else ["65 commits"])
-def test_no_bit_of_a_meta_page_takes_a_commit_back(history: str, field: str, tmp_path: Path) -> None:
+def test_no_flipped_bit_of_a_meta_page_loses_a_commit(history: str, field: str, tmp_path: Path) -> None:
     path = tmp_path / "store"
     path.mkdir()
     check_flips(path, HISTORIES[history](path), field, EVERY or 9)

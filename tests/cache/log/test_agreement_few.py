@@ -28,7 +28,7 @@ def _lanes(several: list[tuple[int, int]]) -> tuple[Lane, Lane | None]:
 
 
 @given(st.lists(several, max_size=12))
-def test_a_few_keys_get_the_slots_of_a_column(calls: list[list[tuple[int, int]]]) -> None:
+def test_a_few_keys_get_the_same_slots_as_a_column(calls: list[list[tuple[int, int]]]) -> None:
     one, other = SlotMap(1 << 12), SlotMap(1 << 12)
     for call in calls:
         few = one.find_or_add(*_lanes(call)).tolist()
@@ -38,7 +38,7 @@ def test_a_few_keys_get_the_slots_of_a_column(calls: list[list[tuple[int, int]]]
 
 
 @given(st.lists(st.binary(max_size=9), min_size=1, max_size=16), st.data())
-def test_lines_of_a_small_segment_are_those_of_a_large_one(raw: list[bytes], data: st.DataObject) -> None:
+def test_a_small_segment_has_the_same_bytes_in_both_forms(raw: list[bytes], data: st.DataObject) -> None:
     k0 = np.arange(len(raw), dtype=np.uint64)
     segment = Segment.parse(7, build_segment(7, raw, k0, None, None), "log:1")
     at = np.array(data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=20)), np.int64)
@@ -68,7 +68,7 @@ def _known(cache: KeyCache) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 @given(st.lists(lines, min_size=1, max_size=5))
-def test_segments_laid_over_together_say_what_each_alone_does(parts: list[list[tuple[int, bool]]]) -> None:
+def test_joined_segments_overlay_like_single_ones(parts: list[list[tuple[int, bool]]]) -> None:
     each, together = KeyCache(1 << 8), KeyCache(1 << 8)
     for segment in _segments(parts):
         each.overlay(segment.k0, segment.k1, segment.base, segment.gone)

@@ -16,7 +16,7 @@ LINES = st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=40)
 
 
 @given(lines=LINES, base=st.integers(0, 1 << 40), hashed=st.booleans(), gone=st.booleans())
-def test_a_segment_at_another_place_is_the_one_that_is_built_there(
+def test_a_moved_segment_equals_one_built_at_its_new_base(
     lines: list[bytes], base: int, hashed: bool, gone: bool
 ) -> None:
     n = len(lines)
@@ -32,7 +32,7 @@ def test_a_segment_at_another_place_is_the_one_that_is_built_there(
     wide=st.booleans(),
     parts=st.integers(0, 3),
 )
-def test_an_index_written_at_once_or_in_parts_finds_every_key(hashes: list[int], wide: bool, parts: int) -> None:
+def test_an_index_written_whole_or_in_parts_finds_every_key(hashes: list[int], wide: bool, parts: int) -> None:
     store, bits = MemoryStore(), bits_for(len(hashes), 4)
     own = np.array(hashes, np.uint64)
     rest = (own & np.uint64(0xFFFF)).astype(np.uint32) if wide else None
@@ -51,7 +51,7 @@ def test_an_index_written_at_once_or_in_parts_finds_every_key(hashes: list[int],
         assert not look_up(reader, "index", bits, missing, None if rest is None else missing.astype(np.uint32))[0].any()
 
 
-def test_a_folder_gets_its_name_at_the_end_or_not_at_all(tmp_path: Path) -> None:
+def test_a_folder_gets_its_name_at_the_end_or_never(tmp_path: Path) -> None:
     target = tmp_path / "store"
     with built_beside(str(target)) as folder:
         (Path(folder) / "data.mdb").write_bytes(b"whole")

@@ -87,7 +87,7 @@ CHANGES = st.dictionaries(st.tuples(HASHES, RESTS), st.none() | st.integers(0, 0
 
 
 @given(CHANGES, CHANGES)
-def test_merge_lays_the_later_over_the_earlier(first: Change, second: Change) -> None:
+def test_merge_replaces_earlier_entries(first: Change, second: Change) -> None:
     none = np.zeros(0, bool)
     old = merge(Entries.none(), *_entries(first)) if first else merge(Entries.none(), Entries.none(), none)
     assert _listed(old) == _laid_over({}, first)
@@ -98,7 +98,7 @@ def test_merge_lays_the_later_over_the_earlier(first: Change, second: Change) ->
 
 
 @given(st.lists(CHANGES, max_size=5), st.lists(CHANGES, max_size=3), st.sampled_from([1, 3, 8, 1 << 9]))
-def test_changes_are_those_of_a_dict(before: list[Change], doublings: list[Change], step: int) -> None:
+def test_the_index_changes_like_a_dict(before: list[Change], doublings: list[Change], step: int) -> None:
     table = Table(4)
     for changes in before:
         table.rewrite(changes)
@@ -110,7 +110,7 @@ def test_changes_are_those_of_a_dict(before: list[Change], doublings: list[Chang
 
 
 @pytest.mark.parametrize("rests", [(1, 2), (0, 7), (9, 3)])
-def test_twins_are_two_keys(rests: tuple[int, int]) -> None:
+def test_keys_with_equal_hashes_stay_distinct(rests: tuple[int, int]) -> None:
     table, (one, other) = Table(4), rests
     shared = 0xABCD << 48
     table.rewrite({(shared, one): 10})
@@ -124,7 +124,7 @@ def test_twins_are_two_keys(rests: tuple[int, int]) -> None:
     table.check()
 
 
-def test_a_doubling_broken_off_in_the_middle_goes_on_from_its_start() -> None:
+def test_an_interrupted_doubling_starts_again() -> None:
     table, rng = Table(4), np.random.default_rng(1)
     old: Change = {(int(h), 0): i for i, h in enumerate(rng.integers(0, 1 << 64, 500, dtype=np.uint64))}
     table.rewrite(old)
@@ -163,7 +163,7 @@ def test_an_emptied_bucket_has_no_row() -> None:
 
 
 @pytest.mark.parametrize(("keys", "bits"), [(0, 4), (BUCKET * 15, 4), (BUCKET * 16, 5), (10_000_000, 14)])
-def test_how_many_bits_name_a_bucket(keys: int, bits: int) -> None:
+def test_the_number_of_keys_sets_the_bits_of_a_bucket(keys: int, bits: int) -> None:
     assert bits_for(keys) == bits
 
 

@@ -45,7 +45,7 @@ CALLS = st.lists(st.tuples(st.booleans(), st.lists(KEYS, min_size=1, max_size=30
 
 
 @given(CALLS)
-def test_calls_are_those_of_a_dict(calls: list[tuple[bool, list[Key]]]) -> None:
+def test_slots_behave_like_a_dict(calls: list[tuple[bool, list[Key]]]) -> None:
     oracle = Oracle(512)
     for adds, keys in calls:
         (oracle.add if adds else oracle.find)(keys)
@@ -55,7 +55,7 @@ def test_calls_are_those_of_a_dict(calls: list[tuple[bool, list[Key]]]) -> None:
 
 @pytest.mark.parametrize("hashed", [0, 1, 2], ids=["ints", "hashes", "both"])
 @pytest.mark.parametrize("step", [1, 5_000, 90_000], ids=["one", "some", "many"])
-def test_growing_loses_nothing(hashed: int, step: int) -> None:
+def test_growing_loses_no_key(hashed: int, step: int) -> None:
     total = 4_000 if step == 1 else 180_000
     rng = np.random.default_rng(step + hashed)
     k0 = rng.permutation(np.arange(total, dtype=np.uint64) * np.uint64(3))
@@ -102,7 +102,7 @@ def test_one_key_hashes_as_a_column_does(a: int, b: int) -> None:
     assert lane0.item() == a
 
 
-def test_memory_is_what_is_used() -> None:
+def test_only_used_memory_is_counted() -> None:
     slots = SlotMap(1 << 20)
     before = slots.nbytes
     slots.find_or_add(np.arange(1_000, dtype=np.uint64), None)

@@ -269,7 +269,7 @@ def _filled(n: int, capacity: int = 1_000) -> LogMachine:
     return machine
 
 
-def test_a_fold_in_which_all_is_deleted_leaves_no_row() -> None:
+def test_a_fold_of_deletions_only_leaves_no_row() -> None:
     machine = _filled(40)
     machine.batch(dict.fromkeys(KEYS[:40], False), False)
     while machine.log.keys.dirty_count:
@@ -280,7 +280,7 @@ def test_a_fold_in_which_all_is_deleted_leaves_no_row() -> None:
     machine.teardown()
 
 
-def test_a_large_batch_ends_a_fold_and_begins_no_other() -> None:
+def test_a_large_batch_ends_a_fold_and_starts_no_other() -> None:
     machine = _filled(40)
     machine.fold(False, 1)
     machine.batch({KEYS[0]: True}, False)
@@ -314,7 +314,7 @@ def test_a_small_cache_opens_a_long_log(capacity: int) -> None:
     machine.teardown()
 
 
-def test_a_snapshot_from_before_a_fold_is_read_after_one_from_behind_it() -> None:
+def test_a_snapshot_before_a_fold_is_read_after_a_later_one() -> None:
     """Both snapshots share their knowledge of unfolded segments. The older one has more of these segments."""
     machine = _filled(40)
     older = machine.hold()
@@ -363,7 +363,7 @@ def _forgets_what_it_should() -> None:
     machine.teardown()
 
 
-def test_deletions_are_forgotten_that_the_index_names() -> None:
+def test_only_tombstones_in_the_index_are_removed() -> None:
     _forgets_what_it_should()
 
 
@@ -377,7 +377,7 @@ def test_deletions_are_forgotten_that_the_index_names() -> None:
         ("cache.log.document_log:DocLog._append", "old.forgotten", "0"),
     ],
 )
-def test_a_bug_in_forgetting_is_found(where: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_tombstone_removal_is_found(where: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Edit(where, old, new).plant(monkeypatch)
     with pytest.raises((AssertionError, IndexError)):
         _forgets_what_it_should()

@@ -44,7 +44,7 @@ def test_a_flipped_bit_is_found(lines: list[bytes], hashed: bool, some_gone: boo
         Segment.parse(40, bytes(value), "log:1").lines(np.arange(len(lines)))
 
 
-def test_every_bit_of_a_small_one() -> None:
+def test_every_flipped_bit_of_a_small_segment_is_found() -> None:
     good = _built([b'{"a":1}', b"\x90", b'{"b":2}'], True, True)
     for bit in range(8 * len(good)):
         value = bytearray(good)

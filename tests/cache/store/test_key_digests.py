@@ -43,7 +43,7 @@ def change(txn: LmdbWriter, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("map_size", [1 << 40, 1 << 16])
-def test_every_transaction_keeps_them(map_size: int, tmp_path: Path) -> None:
+def test_every_transaction_updates_the_digests(map_size: int, tmp_path: Path) -> None:
     """This includes transactions that are repeated in a larger map, and stores that are reopened."""
     rng = random.Random(map_size)
     for _ in range(4):
@@ -78,7 +78,7 @@ def filled(path: Path) -> None:
     store.close()
 
 
-def test_a_lost_key_is_found_though_it_was_put_again_elsewhere(tmp_path: Path) -> None:
+def test_a_lost_key_is_found_after_it_was_put_again(tmp_path: Path) -> None:
     filled(tmp_path)
     behind(tmp_path, "a", {b"?": ROW}, delete=b"7")  # the count stays the same
     store = open_lmdb(tmp_path)
@@ -114,7 +114,7 @@ def test_lost_rows_of_meta_and_lost_databases_are_refused(tmp_path: Path) -> Non
         open_lmdb(tmp_path, readonly=True)
 
 
-def test_a_store_without_them_gets_them_with_its_next_write(tmp_path: Path) -> None:
+def test_a_store_without_digests_gets_them_with_its_next_write(tmp_path: Path) -> None:
     filled(tmp_path)
     behind(tmp_path, META, {}, delete=DIGESTS)
     store = open_lmdb(tmp_path)
@@ -134,7 +134,7 @@ def test_a_store_without_them_gets_them_with_its_next_write(tmp_path: Path) -> N
     store.close()
 
 
-def test_a_store_gets_them_with_a_write_of_no_new_key(tmp_path: Path) -> None:
+def test_a_write_without_a_new_key_adds_digests(tmp_path: Path) -> None:
     filled(tmp_path)
     behind(tmp_path, META, {}, delete=DIGESTS)
     store = open_lmdb(tmp_path)
@@ -168,7 +168,7 @@ def test_the_map_of_an_earlier_version_is_read_and_replaced(tmp_path: Path) -> N
     store.close()
 
 
-def test_a_transaction_changes_the_bytes_of_its_own_digests_alone(tmp_path: Path) -> None:
+def test_a_transaction_changes_only_its_own_digests(tmp_path: Path) -> None:
     filled(tmp_path)
     store = open_lmdb(tmp_path)
     rows: list[bytes] = []
@@ -187,7 +187,7 @@ def test_a_transaction_changes_the_bytes_of_its_own_digests_alone(tmp_path: Path
     store.close()
 
 
-def test_stores_that_say_nothing_of_themselves_have_none(tmp_path: Path) -> None:
+def test_stores_without_metadata_have_no_digests(tmp_path: Path) -> None:
     store = open_lmdb(tmp_path)
     with store.write() as txn:
         txn.put_many("a", [(b"Joe", ROW)])

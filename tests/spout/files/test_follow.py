@@ -84,7 +84,7 @@ def test_a_file_that_is_rotated_is_read_to_its_end_first(tmp_path: Path) -> None
         assert len(drain(again, Memory())) == 2
 
 
-def test_a_file_that_is_cut_begins_anew(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_is_read_from_its_start(tmp_path: Path) -> None:
     path, memory = tmp_path / "a", Memory()
     path.write_bytes(b"1\n2\n3\n")
     happenings = Happenings(lambda: path.write_bytes(b""), add(path, b"4\n"))
@@ -102,7 +102,7 @@ def pipe(tmp_path: Path) -> Iterator[tuple[FileSpout, int]]:
     spout.close()
 
 
-def test_what_comes_through_a_pipe_is_not_waited_for_long(pipe: tuple[FileSpout, int]) -> None:
+def test_a_pipe_is_read_without_long_waits(pipe: tuple[FileSpout, int]) -> None:
     spout, into = pipe
     assert spout.next_batch(10, 0.0) is None
     assert not spout.ended
@@ -120,7 +120,7 @@ def test_what_comes_through_a_pipe_is_not_waited_for_long(pipe: tuple[FileSpout,
     assert spout.lag() is None
 
 
-def test_a_named_pipe_is_one(tmp_path: Path) -> None:
+def test_a_named_pipe_is_read_like_a_pipe(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     idle = open_file(str(path), "t")

@@ -24,7 +24,7 @@ def rows(text: str | bytes, last: bool = True, delimiter: str | None = None) -> 
     return shaped, [unpack_document(line) for line in shaped.lines]
 
 
-def test_a_cell_that_is_json_is_that_value() -> None:
+def test_a_json_cell_has_its_value() -> None:
     cells = {
         "7": 7, "-1.5": -1.5, "1e3": 1000.0, "true": True, "null": None, "": None, "007": "007", "NaN": "NaN", "x": "x",
         "2024-01-31": "2024-01-31", '"7"': "7", '""': "", "[1, 2]": [1, 2], '{"a": 1}': {"a": 1},
@@ -37,13 +37,13 @@ def test_a_cell_that_is_json_is_that_value() -> None:
     assert [doc["cell"] for doc in found] == list(cells.values())
 
 
-def test_rows_have_the_names_of_the_first() -> None:
+def test_the_first_row_names_the_fields() -> None:
     shaped, found = rows("id,name\r\n1,Sue\r\n2,\r\n")
     assert found == [{"id": 1, "name": "Sue"}, {"id": 2, "name": None}]
     assert (shaped.used, shaped.skips, shaped.refused) == (3, [0], {})
 
 
-def test_a_row_may_span_lines_and_begins_where_it_begins() -> None:
+def test_a_row_may_span_lines_and_has_the_place_of_the_first() -> None:
     shaped, found = rows('id,name\n1,"two\nlines"\n\n2,"a ""b"""\n')
     assert found == [{"id": 1, "name": "two\nlines"}, {"id": 2, "name": 'a "b"'}]
     assert shaped.skips == [0, 2, 3], "lines that gave no record of their own"
@@ -58,7 +58,7 @@ def test_a_row_may_span_lines_and_begins_where_it_begins() -> None:
         ("1,\udcff", "it is no UTF-8"),
     ],
 )
-def test_a_broken_row_is_refused_by_its_line_and_no_other(bad: str, reason: str) -> None:
+def test_only_the_line_of_a_broken_row_is_refused(bad: str, reason: str) -> None:
     text = f"id,name\n1,a\n{bad}\n2,b\n".encode("utf-8", "surrogateescape")
     shaped, found = rows(text)
     assert shaped.refused == {2: reason}
@@ -66,7 +66,7 @@ def test_a_broken_row_is_refused_by_its_line_and_no_other(bad: str, reason: str)
     assert shaped.used == 4
 
 
-def test_a_stray_quote_costs_its_own_line_alone() -> None:
+def test_a_stray_quote_affects_only_its_line() -> None:
     shaped, found = rows('id,name\n1,a\n2,"b\n3,c\n4,d\n')
     assert list(shaped.refused) == [2]
     assert [doc["id"] for doc in found] == [1, 3, 4]
@@ -81,12 +81,12 @@ def test_a_row_without_its_end_waits_for_it() -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
-def test_the_first_row_shows_the_delimiter(delimiter: str) -> None:
+def test_the_delimiter_is_found_in_the_first_row(delimiter: str) -> None:
     _, found = rows(f"id{delimiter}name\n1{delimiter}Sue\n")
     assert found == [{"id": 1, "name": "Sue"}]
 
 
-def test_the_delimiter_can_be_said() -> None:
+def test_the_delimiter_can_be_given() -> None:
     _, found = rows("id;name,first\n1;Sue\n", delimiter=";")
     assert found == [{"id": 1, "name,first": "Sue"}]
 
@@ -103,7 +103,7 @@ def test_the_delimiter_can_be_said() -> None:
         (b"PAR1", "it is no text; it may be read with --format-in parquet"),
     ],
 )
-def test_a_head_that_names_no_columns_is_told(head: bytes, reason: str) -> None:
+def test_a_header_without_names_is_refused(head: bytes, reason: str) -> None:
     with pytest.raises(SourceUnreadable, match=r"^a\.csv: ") as told:
         Csv("a.csv").shape([head, b"1,2"], True)
     assert reason in str(told.value)
@@ -116,7 +116,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name() -> None:
 
 
 @given(st.lists(st.lists(st.text(st.sampled_from('a"\n,; \r'), max_size=5), min_size=2, max_size=2), max_size=8))
-def test_what_a_writer_wrote_is_read(table: list[list[str]]) -> None:
+def test_the_csv_writers_output_is_read(table: list[list[str]]) -> None:
     out = io.StringIO()
     csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([["x", "y"], *table])
     shaped, found = rows(out.getvalue())
@@ -143,13 +143,13 @@ def test_an_array_is_no_json_lines(text: bytes) -> None:
 
 
 @pytest.mark.parametrize(("line", "whole"), [(b'{"id": 1}', True), (b'{"id": 1', False), (b'{"id": "\xff"}', False)])
-def test_json_is_whole_when_it_can_be_read(line: bytes, whole: bool) -> None:
+def test_a_json_line_is_complete_if_it_is_valid(line: bytes, whole: bool) -> None:
     shape = JsonLines("a")
     assert shape.ends_whole([line], shape.shape([line], False)) is whole
 
 
 @pytest.mark.parametrize(("line", "whole"), [(b"1,2", True), (b"1", False), (b'1,"2', False)])
-def test_a_row_is_whole_when_it_has_all_cells(line: bytes, whole: bool) -> None:
+def test_a_row_is_complete_if_it_has_all_cells(line: bytes, whole: bool) -> None:
     shape, lines = Csv("a.csv"), [b"x,y", line]
     assert shape.ends_whole(lines, shape.shape(lines, False)) is whole
 

@@ -20,7 +20,7 @@ from tests.spout.reading import Memory, begun, drain, each_kind, ids, numbered
 
 
 @each_kind
-def test_it_goes_on_after_every_batch(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
+def test_a_file_is_continued_after_every_batch(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
     path, memory, found = tmp_path / name, Memory(), list[bytes]()
     path.write_bytes(pack(numbered(0, 20)))
     standings = []
@@ -47,7 +47,7 @@ def test_a_file_that_was_read_to_its_end_has_ended(tmp_path: Path, name: str, pa
 
 
 @each_kind
-def test_a_file_that_has_grown_is_read_on(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
+def test_a_file_that_has_grown_is_continued(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
     path, memory = tmp_path / name, Memory()
     path.write_bytes(pack(numbered(0, 5)))
     with begun(path, memory) as spout:
@@ -66,7 +66,9 @@ def test_a_file_that_has_grown_is_read_on(tmp_path: Path, name: str, pack: Calla
     [numbered(0, 3), numbered(10, 16), numbered(0, 5) + b'{"id":55}\n', b"x" + numbered(0, 100)],
     ids=["shorter", "of equal size", "the last differs", "longer"],
 )
-def test_another_file_begins_anew(tmp_path: Path, name: str, pack: Callable[[bytes], bytes], other: bytes) -> None:
+def test_another_file_is_read_from_its_start(
+    tmp_path: Path, name: str, pack: Callable[[bytes], bytes], other: bytes
+) -> None:
     path, memory = tmp_path / name, Memory()
     path.write_bytes(pack(numbered(0, 6)))
     with begun(path, memory) as spout:
@@ -84,7 +86,7 @@ def test_another_file_begins_anew(tmp_path: Path, name: str, pack: Callable[[byt
 
 
 @each_kind
-def test_again_begins_anew_and_then_goes_on(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
+def test_again_starts_once_and_then_continues(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
     path, memory = tmp_path / name, Memory()
     path.write_bytes(pack(numbered(0, 9)))
     with begun(path, memory) as spout:
@@ -112,7 +114,7 @@ def test_the_blocks_that_are_compared_are_those_of_large_files_too(tmp_path: Pat
         assert spout.standing is Standing.REPLACED
 
 
-def test_half_a_line_at_the_end_is_left_until_it_is_whole(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_waits_until_it_is_complete(tmp_path: Path) -> None:
     path, memory = tmp_path / "a.jsonl", Memory()
     path.write_bytes(numbered(0, 2) + b'{"id": ')
     for _ in range(2):
@@ -134,7 +136,7 @@ def test_half_a_line_at_the_end_is_left_until_it_is_whole(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", [b"id,x\n1,a\n2", b'id,x\n1,a\n2,"b\nc', b'id,x\n1,a\n2,"b"x'])
-def test_half_a_row_at_the_end_is_left_too(tmp_path: Path, text: bytes) -> None:
+def test_an_incomplete_last_row_waits_too(tmp_path: Path, text: bytes) -> None:
     path, memory = tmp_path / "a.csv", Memory()
     path.write_bytes(text)
     with begun(path, memory) as spout:
@@ -143,7 +145,7 @@ def test_half_a_row_at_the_end_is_left_too(tmp_path: Path, text: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [b"id,x\n1,a\n2,b", b'id,x\n1,a\n2,"b\nc"'])
-def test_a_row_that_ends_with_the_file_is_taken(tmp_path: Path, text: bytes) -> None:
+def test_a_row_that_ends_with_the_file_is_read(tmp_path: Path, text: bytes) -> None:
     path, memory = tmp_path / "a.csv", Memory()
     path.write_bytes(text)
     with begun(path, memory) as spout:
@@ -151,7 +153,7 @@ def test_a_row_that_ends_with_the_file_is_taken(tmp_path: Path, text: bytes) -> 
         assert not spout.unended
 
 
-def test_csv_goes_on_by_the_names_of_its_first_row(tmp_path: Path) -> None:
+def test_csv_continues_with_the_names_of_its_first_row(tmp_path: Path) -> None:
     path, memory, found = tmp_path / "a.csv", Memory(), list[bytes]()
     path.write_bytes(b'id,x\n1,"a\nb\nc\nd"\n2,b\n' + b"".join(b"%d,z\n" % i for i in range(3, 12)))
     for _ in range(20):
@@ -161,7 +163,7 @@ def test_csv_goes_on_by_the_names_of_its_first_row(tmp_path: Path) -> None:
     assert unpack_document(found[0])["x"] == "a\nb\nc\nd", "though that spans more lines than a batch has"
 
 
-def test_a_file_read_in_another_format_begins_anew(tmp_path: Path) -> None:
+def test_a_file_in_another_format_is_read_from_its_start(tmp_path: Path) -> None:
     path, memory = tmp_path / "a.csv", Memory()
     path.write_bytes(b"id\n1\n")
     for format, count in (("csv", 1), ("tsv", 1), ("jsonl", 2)):
@@ -185,7 +187,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_next_is_not(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "pipe"])
-def test_a_line_that_quarantine_can_not_keep_stays_in_its_file(
+def test_a_line_too_long_for_quarantine_stays_in_its_file(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(line_splitter, "MOST_KEPT", 18 << 20)
@@ -216,7 +218,7 @@ def test_a_line_that_quarantine_can_not_keep_stays_in_its_file(
     assert (len(batch.received[0].data), batch.received[0].size) == (1 << 20, size)
 
 
-def test_a_file_of_one_table_is_not_that_of_another(tmp_path: Path) -> None:
+def test_the_offset_of_a_file_belongs_to_one_table(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(numbered(0, 1))
     link = tmp_path / "link.jsonl"

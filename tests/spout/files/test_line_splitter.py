@@ -47,12 +47,12 @@ def test_a_line_waits_for_its_end() -> None:
     assert not lines.unended
 
 
-def test_no_more_than_the_limit_comes() -> None:
+def test_take_returns_at_most_the_limit() -> None:
     lines = Lines(Pieces(b"a\nb\nc\n"))
     assert [lines.take(2, 0.0), lines.at_end, lines.take(2, 0.0), lines.at_end] == [[b"a", b"b"], False, [b"c"], True]
 
 
-def test_what_is_there_does_not_wait_long_for_more() -> None:
+def test_available_lines_do_not_wait_long() -> None:
     stream = Pieces(b"a\n", None)
     lines = Lines(stream)
     assert lines.take(10, 5.0) == [b"a"]
@@ -69,7 +69,7 @@ def test_lines_that_are_given_back_come_again() -> None:
 
 
 @given(text=st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\n\n"])).map(b"".join), sizes=st.lists(st.integers(1, 4)))
-def test_pieces_mean_nothing(text: bytes, sizes: list[int]) -> None:
+def test_pieces_do_not_affect_the_lines(text: bytes, sizes: list[int]) -> None:
     pieces, at = [], 0
     for size in [*sizes, len(text)]:
         pieces += [text[at : at + size]] if text[at : at + size] else []
@@ -81,7 +81,7 @@ def test_pieces_mean_nothing(text: bytes, sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("piece", [1, 7, 100, 10_000])
-def test_a_line_that_is_too_long_is_passed_over(piece: int) -> None:
+def test_a_line_that_is_too_long_is_skipped(piece: int) -> None:
     text = b"a\n" + b"first" + b"x" * 90 + b"last" + b"\nb\nc\n"
     with mock.patch.object(module, "MOST_LINE", 50):
         lines, found = Lines(Pieces(*(text[i : i + piece] for i in range(0, len(text), piece)))), []

@@ -46,7 +46,7 @@ def test_rows_are_documents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 8, 100])
-def test_it_goes_on_after_every_batch(tmp_path: Path, limit: int) -> None:
+def test_a_file_is_continued_after_every_batch(tmp_path: Path, limit: int) -> None:
     path, memory, found = tmp_path / "a.pq", dict[str, Remembered](), list[Any]()
     write(path, 20)
     for _ in range(100):
@@ -65,7 +65,7 @@ def test_it_goes_on_after_every_batch(tmp_path: Path, limit: int) -> None:
     assert (spout.standing, spout.ended, spout.lag()) == (Standing.FINISHED, True, 0)
 
 
-def test_another_file_begins_anew(tmp_path: Path) -> None:
+def test_another_file_is_read_from_its_start(tmp_path: Path) -> None:
     path, memory = tmp_path / "a.parquet", dict[str, Remembered]()
     write(path, 20)
     spout = begun(path, memory)
@@ -80,7 +80,7 @@ def test_another_file_begins_anew(tmp_path: Path) -> None:
     assert (spout.standing, batch.again, batch.start) == (Standing.REPLACED, True, 0)
 
 
-def test_a_row_that_can_be_no_document_is_refused(tmp_path: Path) -> None:
+def test_a_row_that_is_no_valid_document_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     rows = [{"id": Decimal(1)}, {"id": Decimal(2)}]
     pq.write_table(pa.Table.from_pylist(rows), path)
@@ -103,7 +103,7 @@ def _only_one(row: dict[str, Any]) -> bytes:
     return pack_document(row)
 
 
-def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_file_of_another_format_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     for text in (b"", b"id,name\n1,Sue\n", b"PAR1" + b"x" * 100):
         path.write_bytes(text)
@@ -111,7 +111,7 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
             open_file(str(path), "t")
 
 
-def test_damage_is_told_with_the_row(tmp_path: Path) -> None:
+def test_damage_is_reported_with_its_row(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     write(path, 5_000, group=1_000)
     data = bytearray(path.read_bytes())

@@ -49,7 +49,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("c:a.jsonl", "file", "c:a.jsonl", {}),
     ],
 )
-def test_a_uri_in_its_parts(text: str, scheme: str, rest: str, options: dict[str, str]) -> None:
+def test_a_uri_is_split_into_its_parts(text: str, scheme: str, rest: str, options: dict[str, str]) -> None:
     uri = Uri.parse(text)
     assert (uri.scheme, uri.rest, dict(uri.options)) == (scheme, rest, options)
 
@@ -61,7 +61,7 @@ def test_an_option_is_on_or_off(value: str, flag: bool) -> None:
     assert Uri.parse(f"file:a?{value}").flag("follow") is flag
 
 
-def test_an_option_that_is_neither_is_told() -> None:
+def test_an_option_that_is_neither_on_nor_off_is_refused() -> None:
     with pytest.raises(UriError, match="follow=perhaps is neither on nor off; write follow=1 or follow=0"):
         Uri.parse("file:a?follow=perhaps").flag("follow")
 
@@ -77,14 +77,14 @@ def test_a_file_and_standard_input_are_built_in(tmp_path: Path) -> None:
         spout.close()
 
 
-def test_an_option_that_nobody_knows_is_told(tmp_path: Path) -> None:
+def test_an_unknown_option_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         UriError, match="there is no option 'folow'; the options are follow, format, delimiter, null, again"
     ):
         SPOUTS.open(f"file:{tmp_path}/a?folow=1", "users")
 
 
-def test_a_scheme_that_nobody_serves_is_told() -> None:
+def test_an_unknown_scheme_is_refused() -> None:
     with pytest.raises(UnknownScheme, match=r"there is no spout for kafak: URIs; there are .*file.*; install"):
         SPOUTS.open("kafak://host/topic", "users")
     sinks: Registry[Any] = Registry("sink", "penstock.sinks", {})
@@ -93,7 +93,7 @@ def test_a_scheme_that_nobody_serves_is_told() -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_a_package_brings_its_own() -> None:
+def test_a_package_registers_a_scheme() -> None:
     assert "numbers" in SPOUTS.names()
     spout: Any = SPOUTS.open("numbers:?to=7", "users")
     assert (spout.to, spout.table) == (7, "users")
@@ -101,7 +101,7 @@ def test_a_package_brings_its_own() -> None:
         SPOUTS.open("numbers:?from=7", "users")
 
 
-def test_the_spouts_of_files_fit_the_seam(tmp_path: Path) -> None:
+def test_the_spouts_of_files_implement_the_protocol(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"{}\n")
     spout: Spout = SPOUTS.open(str(path), "users")

@@ -57,7 +57,7 @@ TABLE = Table("docs", "id", ts="ts")
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_rollup_is_the_fold_of_all(seed: int) -> None:
+def test_a_rollup_equals_the_fold_of_all_values(seed: int) -> None:
     choose = Random(seed)
     model = Model([TABLE], VIEWS)
     with ps.open(app_of([TABLE], VIEWS), None) as engine:
@@ -85,7 +85,7 @@ def test_a_rollup_is_the_fold_of_all(seed: int) -> None:
 
 
 @pytest.mark.parametrize("spec", [Distinct("v"), Quantiles("v")], ids=lambda spec: type(spec).__name__)
-def test_what_is_read_from_values_in_order_has_no_rollup(spec: Any) -> None:
+def test_reducers_of_sorted_values_have_no_rollup(spec: Any) -> None:
     with ps.open(app_of([TABLE], [View("v", "docs", spec, key=("g", "h"))]), None) as engine:
         engine.put_many("docs", [{"id": i, "ts": 1, "g": "a", "h": i, "v": i} for i in range(3)])
         with engine.snapshot() as snap:

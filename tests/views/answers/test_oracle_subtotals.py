@@ -161,11 +161,11 @@ def told(seed: int, place: Path | None, partitions: int, steps: int = 50) -> Non
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_subtotals_are_the_fold_of_all_rows(seed: int, place: Path | None) -> None:
+def test_subtotals_equal_the_fold_of_all_rows(seed: int, place: Path | None) -> None:
     told(seed, place, 1)
 
 
-def test_partitions_add_up_as_one_store_does() -> None:
+def test_partitions_add_up_like_one_store() -> None:
     told(4, None, 3)
     rows = []
     for partitions in (1, 3):
@@ -180,7 +180,7 @@ def test_partitions_add_up_as_one_store_does() -> None:
     assert rows[: len(rows) // 2] == rows[len(rows) // 2 :]
 
 
-def test_a_view_that_is_built_anew_has_subtotals_of_its_own(tmp_path: Path) -> None:
+def test_a_new_generation_has_its_own_subtotals(tmp_path: Path) -> None:
     for factor in (1, 2, 1):
         app = ps.App("shop")
 
@@ -245,7 +245,7 @@ def by_country(place: Path | None) -> ps.Engine:
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_a_rollup_reads_the_rows_that_changed(place: Path | None, level: int) -> None:
+def test_a_rollup_reads_only_changed_runs(place: Path | None, level: int) -> None:
     def rolled() -> int:
         with counted() as rows, engine.snapshot() as snap:
             list(snap.view("sums").rollup(level))

@@ -51,6 +51,6 @@ def test_a_row_matches_by_key_and_value() -> None:
             assert (key, value) == ("Joe", 3)
 
 
-def test_it_shows_itself() -> None:
+def test_the_repr_of_a_row_shows_its_parts() -> None:
     assert repr(Row("Joe", 3)) == "Row(key='Joe', value=3)"
     assert repr(Row("Joe", None, held=True)) == "Row(key='Joe', value=None, held=True)"

@@ -41,7 +41,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: repr(group)[:12])
-def test_an_end_that_is_included(engine: Any, group: Any) -> None:
+def test_an_inclusive_end(engine: Any, group: Any) -> None:
     with engine.snapshot() as snap:
         view = snap.view("n")
         whole = [row.key for row in view.items()]

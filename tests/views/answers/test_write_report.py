@@ -38,11 +38,11 @@ def test_only_the_first_rejections_are_kept() -> None:
         (Counts(rejected=2, rejections=(_rejection(7), _rejection(8))), "2 rejected (users, line 7: not JSON, …)"),
     ],
 )
-def test_people_read_them(counts: Counts, text: str) -> None:
+def test_counts_have_a_readable_text(counts: Counts, text: str) -> None:
     assert str(counts) == text
 
 
-def test_they_are_frozen_and_slotted() -> None:
+def test_counts_are_frozen_and_slotted() -> None:
     for thing in (Counts(1), _rejection(1)):
         name = dataclasses.fields(thing)[0].name
         change: Callable[[], None] = lambda: setattr(thing, name, 2)  # noqa: B023, E731
