@@ -104,6 +104,7 @@ class Machine(RuleBasedStateMachine):
     def delete(self, db: str, keys: list[bytes]) -> None:
         assert self.txn is not None
         self.txn.delete_many(db, keys)
+        assert self.txn.get_many(db, keys) == [None] * len(keys), "a deleted row is read"
         for key in keys:
             self.staged.get(db, {}).pop(key, None)
 
