@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from bench import (
 )
 from bench.plan import Plan
 from bench.report import Figure, Report
+from bench.scratch import scratch
 
 HERE = Path(__file__).resolve().parent
 FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
@@ -56,20 +56,16 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
 
 def main() -> None:
     asked = _arguments().parse_args()
-    folder = Path(asked.dir)
-    plan = Plan.smoke(folder) if asked.smoke else Plan(folder)
-    if asked.docs:
-        plan = replace(plan, docs=asked.docs)
-    if asked.rounds:
-        plan = replace(plan, rounds=asked.rounds)
     results = asked.results or (None if asked.smoke else HERE / "results")
-    plan = replace(plan, plots=results)
     report = Report(machine.named(), results)
-    try:
+    with scratch(asked.dir) as folder:
+        plan = replace(Plan.smoke(folder) if asked.smoke else Plan(folder), plots=results)
+        if asked.docs:
+            plan = replace(plan, docs=asked.docs)
+        if asked.rounds:
+            plan = replace(plan, rounds=asked.rounds)
         for name in asked.only or FIGURES:
             report.add(name, FIGURES[name](plan))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     raise SystemExit(1 if asked.strict and report.missed else 0)
 
 
@@ -79,7 +75,11 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--smoke", action="store_true", help="everything tiny and unjudged: only that it runs")
     parser.add_argument("--docs", type=int, help="upserts a pass (1,000,000)")
     parser.add_argument("--rounds", type=int, help="rounds of which a figure is the median (3)")
-    parser.add_argument("--dir", default=str(HERE / "run"), help="where stores go: on the disk that is measured")
+    parser.add_argument(
+        "--dir",
+        default=str(HERE / "run"),
+        help="make the folder of this run here (on the disk to measure), and delete it at the end",
+    )
     parser.add_argument("--results", type=Path, help="where the JSON lines go, a file a figure (bench/results)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a figure misses its bound")
     return parser

@@ -19,6 +19,7 @@ import penstock as ps
 from bench import machine
 from bench.child import run
 from bench.report import Figure, Report, median
+from bench.scratch import scratch
 from bench.workload import TABLE, Workload, app
 from examples.kafka.broker import Broker
 from penstock.cli.running.feed_steps import Steps
@@ -204,15 +205,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=1, help="for what is measured; 0: all")
     parser.add_argument("--client", action="append", choices=list(_AIMS), help="one of them; both, if none is said")
-    parser.add_argument("--dir", default=str(HERE / "run" / "kafka"), help="where stores go")
+    parser.add_argument(
+        "--dir",
+        default=str(HERE / "run" / "kafka"),
+        help="make the folder of this run here (on the disk to measure), and delete it at the end",
+    )
     parser.add_argument("--results", type=Path, help="where the JSON lines go")
     asked = parser.parse_args()
     report = Report(machine.named(), asked.results)
-    try:
+    with scratch(asked.dir) as folder:
         clients = asked.client or list(_AIMS)
-        report.add("kafka", figures(asked.dir, asked.docs, asked.rounds, asked.cores, clients))
-    finally:
-        shutil.rmtree(asked.dir, ignore_errors=True)
+        report.add("kafka", figures(str(folder), asked.docs, asked.rounds, asked.cores, clients))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import penstock as ps
 from bench import machine, plot
 from bench.child import run
 from bench.report import Figure, Report
+from bench.scratch import scratch
 from bench.workload import TABLE, Workload, app
 from penstock.spark import backfill, session, verify
 from penstock.spout import open_file
@@ -179,21 +180,23 @@ def main() -> None:
     parser.add_argument("--docs", type=int, default=1_000_000)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--verify", action="store_true", help="also verify what was filled")
-    parser.add_argument("--dir", default=str(HERE / "run" / "spark"), help="where the file and the stores go")
+    parser.add_argument(
+        "--dir",
+        default=str(HERE / "run" / "spark"),
+        help="make the folder of this run here (on the disk to measure), and delete it at the end",
+    )
     parser.add_argument("--results", type=Path, help="where the JSON lines go")
     parser.add_argument("--views", action="append", choices=_AIMS, help="field or function; both, if neither is said")
     parser.add_argument("--crossover", type=int, nargs="+", metavar="DOCS", help="whole runs of these sizes, drawn")
     parser.add_argument("--plot", type=Path, default=HERE / "results" / "crossover.svg", help="where they are drawn")
     asked = parser.parse_args()
     report = Report(machine.named(), asked.results)
-    try:
+    with scratch(asked.dir) as folder:
         kinds = asked.views or list(_AIMS)
         if asked.crossover:
-            report.add("spark", crossover(asked.dir, asked.crossover, asked.master, asked.plot))
+            report.add("spark", crossover(str(folder), asked.crossover, asked.master, asked.plot))
         else:
-            report.add("spark", figures(asked.dir, asked.docs, asked.master, asked.verify, kinds))
-    finally:
-        shutil.rmtree(asked.dir, ignore_errors=True)
+            report.add("spark", figures(str(folder), asked.docs, asked.master, asked.verify, kinds))
     sys.stdout.flush()
 
 

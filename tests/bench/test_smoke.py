@@ -16,6 +16,8 @@ from tests.waiting import PATIENCE
 
 
 def test_every_figure_runs(tmp_path: Path) -> None:
+    other = tmp_path / "run" / "of another program"
+    other.mkdir(parents=True)
     command = [sys.executable, "-m", "bench", "--smoke", "--dir", str(tmp_path / "run"), "--results", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
@@ -24,7 +26,7 @@ def test_every_figure_runs(tmp_path: Path) -> None:
     assert all(f["met"] is None for f in figures), "a tiny run judges nothing"
     assert all(f["value"] > 0 for f in figures if f["unit"] == "documents/s")
     assert {p.stem for p in tmp_path.glob("*.jsonl")} == set(FIGURES)
-    assert not (tmp_path / "run").exists()
+    assert list(other.parent.iterdir()) == [other], "it deletes its own folder, and nothing else"
 
 
 def test_a_measurement_that_fails_is_no_figure() -> None:
