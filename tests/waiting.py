@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 PATIENCE = 300.0
-"""Seconds until a test gives up on an event. Nothing is measured by it."""
+"""Seconds after which a test gives up on an event. It measures nothing."""

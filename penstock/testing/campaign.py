@@ -1,8 +1,8 @@
 """Run a long crash test of the engine in parts: `python -m penstock.testing.campaign --budget 30m`.
 
 Each run continues after the last seed of the earlier runs. It adds its counts to a file that is kept with the code.
-The file has separate counts for each kind of production. A failing seed is recorded there, and its failure is
-explained on the terminal. Later runs skip it.
+The file has separate counts for each kind of run. A failing seed is recorded there, and its failure is explained on the
+terminal. Later runs skip it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SAVED_EVERY = 500
 
 @dataclass(slots=True)
 class Kind:
-    """The progress of the campaign for one kind of production."""
+    """The progress of the campaign for one kind of run."""
 
     next: int = 0
     totals: Totals = field(default_factory=Totals)
@@ -35,7 +35,7 @@ class Kind:
 
 @dataclass(slots=True)
 class Campaign:
-    """The progress of the campaign for all kinds of production."""
+    """The progress of the campaign for all kinds of runs."""
 
     kinds: dict[str, Kind] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Crash a history at every place, and check that each run ends like a run without a crash."""
+"""Crash a history at every counted place, and check that each run ends like a run without a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of production that a seed can run under: all nodes in one transaction, or several partitions.
+"""The kinds of runs: "fused", with all nodes in one transaction, and the delivery modes of several partitions.
 
 Each kind runs a seed. For a failure it returns the finding, the command that replays it, and the story of the smallest
 run that still fails.

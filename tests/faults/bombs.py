@@ -28,7 +28,7 @@ from penstock.spout.kafka_records import KEYS, Shape
 from tests.spout.test_kafka_records import taken
 
 MEMORY = 768 << 20
-"""Bytes that a trial may take beyond those of the process at its start."""
+"""Bytes that a trial may use in addition to those of the process at its start."""
 PATIENCE = 60
 MB = 1 << 20
 

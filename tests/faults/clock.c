@@ -1,4 +1,4 @@
-/* Loaded before the C library: the clock of the day goes back an hour at each look; the one that measures time does not. */
+/* Loaded before the C library. Each read of the time of day goes back by an hour; monotonic clocks stay as they are. */
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <sys/time.h>

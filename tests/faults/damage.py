@@ -29,7 +29,7 @@ from pathlib import Path
 from tests.faults import bombs, flips, lost_rows
 
 Trial = Callable[[random.Random, Path], str]
-"""Does damage of one kind in a folder; gives how it ended in a few words, or raises `Failed` or any other error."""
+"""Does damage of one kind in a folder. Returns the outcome in a few words, or raises `Failed` or any other error."""
 _PATIENCE = 120  # seconds after which a trial counts as hanging
 
 

@@ -3,8 +3,8 @@
    An entry is op u8 | offset u64 | size u64 | bytes, little-endian:
        W  written, durable at the next sync      D  written through a descriptor that syncs each write
        S  synced                                 T  cut or extended to this offset
-       M  a mark of the program itself: what `recorder_mark` was called with
-   With $RECORD_UNSYNCED set nothing is synced in truth, which is faster: what a sync is worth is for the reader to say. */
+       M  a mark of the program itself: the argument of `recorder_mark`
+   With $RECORD_UNSYNCED set, no sync reaches the disk, which is faster. Images of the record give syncs their effect. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

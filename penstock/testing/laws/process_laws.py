@@ -37,7 +37,7 @@ _PROGRAM = "from penstock.testing.laws.process_laws import main; main()"
 
 @dataclass(slots=True)
 class Trace:
-    """The results of one view for some documents: of each alone, of all in a row, and the rows of all."""
+    """The results of a view for some documents: of each alone, of each after those before it, and the rows of all."""
 
     alone: list[Told]
     after: list[Told]  # each after all before it
@@ -48,7 +48,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An app by the module that defines it, which the second process imports anew."""
+    """An app, by the module that defines it. The second process imports that module."""
 
     module: str
     attribute: str
@@ -62,7 +62,7 @@ class Named:
 
 
 def _named(app: App) -> Named | None:
-    """Find the module of an app; None where no other process can import it."""
+    """Find the module of an app. Return None if no other process can import it."""
     for name, module in list(sys.modules.items()):
         if name == "__main__" or not isinstance(module, ModuleType):
             continue
@@ -73,7 +73,7 @@ def _named(app: App) -> Named | None:
 
 
 class Second:
-    """An app on its way to a second process, as it was before any of its functions ran."""
+    """An app that a second process will run, saved before any of its functions ran."""
 
     def __init__(self, app: App) -> None:
         self._views = {view.name for view in app.views() if _has_functions(view)}
@@ -89,7 +89,7 @@ class Second:
             self.trouble = f"the app can't be sent to another process ({type(error).__name__}: {error})"
 
     def add(self, view: View, docs: Sequence[Pair]) -> None:
-        """Ask for a view on these documents of its source."""
+        """Ask for the results of a view on these documents of its source."""
         if view.name in self._views:
             self._asked.append((view, list(docs)))
 

@@ -1,4 +1,4 @@
-"""Check the laws of a CouchDB reduce function: the result over its own results is the result over all values.
+"""Check the laws of a CouchDB reduce function: its result over partial results equals its result over all values.
 
 This must hold however the values are grouped and ordered.
 """

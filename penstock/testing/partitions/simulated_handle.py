@@ -1,4 +1,4 @@
-"""The handle of a partition in a simulated store."""
+"""The handle of a simulated partition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 class Serves(Protocol):
-    """Serves simulated partitions, and begins one again when it ends."""
+    """A server of simulated partitions. It starts a partition again when its process ends."""
 
     def done(self, i: int, work: Callable[[Member], _T]) -> _T:
         """Let a partition do a piece of work."""

@@ -17,6 +17,14 @@ feed         the changes of the feed lead a subscriber to the rows that a reader
 mended       a repair of a correct store changes nothing
 quarantine   the quarantine has each rejected record once
 raised       the engine raises only errors that a fault explains
+
+A partitioned store has further checks:
+
+atomic       every owner has its records of a saved atomic batch
+order        a partition takes its records of a saved atomic batch before any other batch
+epoch        each writer of a partition has a greater epoch than the one before
+zombie       a receiver refuses messages of an earlier epoch
+saved        readers of saved changes see only saved records
 """
 
 from __future__ import annotations

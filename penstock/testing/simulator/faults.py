@@ -1,8 +1,8 @@
 """Faults, and the counted places where one can strike.
 
-Every simulated part reports each place that it passes. `Points` counts them, and raises at the place that a test chose.
-So a run is repeatable: a fault at the same count strikes at the same place. A fault strikes only if it is armed, and
-only once.
+A place is a moment in a run, such as a call of a transaction. Every simulated part reports each place that it passes.
+`Points` counts them, and raises at the place that a test chose. So a run is repeatable: a fault at the same count
+strikes at the same place. A fault strikes only if it is armed, and only once.
 
     place                              description
     begin, put, delete, clear          a call of a transaction; after `pub ` a call of the publisher

@@ -196,7 +196,7 @@ class Standing:
     def _build(self) -> None:
         """Finish all builds.
 
-        A view whose function has a closure may count as changed, and is built again, after an opening.
+        After an opening, a view whose function has a closure may count as changed, and is built again.
         """
         while self.core.sweep_step():
             pass

@@ -1,6 +1,7 @@
 """One run of a plan: every step in order, then the healing phase, and all checks.
 
-A run is a function of the plan and the app: it draws nothing else, and reads no clock. A failed check raises `Failure`.
+In the healing phase no fault strikes, and everything is built, delivered and published. A run is a function of the plan
+and the app: it draws nothing else, and reads no clock. A failed check raises `Failure`.
 """
 
 from __future__ import annotations
