@@ -66,7 +66,7 @@ class SpoutBatch:
     envelope: bool = False  # each record names its own table
     offsets: Sequence[int] = ()  # by place, for records that have their own offsets
     begins: Sequence[int] = ()  # by place: its first offset. It may be empty for raw lines that are unchanged
-    fenced: bool = False  # others may read it too: it is valid only at the offset that its spout was told
+    fenced: bool = False  # others may read it too: it is refused if its reader had an outdated offset
     stood: Remembered | None = None  # of a fenced batch that starts again: the store's former state
 
     def __post_init__(self) -> None:

@@ -129,7 +129,7 @@ class Source(ABC):
         comparison: then only another version counts as a change.
 
         `production` is the delivery mode to other partitions: "strong" saves contributions before it sends them, "weak"
-        sends them first. "auto" is weak for a second. The last two also store contributions in a tree.
+        sends them first. "auto" is weak, but waits at most a second. The last two also store contributions in a tree.
 
         >>> import penstock as ps
         >>> users = ps.App("shop").table("users", key="id")

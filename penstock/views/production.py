@@ -1,7 +1,7 @@
 """The delivery modes of a view: contributions for other partitions are saved before they are sent, or sent first.
 
-A view that sends first stores its contributions, so that a receiver can undo them. It is on a table, where the writer
-of a batch waits until the batch is saved.
+A view that sends first stores its contributions, so that a receiver can restore the old ones. It must be on a table,
+because a spout or caller keeps a batch of a table until it is saved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ProductionName = Literal["strong", "weak", "auto"]
 
 
 class Production(Enum):
-    """The delivery mode. Strong saves before it sends, weak sends before it saves, auto is weak while that is fast.
+    """The delivery mode. Strong saves before it sends, weak sends before it saves, auto is weak unless an ack is late.
 
     >>> Production("weak").early, Production.STRONG.early
     (True, False)

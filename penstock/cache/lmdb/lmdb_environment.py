@@ -78,7 +78,7 @@ class Environment:
     def begin_read(self, opening: Opening, reader: Ends) -> tuple[ReadTransaction, Handles]:
         """Begin a read transaction, and return it with the handles of all its databases.
 
-        The opening closes its reader.
+        When the opening is closed, it closes the reader too.
         """
         me = threading.get_ident()
         while True:
