@@ -1,12 +1,12 @@
 """The writer of a store: its engine if this process can open it, else a client of the process that holds it.
 
-`writer(path, app)` opens the store; where another process writes it already, its work is handed over to that one, and
-what a call returns is committed there. A command is written once, for either. Invariants:
+`writer(path, app)` opens the store. If another process holds it, the holder does the work and commits it there.
+So a command is written once, for either case. Invariants:
 
-- a call returns what was committed, or raises; nothing is said to be done that may be lost;
-- who holds the store is never waited for without a bound: one that is silent for `patience` seconds is `HolderSilent`,
-  one that ends is `HolderLost`, and both say what is known to be committed;
-- records that are put again change nothing, so that after either the same call can be made once more.
+- a call returns after its commit, or raises;
+- a wait for the holder is bounded. `HolderSilent` follows after `patience` seconds of silence, and `HolderLost` after
+  its end. Both say what is known to be committed;
+- a record that is put again changes nothing. So the same call can be made again after either error.
 """
 
 from __future__ import annotations
