@@ -1,3 +1,182 @@
 """One partition: its catalog, and the transaction that takes a batch."""
 
-__all__: list[str] = []
+from penstock.core.catalog import (
+    FORMAT,
+    Built,
+    Catalog,
+    Entry,
+    Identity,
+    Next,
+    Ready,
+    Refill,
+    Resume,
+    State,
+    added,
+    catalog_of,
+    catalog_row,
+    forget_reindexed,
+    is_reindexed,
+    note_reindexed,
+    read_catalog,
+    read_note,
+    read_state,
+    write_built,
+    write_catalog,
+    write_notes,
+    write_state,
+)
+from penstock.core.commit import Core
+from penstock.core.damage_names import places_of
+from penstock.core.fair_lock import Turns
+from penstock.core.feed_log import CHANGES
+from penstock.core.generation_switch import (
+    complete_switches,
+    databases_of,
+    decides,
+    finished,
+    former_catalog,
+    is_ready,
+    switch_refill,
+    switched,
+    without_filling,
+)
+from penstock.core.hidden_writes import hidden_transaction, write_hidden
+from penstock.core.input.batches import MOST_BYTES, ONE, Batch, batches_of, delivered, line_of, sized
+from penstock.core.input.decode_ahead import helped
+from penstock.core.input.source_fence import check_fence
+from penstock.core.input.user_transaction import Transaction, counts_of, joined_records, rejects_in
+from penstock.core.partition_identity import ForeignPartition, identity_of, must_be_alone, must_be_partition
+from penstock.core.protocol import Exchange
+from penstock.core.reading.content_digest import digest_of
+from penstock.core.reading.document_facts import Stored, Told, shown_told
+from penstock.core.reading.feed_reader import LOOK, Follower, Wait, follow, followable, reached, rows_of, saved_rows_of
+from penstock.core.reading.generation_differences import differing
+from penstock.core.reading.group_weights import Weight
+from penstock.core.reading.scan_progress import Passed
+from penstock.core.reading.snapshot import Consistency, Snapshot, must_be_known
+from penstock.core.reading.visibility import add_span, read_spans, saved_position, with_early_set
+from penstock.core.schema import Described, Schema, built_of, described, is_built, told_by_rows
+from penstock.core.settings import Scrubbing, Settings
+from penstock.core.store_layout import (
+    NAME,
+    Layout,
+    WrongPartitions,
+    is_store,
+    layout_of,
+    must_be_whole,
+    partitions_of,
+    read_layout,
+    write_layout,
+)
+from penstock.core.upkeep.compaction import Compacted, Progress, compact
+from penstock.core.upkeep.page_check import Walked, damaged_pages_at, must_be_sound, walk
+from penstock.core.upkeep.scrub_result import ScrubResult, read_result
+from penstock.core.upkeep.scrub_thread import Scrubber
+
+__all__ = [
+    "CHANGES",
+    "FORMAT",
+    "LOOK",
+    "MOST_BYTES",
+    "NAME",
+    "ONE",
+    "Batch",
+    "Built",
+    "Catalog",
+    "Compacted",
+    "Consistency",
+    "Core",
+    "Described",
+    "Entry",
+    "Exchange",
+    "Follower",
+    "ForeignPartition",
+    "Identity",
+    "Layout",
+    "Next",
+    "Passed",
+    "Progress",
+    "Ready",
+    "Refill",
+    "Resume",
+    "Schema",
+    "ScrubResult",
+    "Scrubber",
+    "Scrubbing",
+    "Settings",
+    "Snapshot",
+    "State",
+    "Stored",
+    "Told",
+    "Transaction",
+    "Turns",
+    "Wait",
+    "Walked",
+    "Weight",
+    "WrongPartitions",
+    "add_span",
+    "added",
+    "batches_of",
+    "built_of",
+    "catalog_of",
+    "catalog_row",
+    "check_fence",
+    "compact",
+    "complete_switches",
+    "counts_of",
+    "damaged_pages_at",
+    "databases_of",
+    "decides",
+    "delivered",
+    "described",
+    "differing",
+    "digest_of",
+    "finished",
+    "follow",
+    "followable",
+    "forget_reindexed",
+    "former_catalog",
+    "helped",
+    "hidden_transaction",
+    "identity_of",
+    "is_built",
+    "is_ready",
+    "is_reindexed",
+    "is_store",
+    "joined_records",
+    "layout_of",
+    "line_of",
+    "must_be_alone",
+    "must_be_known",
+    "must_be_partition",
+    "must_be_sound",
+    "must_be_whole",
+    "note_reindexed",
+    "partitions_of",
+    "places_of",
+    "reached",
+    "read_catalog",
+    "read_layout",
+    "read_note",
+    "read_result",
+    "read_spans",
+    "read_state",
+    "rejects_in",
+    "rows_of",
+    "saved_position",
+    "saved_rows_of",
+    "shown_told",
+    "sized",
+    "switch_refill",
+    "switched",
+    "told_by_rows",
+    "walk",
+    "with_early_set",
+    "without_filling",
+    "write_built",
+    "write_catalog",
+    "write_hidden",
+    "write_layout",
+    "write_notes",
+    "write_state",
+]

@@ -1,20 +1,36 @@
 """The engine: opens a store, wires the rooms, and takes what users put."""
 
-from penstock.core.catalog import Catalog, Resume, State, read_catalog, read_state, write_notes, write_state
-from penstock.core.commit import Core
-from penstock.core.generation_switch import complete_switches
-from penstock.core.input.batches import Batch, batches_of, delivered
-from penstock.core.input.user_transaction import Transaction
-from penstock.core.partition_identity import ForeignPartition
-from penstock.core.reading.document_facts import Stored, Told
-from penstock.core.reading.feed_reader import Follower
-from penstock.core.reading.group_weights import Weight
-from penstock.core.reading.snapshot import Snapshot
-from penstock.core.schema import described
-from penstock.core.settings import Scrubbing, Settings
-from penstock.core.store_layout import is_store, layout_of, must_be_whole, partitions_of
-from penstock.core.upkeep.compaction import Compacted, Progress
-from penstock.core.upkeep.page_check import damaged_pages_at
+from penstock.core import (
+    Batch,
+    Catalog,
+    Compacted,
+    Core,
+    Follower,
+    ForeignPartition,
+    Progress,
+    Resume,
+    Scrubbing,
+    Settings,
+    Snapshot,
+    State,
+    Stored,
+    Told,
+    Transaction,
+    Weight,
+    batches_of,
+    complete_switches,
+    damaged_pages_at,
+    delivered,
+    described,
+    is_store,
+    layout_of,
+    must_be_whole,
+    partitions_of,
+    read_catalog,
+    read_state,
+    write_notes,
+    write_state,
+)
 from penstock.engine.engine import Engine
 from penstock.engine.group_commit import Ticket
 from penstock.engine.opening import open_engine
@@ -24,9 +40,7 @@ from penstock.engine.store_opening import open_on, open_partition
 from penstock.engine.writers.failover import Failover
 from penstock.engine.writers.open_writer import memory_of_holder, writer
 from penstock.engine.writers.standby_writer import LOST, Loads, StandbyWriter
-from penstock.generations.build_progress import Swept, Switch
-from penstock.generations.generation_numbers import Concert, concerted
-from penstock.generations.refill import Refilled
+from penstock.generations import Concert, Refilled, Swept, Switch, concerted
 from penstock.partitions.app_transfer import Shipped, importable, shipped
 from penstock.partitions.copies.repartition_job import Repartitioned, repartition
 from penstock.partitions.copies.store_copies import Copied, copy_of, copy_size, restore, shrink
@@ -37,7 +51,7 @@ from penstock.partitions.member import Marks, Member, Tables
 from penstock.partitions.member import Standing as MemberStanding
 from penstock.partitions.transport.saved_batches import BatchWaits, SavedBatches
 from penstock.partitions.union.union_snapshot import SpannedSnapshot, Switching, settled
-from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writer, parted, post
+from penstock.remote import HolderLost, HolderSilent, Writer, parted, post
 
 __all__ = [
     "LOST",

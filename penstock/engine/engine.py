@@ -12,20 +12,29 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from penstock.cache import BatchRejected, Closed, CopyFailed, ForkedStore, Owner, ReadOnly, Tell, checked
-from penstock.core.catalog import Resume
-from penstock.core.commit import Core
-from penstock.core.fair_lock import Turns
-from penstock.core.input.batches import Batch, batches_of
-from penstock.core.input.decode_ahead import helped
-from penstock.core.input.user_transaction import Transaction, counts_in, joined_records, rejects_in
-from penstock.core.reading.content_digest import digest_of
-from penstock.core.reading.feed_reader import follow as followed
-from penstock.core.reading.snapshot import Consistency, Snapshot, must_be_known
-from penstock.core.upkeep.compaction import Compacted, Progress, compact
+from penstock.core import (
+    Batch,
+    Compacted,
+    Consistency,
+    Core,
+    Progress,
+    Resume,
+    Snapshot,
+    Transaction,
+    Turns,
+    batches_of,
+    compact,
+    counts_of,
+    digest_of,
+    helped,
+    joined_records,
+    must_be_known,
+    rejects_in,
+)
+from penstock.core import follow as followed
 from penstock.engine.calls.envelopes import ingested
 from penstock.engine.calls.spout_input import Loading
 from penstock.engine.group_commit import Committer, Ticket
@@ -33,7 +42,7 @@ from penstock.engine.store_status import status_of
 from penstock.mapreduce import Writes
 from penstock.partitions.copies.store_copies import Copied, copy_of
 from penstock.partitions.partition_operations import ALL_OPERATIONS
-from penstock.remote.server import Holder
+from penstock.remote import Holder
 from penstock.spout import Record
 from penstock.views import Change, Changes, Counts, Position
 
@@ -78,9 +87,7 @@ class Engine(Loading):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -377,16 +384,7 @@ class Engine(Loading):
         with self._lock:
             self._open()
             done = self._core.commit(joined, sources, strict, lambda reports: rejects_in(tables, reports), dry)
-        total: Counts | None = None
-        each: dict[int, Counts] = {}
-        for name, parts in tables.items():
-            start = 0
-            for part in parts:
-                places = slice(start, start + part.records.n)
-                start = places.stop
-                each[id(part)] = own = counts_in(name, part, done[name], places)
-                total = own if total is None else total + own
-        return total or Counts(), each
+        return counts_of(tables, done)
 
     def _commit_group(self, work: Sequence[tuple[str, Batch]]) -> dict[int, Counts]:
         tables: dict[str, list[Batch]] = {}

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from penstock.cache import Closed
-from penstock.core.input.batches import ONE, Batch
+from penstock.core import ONE, Batch
 from penstock.views import Counts
 
 DUE = 0.005

@@ -20,19 +20,22 @@ from penstock.cache import (
     open_lmdb,
     shown_key,
 )
-from penstock.core.catalog import read_catalog
-from penstock.core.commit import Core
-from penstock.core.damage_names import places_of
-from penstock.core.feed_log import CHANGES
-from penstock.core.partition_identity import must_be_alone
-from penstock.core.settings import Scrubbing, Settings
-from penstock.core.store_layout import WrongPartitions, read_layout
+from penstock.core import (
+    CHANGES,
+    Core,
+    Scrubbing,
+    Settings,
+    WrongPartitions,
+    must_be_alone,
+    places_of,
+    read_catalog,
+    read_layout,
+)
 from penstock.engine.engine import Engine
 from penstock.engine.partitioned_opening import open_parted
 from penstock.engine.partitioned_reading import open_spanned
-from penstock.generations.agreed_opening import MEMORY, Migrate, core_on
-from penstock.generations.build import build_few
-from penstock.remote.server import drop_socket, take_socket
+from penstock.generations import MEMORY, Migrate, build_few, core_on
+from penstock.remote import drop_socket, take_socket
 from penstock.views import App
 
 __all__ = ["MEMORY", "open_engine"]

@@ -23,8 +23,7 @@ from penstock.partitions.member import Member
 from penstock.partitions.start_message import StartMessage, read_message
 from penstock.partitions.transport.delivery_thread import Courier
 from penstock.recovery import Early
-from penstock.remote.server import BEAT, take_socket
-from penstock.remote.wire_messages import error_data
+from penstock.remote import BEAT, error_data, take_socket
 
 
 def _serve(message: StartMessage, until: IO[bytes], say: IO[bytes]) -> None:

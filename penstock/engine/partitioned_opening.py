@@ -17,15 +17,22 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from penstock.cache import DefinitionError, MemoryStore, Owner, Store, open_lmdb, shown_key
-from penstock.core.generation_switch import complete_switches, is_ready
-from penstock.core.settings import Settings
-from penstock.core.store_layout import Layout, WrongPartitions, is_store, layout_of, read_layout, write_layout
+from penstock.core import (
+    Layout,
+    Settings,
+    WrongPartitions,
+    complete_switches,
+    is_ready,
+    is_store,
+    layout_of,
+    read_layout,
+    write_layout,
+)
 from penstock.engine import partition_main
 from penstock.engine.partitioned_reading import cores_of
 from penstock.engine.partitioned_store import Parted
 from penstock.engine.store_opening import open_partition
-from penstock.generations.agreed_opening import Migrate
-from penstock.generations.generation_numbers import Concert, concerted
+from penstock.generations import Concert, Migrate, concerted
 from penstock.mapreduce import even_starts
 from penstock.partitions.app_transfer import shipped
 from penstock.partitions.exchange.exchange import Parting
@@ -34,7 +41,7 @@ from penstock.partitions.partition_catalogs import catalogs_of
 from penstock.partitions.partition_process import PartitionProcess, evict
 from penstock.partitions.start_message import StartMessage
 from penstock.partitions.transport.delivery import carried, join
-from penstock.remote.server import drop_socket, take_socket
+from penstock.remote import drop_socket, take_socket
 from penstock.views import App, Changed
 
 __all__ = ["open_parted"]

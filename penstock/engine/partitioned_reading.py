@@ -11,13 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
-from penstock.core.commit import Core
-from penstock.core.damage_names import places_of
-from penstock.core.partition_identity import must_be_partition
-from penstock.core.reading.content_digest import digest_of
-from penstock.core.reading.snapshot import must_be_known
-from penstock.core.settings import Settings
-from penstock.core.store_layout import Layout
+from penstock.core import Core, Layout, Settings, digest_of, must_be_known, must_be_partition, places_of
 from penstock.engine.engine import Engine
 from penstock.engine.partitioned_status import status_of_all
 from penstock.mapreduce import Ranges
@@ -26,7 +20,7 @@ from penstock.partitions.union.union_snapshot import SpannedSnapshot, Switching,
 from penstock.views import App, Changes, Progress
 
 if TYPE_CHECKING:
-    from penstock.core.reading.snapshot import Consistency, Snapshot
+    from penstock.core import Consistency, Snapshot
 
 __all__ = ["SpannedEngine", "cores_of", "open_spanned"]
 

@@ -20,10 +20,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from penstock.cache import PenstockError, StoreMissing, open_lmdb
-from penstock.core.catalog import read_catalog
-from penstock.core.store_layout import is_store, read_layout
+from penstock.core import is_store, read_catalog, read_layout
 from penstock.engine.calls.refill_calls import REST, must_define
-from penstock.generations.refill import Progressed, Refilled, not_meant
+from penstock.generations import Progressed, Refilled, not_meant
 from penstock.partitions.copies.repartition_job import repartition
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.partitions.source_positions import Stands

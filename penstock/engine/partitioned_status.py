@@ -7,12 +7,12 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.store_layout import Layout
+from penstock.core import Layout
 from penstock.engine.store_status import SHOWN, status_of
 from penstock.partitions.union.union_snapshot import SpannedSnapshot
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 __all__ = ["status_of_all"]
 

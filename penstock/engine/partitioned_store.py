@@ -19,16 +19,11 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from penstock.cache import BatchRejected, CopyFailed, Owner, PenstockError, Tell, checked
-from penstock.core.catalog import Resume
-from penstock.core.commit import Core
-from penstock.core.input.batches import Batch, batches_of, delivered
-from penstock.core.reading.snapshot import Consistency, Snapshot
-from penstock.core.store_layout import Layout
-from penstock.core.upkeep.compaction import Compacted
+from penstock.core import Batch, Compacted, Consistency, Core, Layout, Resume, Snapshot, batches_of, delivered
 from penstock.engine.calls.envelopes import ingested, wired
 from penstock.engine.group_commit import Ticket
 from penstock.engine.partitioned_refill import PartitionedRefill
-from penstock.generations.build_progress import Swept, Switch
+from penstock.generations import Swept, Switch
 from penstock.partitions.copies.store_copies import Copied
 from penstock.partitions.copies.union_copies import copy_any
 from penstock.partitions.handle_protocol import PartitionHandle
@@ -39,8 +34,7 @@ from penstock.partitions.transport.delivery import REFUSED, at_rest
 from penstock.partitions.transport.saved_batches import SavedBatches
 from penstock.partitions.union.union_quarantine import PartedReleasing
 from penstock.partitions.union.union_repair_site import PartedSite
-from penstock.remote.operations import OPERATIONS
-from penstock.remote.server import Holder
+from penstock.remote import OPERATIONS, Holder
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import App, Changed, Counts, Progress
 

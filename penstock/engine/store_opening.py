@@ -5,11 +5,9 @@ from __future__ import annotations
 import socket
 
 from penstock.cache import Limits, Owner, Store
-from penstock.core.commit import Core
-from penstock.core.settings import Settings
+from penstock.core import Core, Settings
 from penstock.engine.engine import Engine
-from penstock.generations.agreed_opening import MEMORY, Migrate, core_on
-from penstock.generations.generation_numbers import Concert
+from penstock.generations import MEMORY, Concert, Migrate, core_on
 from penstock.partitions.exchange.exchange import Parting
 from penstock.views import App
 

@@ -7,14 +7,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import Reader, decode_key, log_db, read_mark, uncounted_in
-from penstock.core.schema import built_of
-from penstock.core.upkeep.scrub_result import read_result
+from penstock.core import built_of, read_result
 from penstock.mapreduce import ViewNode, held_db, resting_db, rows_db
-from penstock.recovery.quarantine.listing import held_documents
+from penstock.recovery import held_documents
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
-    from penstock.core.reading.snapshot import Snapshot
+    from penstock.core import Core, Snapshot
 
 SHOWN = 20
 

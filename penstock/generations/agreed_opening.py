@@ -7,14 +7,22 @@ from typing import Literal
 from msgspec.structs import replace
 
 from penstock.cache import META, LmdbStore, LmdbWriter, Store, StoreDamaged, Writer, naming
-from penstock.core.catalog import Catalog, read_catalog, read_state, write_built, write_catalog
-from penstock.core.commit import Core
-from penstock.core.damage_names import places_of
-from penstock.core.partition_identity import identity_of, must_be_alone, must_be_partition
-from penstock.core.protocol import Exchange
-from penstock.core.schema import described
-from penstock.core.settings import Settings
-from penstock.core.upkeep.page_check import must_be_sound
+from penstock.core import (
+    Catalog,
+    Core,
+    Exchange,
+    Settings,
+    described,
+    identity_of,
+    must_be_alone,
+    must_be_partition,
+    must_be_sound,
+    places_of,
+    read_catalog,
+    read_state,
+    write_built,
+    write_catalog,
+)
 from penstock.generations.agreement import begun, compared, created, refused
 from penstock.generations.build import Sweep
 from penstock.generations.generation_numbers import Concert

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.cache import DefinitionChanged, Reader, read_mark, repr_of, segments_from
-from penstock.core.catalog import FORMAT, Built, Catalog, Entry, Identity, Next
-from penstock.core.schema import Described
+from penstock.core import FORMAT, Built, Catalog, Described, Entry, Identity, Next
 from penstock.mapreduce import view_dbs
 from penstock.views import Changed, Kind, difference
 

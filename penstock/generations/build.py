@@ -18,17 +18,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.cache import Writer, decode_key
-from penstock.core.catalog import Built, State, write_built, write_catalog, write_state
-from penstock.core.generation_switch import switched
-from penstock.core.hidden_transaction import write_hidden
-from penstock.core.schema import built_of, told_by_rows
+from penstock.core import (
+    Built,
+    State,
+    built_of,
+    switched,
+    told_by_rows,
+    write_built,
+    write_catalog,
+    write_hidden,
+    write_state,
+)
 from penstock.gateway import TableNode, TableSweep
 from penstock.generations.build_progress import AT_ONCE
 from penstock.mapreduce import Building, RowDelta, RowState, StoredCodec, ViewNode, Writes, rows_db
 from penstock.views import Row
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 __all__ = ["Sweep", "build_few"]
 

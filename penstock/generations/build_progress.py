@@ -8,12 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.core.catalog import write_catalog
-from penstock.core.generation_switch import finished
-from penstock.core.schema import built_of
+from penstock.core import built_of, finished, write_catalog
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 __all__ = ["AT_ONCE", "STEP", "Swept", "Switch", "swept_by"]
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from penstock.core.catalog import Catalog
-from penstock.core.schema import Described, described
+from penstock.core import Catalog, Described, described
 from penstock.generations.agreement import Agreement, agrees, compared, refused
 from penstock.views import App, Changed, Kind
 

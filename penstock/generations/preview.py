@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.cache import Limits, MemoryStore, encode_key, pack_document, segments_at
-from penstock.core.catalog import write_catalog
-from penstock.core.commit import Core
-from penstock.core.reading.snapshot import Snapshot
-from penstock.core.schema import described
-from penstock.core.settings import Settings
+from penstock.core import Core, Settings, Snapshot, described, write_catalog
 from penstock.gateway import TableBatch, document_of, key_value, unwrap
 from penstock.generations.agreement import compared, created
 from penstock.mapreduce import rows_db, same_result

@@ -22,20 +22,23 @@ import msgspec
 import numpy as np
 
 from penstock.cache import DocLog, Limits, PenstockError, Reader, Writer, read_mark, segments_at
-from penstock.core.catalog import (
+from penstock.core import (
     Catalog,
     Ready,
     Refill,
     State,
     added,
+    databases_of,
+    hidden_transaction,
+    is_ready,
     read_catalog,
     read_note,
     read_state,
+    switch_refill,
+    without_filling,
     write_catalog,
     write_state,
 )
-from penstock.core.generation_switch import databases_of, is_ready, switch_refill, without_filling
-from penstock.core.hidden_transaction import hidden_transaction
 from penstock.gateway import (
     QUARANTINE,
     TableNode,
@@ -51,7 +54,7 @@ from penstock.mapreduce import Building, Writes
 from penstock.views import Position
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 __all__ = ["Progressed", "Refilled", "Refilling", "begin", "give_up", "not_meant", "switch", "without_leftover"]
 

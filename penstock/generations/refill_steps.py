@@ -16,11 +16,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import PenstockError, open_lmdb
-from penstock.core.generation_switch import is_ready
+from penstock.core import is_ready
 from penstock.generations.refill import Refilling, begin, give_up, switch
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 __all__ = ["refill_step"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from penstock.core.catalog import Resume
-from penstock.generations.build_progress import Swept, Switch
+from penstock.core import Resume
+from penstock.generations import Swept, Switch
 from penstock.partitions.member import Marks, Standing, Tables
 from penstock.views import Counts
 

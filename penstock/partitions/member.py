@@ -11,21 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from penstock.cache import BatchRejected, PenstockError
-from penstock.core.catalog import Resume, read_note
-from penstock.core.commit import Core
-from penstock.core.fair_lock import Turns
-from penstock.core.input.batches import Batch
-from penstock.core.reading.snapshot import Snapshot
-from penstock.core.upkeep.compaction import Compacted
+from penstock.core import Batch, Compacted, Core, Resume, Snapshot, Turns, read_note
 from penstock.gateway import TableBatch
-from penstock.generations.build_progress import Swept, Switch, swept_by
+from penstock.generations import Swept, Switch, swept_by
 from penstock.mapreduce import Writes
 from penstock.partitions.exchange.batch_part import records_part
 from penstock.partitions.exchange.exchange import Parting, clear, hear, receive
 from penstock.partitions.routing import Router
-from penstock.recovery import Early, Production, Sent, owed_after, pending
-from penstock.recovery.repair.repair_steps import Steps, changes_of, take_step
-from penstock.remote.wire_messages import repaired_data
+from penstock.recovery import Early, Production, Sent, Steps, changes_of, owed_after, pending, take_step
+from penstock.remote import repaired_data
 from penstock.views import Counts
 
 _T = TypeVar("_T")

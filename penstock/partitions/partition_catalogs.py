@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from penstock.cache import Store, StoreMissing, naming, open_lmdb
-from penstock.core.catalog import Catalog, read_state
-from penstock.core.damage_names import places_of
-from penstock.core.partition_identity import ForeignPartition, must_be_partition
+from penstock.core import Catalog, ForeignPartition, must_be_partition, places_of, read_state
 from penstock.mapreduce import Ranges
 from penstock.recovery import Sent, oldest_owed
 

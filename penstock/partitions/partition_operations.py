@@ -6,12 +6,25 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.core.catalog import Resume
-from penstock.generations.build_progress import Swept
+from penstock.core import Resume
+from penstock.generations import Swept
 from penstock.partitions.member import Marks, Member, Standing, Tables
 from penstock.recovery import Early, Production
-from penstock.remote.operations import COUNTS, OPERATIONS, PLAIN, TABLES, Codec, Effect, Operation, listed, operation
-from penstock.remote.wire_messages import early_data, early_of, production_data, production_of
+from penstock.remote import (
+    COUNTS,
+    OPERATIONS,
+    PLAIN,
+    TABLES,
+    Codec,
+    Effect,
+    Operation,
+    early_data,
+    early_of,
+    listed,
+    operation,
+    production_data,
+    production_of,
+)
 
 __all__ = ["ALL_OPERATIONS"]
 

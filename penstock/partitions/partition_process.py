@@ -21,16 +21,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from penstock.cache import Closed, Owner, PenstockError, StoreInUse, owner_pid, unpack
-from penstock.core.catalog import Resume
-from penstock.generations.build_progress import Swept, Switch
+from penstock.core import Resume
+from penstock.generations import Swept, Switch
 from penstock.partitions import partition_operations as operations
 from penstock.partitions.member import Marks, Standing, Tables
 from penstock.partitions.start_message import StartMessage, write_message
-from penstock.remote.operations import COMPACT, Operation
-from penstock.remote.remote_writer import RemoteWriter
-from penstock.remote.socket_wire import Gone
-from penstock.remote.wire_messages import error_of
-from penstock.remote.writer_protocol import HolderLost, HolderSilent
+from penstock.remote import COMPACT, Gone, HolderLost, HolderSilent, Operation, RemoteWriter, error_of
 from penstock.views import Counts
 
 A = TypeVar("A")

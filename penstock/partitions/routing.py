@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.input.batches import Batch
+from penstock.core import Batch
 from penstock.gateway import TableBatch, kind_of
 from penstock.mapreduce import Decoder, Plan, Ranges, Spaces, key_lanes
 from penstock.views import App, Path, Table

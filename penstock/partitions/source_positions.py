@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from penstock.core.catalog import Resume
-from penstock.core.input.source_fence import check_fence
+from penstock.core import Resume, check_fence
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.spout import Remembered, SourceMoved, SpoutBatch
 

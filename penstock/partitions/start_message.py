@@ -6,8 +6,8 @@ import pickle
 from dataclasses import dataclass
 from typing import IO
 
-from penstock.core.settings import Settings
-from penstock.generations.generation_numbers import Concert
+from penstock.core import Settings
+from penstock.generations import Concert
 from penstock.partitions.app_transfer import Shipped
 
 __all__ = ["StartMessage", "read_message", "write_message"]

@@ -1,5 +1,6 @@
 """Recovery: a view made right again, from what is remembered of the documents."""
 
+from penstock.recovery.check.store_check import Check
 from penstock.recovery.check_report import Checked
 from penstock.recovery.oracle.large_groups import Numbers
 from penstock.recovery.oracle.plain_reducers import RECIPES, Given, result_of
@@ -63,18 +64,33 @@ from penstock.recovery.quarantine.entries import (
     group_id,
     record_id,
 )
+from penstock.recovery.quarantine.listing import held_documents, held_groups, key_of_reject, listed, views_of
+from penstock.recovery.quarantine.retry_drop import NO_GROUP, Releases, Releasing
+from penstock.recovery.quarantine.stored_records import wire_record
 from penstock.recovery.repair.document_scan import Scan
 from penstock.recovery.repair.fresh_map import Mapping, moment_in, same_pairs, shown_pairs
 from penstock.recovery.repair.group_replacement import Mender, Replaced
 from penstock.recovery.repair.rebuilt_view import Dictionaries, Heard, Shadow, Shadows, hearing
+from penstock.recovery.repair.refusal import Again
+from penstock.recovery.repair.repair_site import IN_MEMORY, Compared, OneSite, Site, scanned
+from penstock.recovery.repair.repair_steps import STEP, Steps, changes_of, take_step
+from penstock.recovery.repair.repost import Posted, Reposting, posted
+from penstock.recovery.repair.restatement import Repair
+from penstock.recovery.repair.scratch_store import folder_store, scratch_folder
 from penstock.recovery.repair_report import Mended, Repaired
 
 __all__ = [
     "BEFORE",
     "DELAYED",
+    "IN_MEMORY",
+    "NO_GROUP",
     "OUT",
     "RECIPES",
+    "STEP",
+    "Again",
+    "Check",
     "Checked",
+    "Compared",
     "Delayed",
     "Dictionaries",
     "Early",
@@ -88,7 +104,9 @@ __all__ = [
     "Mender",
     "Numbers",
     "OldEpoch",
+    "OneSite",
     "Owed",
+    "Posted",
     "Production",
     "QuarantineKind",
     "Quarantined",
@@ -96,17 +114,24 @@ __all__ = [
     "Recomputed",
     "Reducing",
     "Refused",
+    "Releases",
+    "Releasing",
+    "Repair",
     "Repaired",
     "Replaced",
+    "Reposting",
     "Scan",
     "Sent",
     "Settled",
     "Shadow",
     "Shadows",
     "Shown",
+    "Site",
+    "Steps",
     "Taken",
     "Wanted",
     "at",
+    "changes_of",
     "consistent",
     "delay",
     "delayed",
@@ -115,14 +140,19 @@ __all__ = [
     "drop_delayed",
     "emission",
     "first_delayed",
+    "folder_store",
     "group_id",
     "group_of",
     "hearing",
+    "held_documents",
+    "held_groups",
     "holds",
     "identity",
     "keep_before",
     "kept_before",
     "key_of",
+    "key_of_reject",
+    "listed",
     "moment_in",
     "moment_of",
     "newer",
@@ -132,6 +162,7 @@ __all__ = [
     "parts_of",
     "pending",
     "place",
+    "posted",
     "rank",
     "read_by",
     "recomputed",
@@ -141,9 +172,14 @@ __all__ = [
     "result_of",
     "same_pairs",
     "saved",
+    "scanned",
+    "scratch_folder",
     "shown_pairs",
+    "take_step",
     "taken",
     "untold",
     "user_of",
     "value_of",
+    "views_of",
+    "wire_record",
 ]

@@ -1,3 +1,66 @@
 """Ask the process that holds a store to work on it."""
 
-__all__: list[str] = []
+from penstock.remote.operation_writer import OperationWriter
+from penstock.remote.operations import (
+    COMPACT,
+    COUNTS,
+    OPERATIONS,
+    PLAIN,
+    TABLES,
+    Codec,
+    Effect,
+    Operation,
+    listed,
+    operation,
+)
+from penstock.remote.remote_writer import RemoteWriter
+from penstock.remote.server import BEAT, Holder, drop_socket, take_socket
+from penstock.remote.socket_wire import Gone
+from penstock.remote.wire_messages import (
+    batch_data,
+    batch_of,
+    early_data,
+    early_of,
+    error_data,
+    error_of,
+    production_data,
+    production_of,
+    repaired_data,
+    repaired_of_data,
+)
+from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writer, parted, post
+
+__all__ = [
+    "BEAT",
+    "COMPACT",
+    "COUNTS",
+    "OPERATIONS",
+    "PLAIN",
+    "TABLES",
+    "Codec",
+    "Effect",
+    "Gone",
+    "Holder",
+    "HolderLost",
+    "HolderSilent",
+    "Operation",
+    "OperationWriter",
+    "RemoteWriter",
+    "Writer",
+    "batch_data",
+    "batch_of",
+    "drop_socket",
+    "early_data",
+    "early_of",
+    "error_data",
+    "error_of",
+    "listed",
+    "operation",
+    "parted",
+    "post",
+    "production_data",
+    "production_of",
+    "repaired_data",
+    "repaired_of_data",
+    "take_socket",
+]

@@ -8,9 +8,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from penstock.cache import BatchRejected, Tell
-from penstock.core.input.batches import Batch, batches_of
-from penstock.core.upkeep.compaction import Compacted, Progress
-from penstock.generations.refill import Refilled
+from penstock.core import Batch, Compacted, Progress, batches_of
+from penstock.generations import Refilled
 from penstock.recovery import Checked, QuarantineKind, Repaired, Settled, Wanted
 from penstock.remote import operations
 from penstock.remote.operations import Operation

@@ -14,9 +14,8 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from penstock.cache import decode_key, encode_key
-from penstock.core.input.batches import Batch
-from penstock.core.upkeep.compaction import Compacted
-from penstock.generations.refill import Refilled
+from penstock.core import Batch, Compacted
+from penstock.generations import Refilled
 from penstock.recovery import Checked, Repaired, Settled
 from penstock.remote.wire_messages import (
     batch_data,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.cache import BatchRejected, PenstockError, ValueKind, decode_key, encode_key, normalise
-from penstock.core.input.batches import Batch
+from penstock.core import Batch
 from penstock.gateway import Deletion, Form, Received, TableBatch
 from penstock.recovery import Checked, Early, Mended, Owed, Production, Repaired
 from penstock.spout import Record, Remembered, SpoutBatch

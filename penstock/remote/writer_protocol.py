@@ -8,9 +8,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from penstock.cache import PenstockError, Tell
-from penstock.core.input.batches import Batch
-from penstock.core.upkeep.compaction import Compacted, Progress
-from penstock.generations.refill import Refilled
+from penstock.core import Batch, Compacted, Progress
+from penstock.generations import Refilled
 from penstock.recovery import Checked, QuarantineKind, Repaired, Settled
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import Counts, Migrated

@@ -23,15 +23,7 @@ RANK = {
 }
 
 # The `__init__` of these packages offers no names yet: it would import modules that still import upward.
-OPEN = (
-    "penstock.core",
-    "penstock.generations",
-    "penstock.recovery.check",
-    "penstock.recovery.quarantine",
-    "penstock.recovery.repair",
-    "penstock.remote",
-    "penstock.partitions",
-)
+OPEN = ("penstock.partitions",)
 
 # (module, module that it imports against the order): the reason
 UPWARD = {

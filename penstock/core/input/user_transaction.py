@@ -64,6 +64,20 @@ def counts_in(table: str, part: Batch, report: Any, places: slice) -> Counts:
     return Counts(applied, equal, late, held, rejected + part.records.refused, first)
 
 
+def counts_of(tables: Mapping[str, Sequence[Batch]], reports: Mapping[str, Report]) -> tuple[Counts, dict[int, Counts]]:
+    """Return the counts of all batches, and those of each batch by its identity."""
+    total: Counts | None = None
+    each: dict[int, Counts] = {}
+    for name, parts in tables.items():
+        start = 0
+        for part in parts:
+            places = slice(start, start + part.records.n)
+            start = places.stop
+            each[id(part)] = own = counts_in(name, part, reports[name], places)
+            total = own if total is None else total + own
+    return total or Counts(), each
+
+
 def rejects_in(tables: Mapping[str, Sequence[Batch]], done: Mapping[str, Report]) -> Iterator[Reject]:
     """What quarantine keeps of batches: all that their tables rejected, in order."""
     for name, parts in tables.items():

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.cache import PenstockError, normalise
-from penstock.core.input.batches import Batch, line_of
+from penstock.core import Batch, line_of
 from penstock.engine.calls.repair_calls import posted_or_not
 from penstock.gateway import Received
-from penstock.recovery.quarantine.stored_records import wire_record
-from penstock.recovery.repair.repost import Posted, posted
+from penstock.recovery import Posted, posted, wire_record
 from penstock.spout import Record
 from penstock.views import App, Counts
 

@@ -7,18 +7,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import ArgumentKind, PenstockError, checked
-from penstock.core.fair_lock import Turns
-from penstock.core.reading.generation_differences import differing
-from penstock.core.schema import built_of
-from penstock.generations.agreement import agrees
-from penstock.generations.build_progress import STEP
-from penstock.generations.build_thread import Sweeper, Turn
-from penstock.generations.preview import preview_of
+from penstock.core import Turns, built_of, differing
+from penstock.generations import STEP, Sweeper, Turn, agrees, preview_of
 from penstock.views import App, Migrated, Preview, Progress
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
-    from penstock.core.reading.snapshot import Snapshot
+    from penstock.core import Core, Snapshot
 
 __all__ = ["Migrating"]
 

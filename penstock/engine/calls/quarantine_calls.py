@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 
 from penstock.cache import PenstockError, checked
 from penstock.engine.calls.repair_calls import Repairs
-from penstock.recovery import Quarantined, QuarantineKind, Settled, Wanted
-from penstock.recovery.quarantine.listing import listed
-from penstock.recovery.quarantine.retry_drop import Releases, Releasing
-from penstock.recovery.repair.restatement import Repair
+from penstock.recovery import Quarantined, QuarantineKind, Releases, Releasing, Repair, Settled, Wanted, listed
 from penstock.views import Progress
 
 if TYPE_CHECKING:
-    from penstock.core.reading.snapshot import Consistency, Snapshot
+    from penstock.core import Consistency, Snapshot
 
 __all__ = ["Quarantining"]
 

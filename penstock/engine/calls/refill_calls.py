@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from penstock.cache import PenstockError, open_lmdb
-from penstock.core.catalog import Catalog
+from penstock.core import Catalog
 from penstock.engine.calls.migration_calls import Migrating
-from penstock.generations.agreement import agrees
-from penstock.generations.refill import Progressed, Refilled, Refilling, begin
+from penstock.generations import Progressed, Refilled, Refilling, agrees, begin
 
 __all__ = ["REST", "Refills", "must_define"]
 

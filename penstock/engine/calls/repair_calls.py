@@ -11,11 +11,7 @@ from typing import Any
 
 from penstock.cache import ArgumentKind, RecordError, checked, encode_key
 from penstock.engine.calls.scrub_calls import Scrubs
-from penstock.recovery import Checked, Repaired
-from penstock.recovery.check.store_check import Check
-from penstock.recovery.repair.repair_site import OneSite, Site
-from penstock.recovery.repair.repost import Posted, Reposting, posted
-from penstock.recovery.repair.restatement import Repair
+from penstock.recovery import Check, Checked, OneSite, Posted, Repair, Repaired, Reposting, Site, posted
 from penstock.spout import Record
 from penstock.views import App, Progress, Table
 

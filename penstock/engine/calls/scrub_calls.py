@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from penstock.core.settings import Scrubbing
-from penstock.core.upkeep.page_check import Walked, walk
-from penstock.core.upkeep.scrub_result import ScrubResult, read_result
-from penstock.core.upkeep.scrub_thread import Scrubber
+from penstock.core import Scrubber, Scrubbing, ScrubResult, Walked, read_result, walk
 from penstock.engine.calls.refill_calls import Refills
-from penstock.recovery.repair.repair_steps import Steps
+from penstock.recovery import Steps
 from penstock.views import Progress
 
 __all__ = ["Scrubs"]

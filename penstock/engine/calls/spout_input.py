@@ -6,10 +6,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 
-from penstock.core.catalog import Resume
-from penstock.core.input.batches import Batch, delivered
-from penstock.core.input.decode_ahead import helped
-from penstock.core.input.source_fence import check_fence
+from penstock.core import Batch, Resume, check_fence, delivered, helped
 from penstock.engine.calls.envelopes import wired
 from penstock.engine.calls.quarantine_calls import Quarantining
 from penstock.spout import Remembered, SourceMoved, SpoutBatch

@@ -16,11 +16,8 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 from penstock.cache import Closed, Tell
-from penstock.generations.refill import Refilled
-from penstock.remote.operation_writer import OperationWriter
-from penstock.remote.operations import Operation
-from penstock.remote.remote_writer import RemoteWriter
-from penstock.remote.writer_protocol import HolderLost, Writer
+from penstock.generations import Refilled
+from penstock.remote import HolderLost, Operation, OperationWriter, RemoteWriter, Writer
 from penstock.spout import SpoutBatch
 from penstock.views import Counts
 

@@ -16,12 +16,10 @@ import time
 from typing import Any, Literal
 
 from penstock.cache import PenstockError, StoreInUse
-from penstock.core.settings import Scrubbing
+from penstock.core import Scrubbing
 from penstock.engine.opening import open_engine
-from penstock.generations.agreed_opening import MEMORY
-from penstock.remote.remote_writer import RemoteWriter
-from penstock.remote.socket_wire import Gone
-from penstock.remote.writer_protocol import Writer
+from penstock.generations import MEMORY
+from penstock.remote import Gone, RemoteWriter, Writer
 from penstock.views import App
 
 __all__ = ["memory_of_holder", "writer"]

@@ -14,10 +14,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol, TypeVar
 
 from penstock.cache import Closed, StoreInUse
-from penstock.remote.operation_writer import OperationWriter
-from penstock.remote.operations import Operation
-from penstock.remote.remote_writer import RemoteWriter
-from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writer
+from penstock.remote import HolderLost, HolderSilent, Operation, OperationWriter, RemoteWriter, Writer
 from penstock.spout import Remembered, SpoutBatch
 from penstock.views import Counts
 

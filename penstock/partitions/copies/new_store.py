@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import Lane, Limits, LogMark, make_folder, open_lmdb, record_key, seal, synced
-from penstock.core.catalog import Catalog, Resume, State, write_catalog, write_notes, write_state
-from penstock.core.commit import Core
-from penstock.core.settings import Settings
+from penstock.core import Catalog, Core, Resume, Settings, State, write_catalog, write_notes, write_state
 from penstock.gateway import moved_db
 from penstock.mapreduce import Emissions, Groups, Writes, emissions_row, told_db
 from penstock.views import App

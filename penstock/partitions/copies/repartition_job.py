@@ -37,14 +37,22 @@ from penstock.cache import (
     shown_key,
     sync_folder,
 )
-from penstock.core.catalog import Catalog, catalog_of, catalog_row
-from penstock.core.commit import Core
-from penstock.core.damage_names import places_of
-from penstock.core.partition_identity import identity_of, must_be_alone
-from penstock.core.reading.snapshot import Snapshot
-from penstock.core.schema import Schema
-from penstock.core.settings import Settings
-from penstock.core.store_layout import Layout, is_store, layout_of, read_layout
+from penstock.core import (
+    Catalog,
+    Core,
+    Layout,
+    Schema,
+    Settings,
+    Snapshot,
+    catalog_of,
+    catalog_row,
+    identity_of,
+    is_store,
+    layout_of,
+    must_be_alone,
+    places_of,
+    read_layout,
+)
 from penstock.mapreduce import Ranges, even_starts
 from penstock.partitions.copies.new_store import Target
 from penstock.partitions.copies.row_moves import Moving

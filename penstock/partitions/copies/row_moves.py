@@ -32,8 +32,7 @@ from penstock.cache import (
     read_mark,
     record_key,
 )
-from penstock.core.catalog import Resume, State
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core import Resume, Snapshot, State
 from penstock.gateway import Reject, first_numbers, keep_rejected, rejects_from
 from penstock.mapreduce import (
     Emissions,
@@ -54,7 +53,7 @@ from penstock.mapreduce import (
     told_db,
 )
 from penstock.partitions.copies.new_store import Lines, Target
-from penstock.recovery.quarantine.listing import held_groups, key_of_reject
+from penstock.recovery import held_groups, key_of_reject
 
 __all__ = ["Moving", "Tell"]
 

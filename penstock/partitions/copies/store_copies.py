@@ -26,9 +26,7 @@ from penstock.cache import (
     put_in_place,
     shrink_file,
 )
-from penstock.core.catalog import read_catalog, read_state
-from penstock.core.partition_identity import must_be_alone
-from penstock.core.store_layout import must_be_whole, read_layout
+from penstock.core import must_be_alone, must_be_whole, read_catalog, read_layout, read_state
 from penstock.partitions.copies.store_replacement import clear_leftovers
 from penstock.views import Position
 

@@ -32,7 +32,7 @@ from penstock.cache import (
     sync_folder,
     unmark_folder,
 )
-from penstock.core.store_layout import NAME, Layout, is_store, read_layout, write_layout
+from penstock.core import NAME, Layout, is_store, read_layout, write_layout
 
 __all__ = ["Replacement", "clear_leftovers", "next_turn"]
 

@@ -32,12 +32,21 @@ from penstock.cache import (
     put_in_place,
     sync_folder,
 )
-from penstock.core.catalog import Catalog, read_catalog, read_state
-from penstock.core.damage_names import places_of
-from penstock.core.generation_switch import decides, former_catalog, is_ready
-from penstock.core.partition_identity import must_be_alone
-from penstock.core.schema import is_built
-from penstock.core.store_layout import is_store, layout_of, read_layout, write_layout
+from penstock.core import (
+    Catalog,
+    decides,
+    former_catalog,
+    is_built,
+    is_ready,
+    is_store,
+    layout_of,
+    must_be_alone,
+    places_of,
+    read_catalog,
+    read_layout,
+    read_state,
+    write_layout,
+)
 from penstock.partitions.copies.store_copies import Copied, copy_of, has_content, restore, with_content
 from penstock.partitions.copies.store_replacement import Replacement, clear_leftovers, next_turn
 from penstock.partitions.partition_catalogs import catalogs_of

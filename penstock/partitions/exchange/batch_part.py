@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.cache import Writer
-from penstock.core.input.batches import Batch
-from penstock.core.input.user_transaction import joined_records, rejects_in
+from penstock.core import Batch, joined_records, rejects_in
 from penstock.gateway import keep_rejected
 from penstock.mapreduce import Part, Writes
-from penstock.remote.wire_messages import batch_data, batch_of
+from penstock.remote import batch_data, batch_of
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 __all__ = ["is_records", "records_part", "take_records"]
 

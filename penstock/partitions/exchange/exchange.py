@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.cache import PenstockError, Reader, Writer, pack
-from penstock.core.catalog import State, added
-from penstock.core.reading.visibility import add_span, with_early_set
+from penstock.core import State, add_span, added, with_early_set
 from penstock.mapreduce import (
     Crossing,
     Fed,
@@ -52,7 +51,7 @@ from penstock.recovery import (
 from penstock.views import Production as How
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 _DELTA = 2  # where a part of a production has its sums
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.cache import Reader, Writer
-from penstock.core.catalog import State
-from penstock.core.reading.visibility import read_spans, saved_position
+from penstock.core import State, read_spans, saved_position
 from penstock.mapreduce import Crossing, Part, ViewNode, Writes
 from penstock.recovery import Delayed, delay, delayed, drop_delayed, first_delayed
 

@@ -17,10 +17,7 @@ from penstock.cache import PenstockError
 from penstock.partitions.member import Member
 from penstock.partitions.partition_operations import HEAR, RECEIVE
 from penstock.recovery import Early
-from penstock.remote.operations import Operation
-from penstock.remote.remote_writer import RemoteWriter
-from penstock.remote.socket_wire import Gone
-from penstock.remote.writer_protocol import HolderLost, HolderSilent
+from penstock.remote import Gone, HolderLost, HolderSilent, Operation, RemoteWriter
 
 A = TypeVar("A")
 _AGAIN = 0.05  # seconds before somebody who isn't there is asked again

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.cache import DefinitionError, shown
-from penstock.core.reading.feed_reader import LOOK, Follower, Wait, followable, reached, rows_of, saved_rows_of
+from penstock.core import LOOK, Follower, Wait, followable, reached, rows_of, saved_rows_of
 from penstock.views import Changes, Position, PositionAhead, PositionExpired
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
-    from penstock.core.reading.snapshot import Snapshot
+    from penstock.core import Core, Snapshot
 
 __all__ = ["follow_all"]
 

@@ -12,11 +12,18 @@ from dataclasses import replace
 
 from penstock.mapreduce import ViewNode
 from penstock.partitions.handle_protocol import PartitionHandle
-from penstock.recovery import Left, QuarantineKind, Settled, Wanted, group_id
-from penstock.recovery.quarantine.listing import held_groups, views_of
-from penstock.recovery.quarantine.retry_drop import NO_GROUP
-from penstock.recovery.repair.repair_site import Site
-from penstock.recovery.repair.restatement import Repair
+from penstock.recovery import (
+    NO_GROUP,
+    Left,
+    QuarantineKind,
+    Repair,
+    Settled,
+    Site,
+    Wanted,
+    group_id,
+    held_groups,
+    views_of,
+)
 from penstock.views import Progress
 
 __all__ = ["PartedReleasing"]

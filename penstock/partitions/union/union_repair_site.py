@@ -20,16 +20,28 @@ from itertools import chain
 from typing import Any, Protocol
 
 from penstock.cache import MemoryStore, PenstockError, Store, encode_key, is_long, open_lmdb, read_mark, stored_key
-from penstock.core.catalog import Catalog
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core import Catalog, Snapshot
 from penstock.mapreduce import Ranges, ViewNode, is_sets, same_result
 from penstock.partitions.handle_protocol import PartitionHandle
-from penstock.recovery import Mended, Mender, Repaired, Replaced, Shadows, consistent, delayed, owed_back, parts_of
-from penstock.recovery.repair.refusal import Again
-from penstock.recovery.repair.repair_site import IN_MEMORY, Compared, scanned
-from penstock.recovery.repair.repair_steps import STEP
-from penstock.recovery.repair.scratch_store import folder_store, scratch_folder
-from penstock.remote.wire_messages import repaired_of_data
+from penstock.recovery import (
+    IN_MEMORY,
+    STEP,
+    Again,
+    Compared,
+    Mended,
+    Mender,
+    Repaired,
+    Replaced,
+    Shadows,
+    consistent,
+    delayed,
+    folder_store,
+    owed_back,
+    parts_of,
+    scanned,
+    scratch_folder,
+)
+from penstock.remote import repaired_of_data
 from penstock.views import ABSENT, App, Progress, Table, View
 
 __all__ = ["Held", "PartedSite"]

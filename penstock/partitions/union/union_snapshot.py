@@ -14,10 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import Closed, PenstockError, Reader, SpannedReader, checked, decode_key, encode_key
-from penstock.core.catalog import Catalog, State
-from penstock.core.reading.document_facts import Stored
-from penstock.core.reading.scan_progress import Passed
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core import Catalog, Passed, Snapshot, State, Stored
 from penstock.gateway import SpannedTable, TableReader, TableReading
 from penstock.mapreduce import Ranges, ViewNode
 from penstock.recovery import first_delayed, untold
@@ -25,7 +22,7 @@ from penstock.spout import Remembered
 from penstock.views import Contribution, Position, Progress
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 __all__ = ["SpannedSnapshot", "Switching", "settled", "together", "unlike"]
 

@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 
 from penstock.cache import PenstockError
-from penstock.core.reading.generation_differences import differing
+from penstock.core import differing
 from penstock.engine.partitioned_reading import SpannedEngine
-from penstock.generations.build_progress import AT_ONCE, STEP, Swept, Switch
-from penstock.generations.build_thread import Sweeper
+from penstock.generations import AT_ONCE, STEP, Sweeper, Swept, Switch
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.views import Changed, Migrated, Progress
 

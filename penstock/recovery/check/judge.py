@@ -14,7 +14,7 @@ from itertools import chain, groupby, islice
 from typing import Any
 
 from penstock.cache import Store, decode_key, encode_key, pack, shown, stored_key, unpack
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core import Snapshot
 from penstock.gateway import document_of, unwrap
 from penstock.mapreduce import IndexReduce, ViewNode, same_result
 from penstock.recovery.oracle.plain_values import rank

@@ -34,9 +34,7 @@ from penstock.cache import (
     record_key,
     unseal,
 )
-from penstock.core.damage_names import places_of
-from penstock.core.reading.snapshot import Snapshot
-from penstock.core.upkeep.page_check import Walked, walk
+from penstock.core import Snapshot, Walked, places_of, walk
 from penstock.gateway import CHECKING, QUARANTINE, TableReader, Tails, document_of, moved_db, repeated_db, unwrap
 from penstock.mapreduce import (
     FEED,

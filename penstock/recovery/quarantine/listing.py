@@ -10,15 +10,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import PenstockError, Reader, decode_key, received_document, unpack, unseal
-from penstock.core.input.batches import MOST_BYTES
-from penstock.core.reading.document_facts import shown_told
+from penstock.core import MOST_BYTES, shown_told
 from penstock.gateway import Form, Received, Reject, key_value, read_rejects, rejects_from
 from penstock.mapreduce import Hold, IndexReduce, Pairs, RowState, ViewNode, held_db, resting_db
 from penstock.recovery.quarantine.entries import Quarantined, QuarantineKind, Wanted, document_id, group_id, record_id
 from penstock.views import Table
 
 if TYPE_CHECKING:
-    from penstock.core.reading.snapshot import Snapshot
+    from penstock.core import Snapshot
 
 __all__ = ["HeldDocument", "held_documents", "held_groups", "key_of_reject", "listed", "rejected_records", "views_of"]
 

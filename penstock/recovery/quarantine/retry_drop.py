@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.cache import PenstockError, Reader, Writer
-from penstock.core.input.batches import MOST_BYTES
+from penstock.core import MOST_BYTES
 from penstock.gateway import (
     REJECTED,
     Outcome,
@@ -39,7 +39,7 @@ from penstock.recovery.quarantine.stored_records import aimed, ready
 from penstock.views import Progress
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 __all__ = ["NO_GROUP", "Foreign", "Releases", "Releasing"]
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 
 from penstock.cache import PenstockError, RecordError, normalise, received_document, unpack
-from penstock.core.input.batches import line_of, sized
+from penstock.core import line_of, sized
 from penstock.gateway import Deletion, Form, Received, Reject, TableBatch
 from penstock.spout import Record, opened
 from penstock.views import App

@@ -32,8 +32,7 @@ from penstock.cache import (
     stored_key,
     unseal,
 )
-from penstock.core.damage_names import places_of
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core import Snapshot, places_of
 from penstock.gateway import document_of, key_of, tell_again, unwrap
 from penstock.mapreduce import (
     Emissions,
@@ -54,7 +53,7 @@ from penstock.recovery.repair.fresh_map import Mapping
 from penstock.views import Row, Table
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 __all__ = ["Learnt", "damaged_rows", "relearn", "relearn_untold", "remembered_in"]
 

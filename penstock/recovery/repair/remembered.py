@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.cache import Reader, decode_key, is_long, stored_key
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core import Snapshot
 from penstock.mapreduce import (
     FieldMapper,
     Groups,

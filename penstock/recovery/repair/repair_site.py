@@ -17,9 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.cache import MemoryStore, Store, StoreDamaged, Writer, is_long, read_mark
-from penstock.core.catalog import Catalog
-from penstock.core.reading.scan_progress import Passed
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core import Catalog, Passed, Snapshot
 from penstock.mapreduce import Contributions, Fed, IndexReduce, ViewNode, Writes
 from penstock.recovery.repair.document_scan import Scan
 from penstock.recovery.repair.group_replacement import Mender, Replaced
@@ -31,7 +29,7 @@ from penstock.recovery.repair_report import Repaired
 from penstock.views import App, Progress, Table, View
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 __all__ = ["IN_MEMORY", "Compared", "OneSite", "Site", "scanned"]
 

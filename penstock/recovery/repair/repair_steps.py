@@ -12,10 +12,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import Digest, LmdbWriter, Store, Writer, decode_key, decode_keys, open_lmdb, reindex
-from penstock.core.catalog import forget_reindexed, note_reindexed
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core import Snapshot, forget_reindexed, note_reindexed
 from penstock.gateway import retell
-from penstock.generations.refill_steps import refill_step
+from penstock.generations import refill_step
 from penstock.mapreduce import Fed, RowDelta, RowReading, Writes, fed_told, same_result
 from penstock.recovery.quarantine.entries import Wanted
 from penstock.recovery.quarantine.retry_drop import Foreign, Releasing
@@ -28,7 +27,7 @@ from penstock.recovery.repair_report import Mended, Repaired
 from penstock.views import ABSENT, Row
 
 if TYPE_CHECKING:
-    from penstock.core.commit import Core
+    from penstock.core import Core
 
 __all__ = ["STEP", "Steps", "changes_of", "take_step"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from penstock.cache import KeyKind, KeyTooLong, PenstockError, RecordError, encode_key, pack, received_document, unpack
-from penstock.core.input.batches import line_of
+from penstock.core import line_of
 from penstock.gateway import key_value
 from penstock.mapreduce import FunctionMapper, Pairs
 from penstock.recovery.repair.fresh_map import Mapping, same_pairs

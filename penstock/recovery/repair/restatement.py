@@ -14,7 +14,7 @@ from itertools import islice, product
 from typing import Any
 
 from penstock.cache import PenstockError, StoreDamaged, decode_key, encode_key, is_long
-from penstock.core.catalog import is_reindexed
+from penstock.core import is_reindexed
 from penstock.mapreduce import FunctionMapper, ViewNode, held_db, told_db
 from penstock.recovery.repair.emission_repair import Learnt, damaged_rows, remembered_in
 from penstock.recovery.repair.fresh_map import Mapping
