@@ -67,7 +67,7 @@ def _imported(path: str) -> ModuleType:
         raise
     except BaseException as error:  # also SystemExit, if the app exits
         del sys.modules[name]
-        raise Fault(f"{file} can't be imported; mend that and run this again", FAILED, trimmed(error)) from None
+        raise Fault(f"{file} can't be imported; fix that and run this again", FAILED, trimmed(error)) from None
     return module
 
 

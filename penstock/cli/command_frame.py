@@ -66,8 +66,8 @@ def global_options(app: bool, store: bool, env: bool = False) -> list[click.Para
         text = f"The store's folder (else PENSTOCK_STORE, else {STORE})."
         given = "PENSTOCK_STORE" if env else None
         out.append(_Global(["--store"], metavar="DIR", envvar=given, help=text, shell_complete=folders))
-    out.append(_Global(["-q", "--quiet"], is_flag=True, help="Only results and errors."))
-    out.append(_Global(["-v", "--verbose"], is_flag=True, help="More about what is done."))
+    out.append(_Global(["-q", "--quiet"], is_flag=True, help="Print only results and errors."))
+    out.append(_Global(["-v", "--verbose"], is_flag=True, help="Print more details."))
     return out
 
 
@@ -167,7 +167,7 @@ class Frame(click.Group):
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], self.entries, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "`penstock --help` lists those there are"
+            hint = f"did you mean {near[0]!r}?" if near else "`penstock --help` lists all commands"
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -210,7 +210,7 @@ class Frame(click.Group):
             fault = _fault(error)
             if fault is None:
                 traceback.print_exc()
-                click.echo("penstock: this is a fault of penstock itself; please report what stands above", err=True)
+                click.echo("penstock: this is a fault of penstock itself; please report the lines above", err=True)
                 return FAILED
             return _end(fault, "penstock")
 
@@ -237,7 +237,7 @@ def command(
             return out
 
         made = click.command(name, cls=Command, examples=tuple(examples), app=app, store=store)(run)
-        assert isinstance(made, Command), "click makes what it is told to"
+        assert isinstance(made, Command), "click returns the class that it was given"
         return made
 
     return decorate
@@ -319,7 +319,7 @@ def _unknown(name: str, kind: str, there: Sequence[str], others: Sequence[str]) 
     elif not there:
         hint = f"the app has no {kind}s yet"
     else:
-        hint = f"those there are: {', '.join(there[:5])}{', …' if len(there) > 5 else ''}"
+        hint = f"there are: {', '.join(there[:5])}{', …' if len(there) > 5 else ''}"
     return Fault(f"there is no {kind} named {name!r}; {hint}", WRONG)
 
 

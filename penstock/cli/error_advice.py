@@ -23,7 +23,7 @@ from penstock.views import Position, PositionAhead, PositionExpired, shown_posit
 def of_package(error: PenstockError) -> Fault:
     """Return an error of the package as a fault whose advice is a command to type."""
     if isinstance(error, UnknownName):
-        near = f"did you mean {error.nearest!r}?" if error.nearest else "`penstock explain` shows those there are"
+        near = f"did you mean {error.nearest!r}?" if error.nearest else "`penstock explain` shows all"
         return Fault(f"there is no {error.kind} named {error.name!r}; {near}", WRONG)
     if isinstance(error, StoreMissing):
         return Fault(

@@ -34,7 +34,7 @@ def of_system(error: OSError) -> Fault:
     why = (error.strerror or str(error) or type(error).__name__).lower()
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     code = WRONG if isinstance(error, FileNotFoundError) else FAILED
-    return Fault(f"{where}{why}; {_NEXT.get(error.errno or 0, 'mend that and run this again')}", code)
+    return Fault(f"{where}{why}; {_NEXT.get(error.errno or 0, 'fix that and run this again')}", code)
 
 
 _NEXT = {

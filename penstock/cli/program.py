@@ -19,47 +19,43 @@ _REPAIR = "Repair"
 
 ENTRIES: dict[str, Entry] = {
     "init": Entry(_BEGIN, "penstock.cli.commands.init:init", "Write an app and a sample that run at once."),
-    "completion": Entry(
-        _BEGIN, "penstock.cli.shell_completion:completion", "Print what makes a shell complete commands."
-    ),
+    "completion": Entry(_BEGIN, "penstock.cli.shell_completion:completion", "Print the script for shell completion."),
     "load": Entry(_WRITE, "penstock.cli.commands.load:load", "Load files: JSON lines, CSV, Parquet."),
     "put": Entry(_WRITE, "penstock.cli.commands.records:put", "Put documents."),
     "delete": Entry(_WRITE, "penstock.cli.commands.records:delete", "Delete documents by key."),
     "post": Entry(_WRITE, "penstock.cli.commands.records:post", "Put records that name their table."),
-    "run": Entry(_WRITE, "penstock.cli.commands.run:run", "Take records from sources as they come."),
-    "pause": Entry(_WRITE, "penstock.cli.commands.pause:pause", "Pause what `run` reads."),
-    "resume": Entry(_WRITE, "penstock.cli.commands.pause:resume", "Let it go on."),
+    "run": Entry(_WRITE, "penstock.cli.commands.run:run", "Read records from sources as they arrive."),
+    "pause": Entry(_WRITE, "penstock.cli.commands.pause:pause", "Pause the sources of `run`."),
+    "resume": Entry(_WRITE, "penstock.cli.commands.pause:resume", "Resume the sources of `run`."),
     "backfill": Entry(_WRITE, "penstock.cli.commands.spark:backfill", "Fill a new store in bulk, with Spark."),
     "migrate": Entry(_WRITE, "penstock.cli.commands.migrate:migrate", "Build views whose definitions changed."),
-    "get": Entry(_READ, "penstock.cli.commands.query:get", "The result of one group of a view."),
-    "query": Entry(_READ, "penstock.cli.commands.query:query", "The rows of a view, in order."),
-    "why": Entry(_READ, "penstock.cli.commands.query:why", "The documents behind a result, and what each contributes."),
-    "watch": Entry(_READ, "penstock.cli.commands.watch:watch", "The changes of views, as they are committed."),
-    "doc": Entry(_READ, "penstock.cli.commands.query:doc", "A document, and what each view was told of it."),
-    "status": Entry(_LOOK, "penstock.cli.commands.status:status", "Tables, views, sizes, and who writes."),
-    "explain": Entry(_LOOK, "penstock.cli.commands.explain:explain", "How tables and views hang together."),
+    "get": Entry(_READ, "penstock.cli.commands.query:get", "Print the result of one group of a view."),
+    "query": Entry(_READ, "penstock.cli.commands.query:query", "Print the rows of a view, in order."),
+    "why": Entry(_READ, "penstock.cli.commands.query:why", "Print the documents behind a result."),
+    "watch": Entry(_READ, "penstock.cli.commands.watch:watch", "Print changes of views as they are committed."),
+    "doc": Entry(_READ, "penstock.cli.commands.query:doc", "Print a document and its emission in each view."),
+    "status": Entry(_LOOK, "penstock.cli.commands.status:status", "Show tables, views, sizes and the writer."),
+    "explain": Entry(_LOOK, "penstock.cli.commands.explain:explain", "Show how tables and views depend on each other."),
     "crashtest": Entry(
-        _LOOK, "penstock.cli.commands.crashtest:crashtest_", "Crash the app wherever it can, and check its views."
+        _LOOK, "penstock.cli.commands.crashtest:crashtest_", "Crash the app at every place, and check its views."
     ),
-    "repost": Entry(
-        _REPAIR, "penstock.cli.commands.repair:repost", "Post old values again, so that nothing is left of them."
-    ),
-    "restate": Entry(_REPAIR, "penstock.cli.commands.repair:restate", "Make right what views say."),
+    "repost": Entry(_REPAIR, "penstock.cli.commands.repair:repost", "Remove the contributions of old values."),
+    "restate": Entry(_REPAIR, "penstock.cli.commands.repair:restate", "Repair results of views."),
     "check": Entry(
-        _REPAIR, "penstock.cli.commands.repair:check", "Read all of the store, and hold views against documents."
+        _REPAIR, "penstock.cli.commands.repair:check", "Read the whole store, and compare views with documents."
     ),
     "verify": Entry(_REPAIR, "penstock.cli.commands.spark:verify", "Recompute views from a copy, with Spark."),
     "quarantine": Entry(
-        _REPAIR, "penstock.cli.commands.quarantine:quarantine", "What could not be taken: list, show, retry, drop."
+        _REPAIR, "penstock.cli.commands.quarantine:quarantine", "List, show, retry or drop rejected and held data."
     ),
     "snapshot": Entry(_COPY, "penstock.cli.commands.copies:snapshot", "Copy the store while it is written."),
-    "restore": Entry(_COPY, "penstock.cli.commands.copies:restore", "Make a store of a copy."),
-    "compact": Entry(_COPY, "penstock.cli.commands.copies:compact", "Give back the space of old versions."),
+    "restore": Entry(_COPY, "penstock.cli.commands.copies:restore", "Replace the store with a copy."),
+    "compact": Entry(_COPY, "penstock.cli.commands.copies:compact", "Release the space of old versions."),
     "repartition": Entry(
         _COPY, "penstock.cli.commands.repartition:repartition", "Give the store another number of partitions."
     ),
     "export": Entry(_COPY, "penstock.cli.commands.transfer:export", "Write a table or view to a file."),
-    "import": Entry(_COPY, "penstock.cli.commands.transfer:import_", "Read what export wrote."),
+    "import": Entry(_COPY, "penstock.cli.commands.transfer:import_", "Read a file that export wrote."),
 }
 
 

@@ -85,7 +85,7 @@ def formats(text: str) -> Callable[[_F], _F]:
     return add
 
 
-format_option = formats("How rows come out (a table on a terminal, else jsonl: a JSON object a line).")
+format_option = formats("The format of rows (a table on a terminal, else jsonl: a JSON object per line).")
 
 
 def safe_text(text: str) -> str:
@@ -252,7 +252,7 @@ def tell(ctx: Context, counts: Counts) -> int:
     if counts.rejections and more > 0:
         click.echo(f"rejected: and {more:,} more", err=True)
     if counts.held:
-        ctx.note("held: a view can't take what is stored now; `penstock status` says which and why")
+        ctx.note("held: a view can't accept a stored document; `penstock status` shows the view and the reason")
     return NO if counts.rejected else DONE
 
 

@@ -53,7 +53,7 @@ class SparkFailed(PenstockError):
     """A piece of work that Spark could not do.
 
     >>> print(SparkFailed("reading", "ModuleNotFoundError: No module named 'shop'"))
-    Spark failed while reading: ModuleNotFoundError: No module named 'shop'; see its log, mend that and run this again
+    Spark failed while reading: ModuleNotFoundError: No module named 'shop'; see its log, fix that and run this again
     """
 
     def __init__(self, stage: str, reason: str) -> None:
@@ -62,7 +62,7 @@ class SparkFailed(PenstockError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"Spark failed while {self.stage}: {self.reason}; see its log, mend that and run this again"
+        return f"Spark failed while {self.stage}: {self.reason}; see its log, fix that and run this again"
 
 
 def spark_sql() -> Any:

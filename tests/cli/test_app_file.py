@@ -70,7 +70,7 @@ def test_what_an_app_raises_is_shown_in_its_own_lines(shop: Path, run: Run) -> N
         "    return namez",
         "           ^^^^^",
         "NameError: name 'namez' is not defined",
-        "penstock: app.py can't be imported; mend that and run this again",
+        "penstock: app.py can't be imported; fix that and run this again",
     ]
 
 

@@ -148,7 +148,7 @@ def test_a_fault_of_ours_is_3_with_its_traceback() -> None:
     result = CliRunner().invoke(ODD, ["boom", "x"], prog_name="penstock")
     assert result.exit_code == 3
     assert "RuntimeError: nobody thought of this" in result.stderr
-    assert result.stderr.endswith("penstock: this is a fault of penstock itself; please report what stands above\n")
+    assert result.stderr.endswith("penstock: this is a fault of penstock itself; please report the lines above\n")
 
 
 def test_an_error_of_the_system_names_the_file() -> None:
@@ -158,7 +158,7 @@ def test_an_error_of_the_system_names_the_file() -> None:
         result.stderr
         == "penstock: out.csv: permission denied; give this user the right to it, or choose another place\n"
     )
-    assert of_system(OSError("odd")).line == "odd; mend that and run this again"
+    assert of_system(OSError("odd")).line == "odd; fix that and run this again"
 
 
 def test_nobody_reads() -> None:

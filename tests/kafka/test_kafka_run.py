@@ -86,7 +86,7 @@ def test_a_second_process_reports_and_waits(server: Server, client: str, here: P
         until(is_reading(pid=first.pid), first)
         with running(uri + "&group=other") as second:
             assert second.stderr is not None
-            says = f"{uri}&group=other: process {first.pid} reads it into this store; waiting until that one lets go\n"
+            says = f"{uri}&group=other: process {first.pid} reads it into this store; waiting until it ends\n"
             assert second.stderr.readline() == says
             server.produce(topic, [user(1)])
             until(has_users(2), second)
@@ -111,7 +111,7 @@ def test_a_second_process_takes_over_a_topic(server: Server, client: str, here: 
         until(lambda: sum(values(server, topic).values()) == 40, first)
         with running("users=file:b.jsonl?follow=1", sinks=[taken]) as second:
             assert second.stderr is not None
-            waits = f"{taken}: process {first.pid} writes it; waiting until that one lets go\n"
+            waits = f"{taken}: process {first.pid} writes it; waiting until it ends\n"
             assert waits in (second.stderr.readline(), second.stderr.readline())
             first.kill()
             first.wait(PATIENCE)

@@ -97,7 +97,7 @@ def test_another_group_reports_and_waits(server: Server, here: Path) -> None:
         for other in ("&group=other", ""):
             with running(uri + other) as second:
                 assert second.stderr is not None
-                says = f"{uri}{other}: group of-{topic} reads it into this store; waiting until that one lets go\n"
+                says = f"{uri}{other}: group of-{topic} reads it into this store; waiting until it ends\n"
                 assert second.stderr.readline() == says
                 assert ended(second)[:2] == (0, "")
         assert ended(first)[:2] == (0, f"{uri}&group=of-{topic}: 1 applied\n")
@@ -116,7 +116,7 @@ def test_a_second_process_waits_for_a_store_of_one_partition(
         until(has_users(1), first)
         with running(uri) as second:
             assert second.stderr is not None
-            says = f"{uri}: process {first.pid} reads it into this store; waiting until that one lets go\n"
+            says = f"{uri}: process {first.pid} reads it into this store; waiting until it ends\n"
             assert second.stderr.readline() == says
             assert ended(first)[:2] == (0, f"{uri}: 1 applied\n")
             server.produce(topic, [user(1)], 1)

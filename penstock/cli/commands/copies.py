@@ -36,7 +36,7 @@ def snapshot(ctx: Context, folder: str) -> None:
     examples=["penstock restore backups/monday --store state", "penstock restore backups/monday --force"],
 )
 @click.argument("folder", metavar="DIR", type=click.Path(), shell_complete=folders)
-@click.option("--force", is_flag=True, help="Also where the store has content, which is lost.")
+@click.option("--force", is_flag=True, help="Replace a store with content too. That content is lost.")
 def restore(ctx: Context, folder: str, force: bool) -> None:
     """Replace the store with the copy in DIR.
 
@@ -83,7 +83,7 @@ def _file(ctx: Context, size: int, used: int, here: bool) -> str:
     if 10 * free < size:
         return f"file: {shown_size(size)}"
     return (
-        f"file: {shown_size(size)}, of which {shown_size(free)} are free for what comes; to have it smaller, compact "
+        f"file: {shown_size(size)}, of which {shown_size(free)} are free for later writes; to shrink it, compact "
         "while no other process has the store open"
     )
 

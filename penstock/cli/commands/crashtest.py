@@ -30,10 +30,12 @@ _SHOWN_EVERY = 0.2
         "penstock crashtest --seed 4711",
     ],
 )
-@click.option("--seeds", type=click.IntRange(1), metavar="N", help="How many seeds, at most.")
-@click.option("--budget", metavar="TIME", help="How long, at most: 60s, 5m (20s where no --seeds says how many).")
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="This seed alone, again.")
-@click.option("--first", type=click.IntRange(0), default=0, metavar="N", help="The first seed, to go on after others.")
+@click.option("--seeds", type=click.IntRange(1), metavar="N", help="Run at most N seeds.")
+@click.option("--budget", metavar="TIME", help="Run for at most this time: 60s, 5m (20s without --seeds).")
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Run only this seed again.")
+@click.option(
+    "--first", type=click.IntRange(0), default=0, metavar="N", help="The first seed, to continue an earlier run."
+)
 @click.option(
     "--docs",
     multiple=True,

@@ -33,7 +33,7 @@ _HOT = 5
 )
 @click.argument("view", required=False, shell_complete=all_names)
 @click.option(
-    "--format", "format", type=click.Choice(["text", "mermaid", "svg"]), default="text", help="How the graph comes out."
+    "--format", "format", type=click.Choice(["text", "mermaid", "svg"]), default="text", help="The format of the graph."
 )
 def explain(ctx: Context, view: str | None, format: str) -> None:
     """Show the graph of tables and views. For one VIEW (or table), also show its parts and the cost of an update.
@@ -82,7 +82,7 @@ def _facts(definition: Definition, weight: Weight | None) -> list[tuple[str, str
     if isinstance(definition, Table):
         return [
             ("is", sentence(definition)),
-            ("an update", "reads what is remembered of its key, writes a line of the log"),
+            ("an update", "reads the stored version of its key, writes a line of the log"),
         ]
     by_fields = isinstance(definition.map, FieldMap)
     out = [("groups", groups(definition)), ("result", reducers(definition)), ("kept as", _kept(definition))]
@@ -101,18 +101,18 @@ def _kept(view: View) -> str:
     if view.index:
         return "index: each contribution is a row, (group, key, rank) and the value"
     if not in_tree(view):
-        return "accumulator: one row a group, from which contributions are taken back"
-    return "tree: a group's contributions themselves, folded along a tree whose shape follows from them alone"
+        return "accumulator: one row per group, from which contributions can be retracted"
+    return "tree: a group's contributions, folded along a tree whose shape follows from them alone"
 
 
 def _costs(view: View) -> str:
     if view.index:
-        cost = "writes a row for each contribution that comes, goes or changes"
+        cost = "writes a row for each contribution that is added, removed or changed"
     elif not in_tree(view):
         cost = "reads and writes one row for each group that it touches, whatever the group's size"
     else:
         cost = "reads and writes one path of the tree for each group that it touches; a small group is one node"
-    told = "" if isinstance(view.map, FieldMap) else "; what the function yielded is remembered with the document"
+    told = "" if isinstance(view.map, FieldMap) else "; the emission of the function is stored with the document"
     return cost + told
 
 

@@ -77,16 +77,16 @@ class _Run:
 )
 @click.argument("table", shell_complete=table_names)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
-@click.option("--follow", is_flag=True, help="Go on as the one file grows, until Ctrl-C; also when it is rotated.")
-@click.option("--again", is_flag=True, help="From the first line, also of what was loaded before.")
+@click.option("--follow", is_flag=True, help="Follow the one file as it grows, until Ctrl-C, also when it is rotated.")
+@click.option("--again", is_flag=True, help="Start at the first line, also of files that were loaded before.")
 @click.option(
     "--format-in",
     metavar="FORMAT",
     help="jsonl, csv, tsv or parquet; the first three also packed, as in csv.gz or csv.zst (else by the file's name).",
 )
-@click.option("--delimiter", metavar="CHAR", help="What stands between two cells of CSV (else the first row shows it).")
+@click.option("--delimiter", metavar="CHAR", help="The separator of CSV cells (else the first row shows it).")
 @click.option(
-    "--null", "nulls", metavar="TEXT", multiple=True, help="A cell of CSV with this text is null, as an empty one is."
+    "--null", "nulls", metavar="TEXT", multiple=True, help="Read a CSV cell with this text as null, as an empty one."
 )
 def load(
     ctx: Context,
@@ -197,9 +197,9 @@ def _one(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -> No
         run.ctx.note(_STANDINGS[spout.standing].format(file=path, unit=unit, number=spout.number))
     idle = spout.ended
     if idle:
-        run.ctx.say(f"{path}: in already, to its end at {unit} {spout.number:,}; --again loads it anew")
+        run.ctx.say(f"{path}: in already, to its end at {unit} {spout.number:,}; --again loads it again")
     if path == STDIN and sys.stdin.isatty():
-        run.ctx.note("reading what is typed here; Ctrl-D ends it")
+        run.ctx.note("reading from this terminal; Ctrl-D ends the input")
     before, run.counts, began = run.counts, Counts(), time.monotonic()
     try:
         _batches(run, path, spout, size)
@@ -277,9 +277,9 @@ def _ended(run: _Run, files: Sequence[str], follow: bool) -> int:
     if len(files) > 1 and run.counts.records:
         run.ctx.say(f"{len(files)} files: {replace(run.counts, rejections=())}")
     if run.counts.held:
-        run.ctx.note("held: a view can't take what is stored now; `penstock status` says which and why")
+        run.ctx.note("held: a view can't accept a stored document; `penstock status` shows the view and the reason")
     if run.stop.asked and not follow:
         goes_on = f"the same command{' without --again' if run.again else ''} goes on from here"
-        click.echo(f"interrupted; {'what was read is in' if run.once else goes_on}", err=True)
+        click.echo(f"interrupted; {'all records that were read are stored' if run.once else goes_on}", err=True)
         return INTERRUPTED
     return NO if run.counts.rejected or run.unended else DONE

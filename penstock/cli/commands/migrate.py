@@ -31,9 +31,12 @@ _FORMATS = ("table", "json")
     store=True,
     examples=["penstock migrate --dry-run", "penstock migrate", "penstock migrate --dry-run | jq .changes"],
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be built, with some rows as they would be.")
+@click.option("--dry-run", is_flag=True, help="Only print the views that would be built, with some of their rows.")
 @click.option(
-    "--format", "format", type=click.Choice(_FORMATS), help="How --dry-run says it (a table on a terminal, else json)."
+    "--format",
+    "format",
+    type=click.Choice(_FORMATS),
+    help="The format of --dry-run (a table on a terminal, else json).",
 )
 def migrate(ctx: Context, dry_run: bool, format: str | None) -> int:
     """Build the views whose definition in the app differs from the store, and drop views that the app no longer has.
@@ -79,7 +82,7 @@ def _lines(ctx: Context, preview: Preview) -> Iterator[str]:
     yield _drawn(ctx, [[c.view, c.kind.value, c.why] for c in preview.changes], ["view", "is", "why"])
     work = [f"{n:,} {of}" for n, of in ((preview.documents, "documents"), (preview.rows, "rows of views")) if n]
     if work:
-        yield f"{' and '.join(work)} would be gone through, in about {_time(preview.seconds)} while nobody writes;"
+        yield f"{' and '.join(work)} would be read, in about {_time(preview.seconds)} without other writers;"
     yield f"{preview.groups:,} groups would be replaced"
     of = "of all documents" if preview.all else f"of {preview.sampled:,} documents alone"
     if preview.sample:

@@ -98,7 +98,7 @@ def _told(ctx: Context, source: str | None, number: signal.Signals, to_pause: bo
     emit(ctx, rows, ("source", "process", "state"), format)
     for pid in late:
         done = "paused" if to_pause else "gone on"
-        ctx.note(f"process {pid} has not {done} after {_PATIENCE:g} s: it is stopped, or has much in hand")
+        ctx.note(f"process {pid} has not {done} after {_PATIENCE:g} s: it is stopped, or busy with a large batch")
     return NO if late else DONE
 
 
@@ -122,7 +122,7 @@ def _nobody(store: str, source: str | None, others: Iterable[str]) -> Fault:
     if source is None:
         return Fault(f"no process reads a source into the store at {store}; `penstock run` does", NO)
     there = ", ".join(sorted(others)) or "none at all"
-    return Fault(f"no process reads {source} into the store at {store}; those that are read: {there}", NO)
+    return Fault(f"no process reads {source} into the store at {store}; sources that are read: {there}", NO)
 
 
 def _tell(stack: ExitStack, store: str, pid: int, number: signal.Signals) -> int | None:

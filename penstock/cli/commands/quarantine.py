@@ -43,11 +43,17 @@ _EVERYTHING = tuple(field.name for field in fields(Quarantined))
 )
 @click.argument("action", metavar="[ACTION]", type=click.Choice(_ACTIONS), default=_LIST)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--kind", type=click.Choice(_KINDS), help="Only these: rejected records, held documents, held groups.")
-@click.option("--table", metavar="NAME", shell_complete=table_names, help="Only of this table and the views on it.")
-@click.option("--view", metavar="NAME", shell_complete=view_names, help="Only what this view can't take.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
-@click.option("--resting", is_flag=True, help="List dropped documents too, which rest until their next version.")
+@click.option(
+    "--kind",
+    type=click.Choice(_KINDS),
+    help="Only entries of this kind: rejected records, held documents, held groups.",
+)
+@click.option(
+    "--table", metavar="NAME", shell_complete=table_names, help="Only entries of this table and the views on it."
+)
+@click.option("--view", metavar="NAME", shell_complete=view_names, help="Only entries of this view.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N entries.")
+@click.option("--resting", is_flag=True, help="List dropped documents too. They are ignored until their next version.")
 @format_option
 def quarantine(
     ctx: Context,
@@ -81,7 +87,7 @@ def quarantine(
     if action in (_LIST, _SHOW):
         return _shown(ctx, app, wanted, action == _SHOW, format)
     if action == _DROP and wanted.everything:
-        raise Fault("drop needs to know what to let go of; give IDs, or --kind, --table or --view", WRONG)
+        raise Fault("drop needs a selection; give IDs, or --kind, --table or --view", WRONG)
     with open_writer(ctx, app) as writer, parts(ctx) as tell:
         settle = writer.retry if action == _RETRY else writer.drop
         settled = settle(**wanted.asked(), progress=lambda done, total: tell(_DOING[action], done, total))

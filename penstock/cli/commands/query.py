@@ -68,19 +68,19 @@ def get(ctx: Context, view: str, group: str) -> int | None:
     ],
 )
 @click.argument("view", shell_complete=view_names)
-@click.option("--prefix", metavar="GROUP", help="Only groups that begin so: a text, or a list of the first parts.")
+@click.option("--prefix", metavar="GROUP", help="Only groups with this prefix: a text, or a list of the first parts.")
 @click.option("--start", metavar="GROUP", help="Only groups from this one on.")
 @click.option("--stop", metavar="GROUP", help="Only groups before this one.")
 @click.option(
-    "--through", metavar="GROUP", help="Only groups up to this one; a list includes the groups that begin so."
+    "--through", metavar="GROUP", help="Only groups up to this one. A list includes the groups with this prefix."
 )
-@click.option("--reverse", is_flag=True, help="The last group first.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many rows.")
+@click.option("--reverse", is_flag=True, help="Print the last group first.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print at most N rows.")
 @click.option(
     "--level",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Results by the first N parts of each group; 0 for one over all.",
+    help="Add up results by the first N parts of each group; 0 for one grand total.",
 )
 @format_option
 def query(ctx: Context, /, view: str, level: int | None, format: str | None, **range_: Any) -> None:
@@ -117,8 +117,8 @@ def query(ctx: Context, /, view: str, level: int | None, format: str | None, **r
 )
 @click.argument("view", shell_complete=view_names)
 @click.argument("group")
-@click.option("--documents", is_flag=True, help="The documents themselves, too.")
-@click.option("--history", is_flag=True, help="The changes that led to the result instead, the oldest first.")
+@click.option("--documents", is_flag=True, help="Print the documents themselves, too.")
+@click.option("--history", is_flag=True, help="Print the changes that led to the result instead, the oldest first.")
 @format_option
 def why(ctx: Context, view: str, group: str, documents: bool, history: bool, format: str | None) -> None:
     """Print the keys of the documents behind the result of GROUP in VIEW, with the contribution of each.
@@ -131,7 +131,7 @@ def why(ctx: Context, view: str, group: str, documents: bool, history: bool, for
     back as far as the feed of changes. A line on standard error gives the feed's first position.
     """
     if history and documents:
-        raise Fault("--history shows results and --documents what is behind one; leave one out", WRONG)
+        raise Fault("--history and --documents exclude each other; leave one out", WRONG)
     app = load_app(ctx)
     wanted = group_of(group)
     if history:
@@ -160,7 +160,7 @@ def why(ctx: Context, view: str, group: str, documents: bool, history: bool, for
 )
 @click.argument("table", shell_complete=table_names)
 @click.argument("key")
-@click.option("--raw", is_flag=True, help="Only the document, as it is stored.")
+@click.option("--raw", is_flag=True, help="Print only the document, as it is stored.")
 def doc(ctx: Context, table: str, key: str, raw: bool) -> int | None:
     """Print the document of TABLE with this KEY, and its emission in each view.
 

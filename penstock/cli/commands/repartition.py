@@ -19,7 +19,7 @@ from penstock.engine import repartition as parted
         "penstock repartition --to 1 --store state",
     ],
 )
-@click.option("--to", type=click.IntRange(min=1), required=True, metavar="M", help="How many partitions it is to have.")
+@click.option("--to", type=click.IntRange(min=1), required=True, metavar="M", help="The number of partitions.")
 def repartition(ctx: Context, to: int) -> None:
     """Turn the store into one of M partitions, each with an equal share of all keys.
 

@@ -64,7 +64,7 @@ _WINDOW = 3.0  # seconds over which a rate is taken
     multiple=True,
     required=True,
     shell_complete=table_names,
-    help="A source, and the table that it goes into; several times for several.",
+    help="A source and its table. Repeat the option for several.",
 )
 @click.option(
     "--to",
@@ -72,7 +72,7 @@ _WINDOW = 3.0  # seconds over which a rate is taken
     metavar="VIEW=URI",
     multiple=True,
     shell_complete=view_names,
-    help="A view, and where its changes go; several times for several.",
+    help="A view and the sink for its changes. Repeat the option for several.",
 )
 @click.option(
     "--scrub",
@@ -88,7 +88,7 @@ _WINDOW = 3.0  # seconds over which a rate is taken
     type=click.FloatRange(min=0, min_open=True),
     default=32.0,
     metavar="MB",
-    help="Megabytes of the store that a scrub passes in a second (32).",
+    help="Megabytes per second that a scrub reads (32).",
 )
 def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: float, rate: float) -> int:
     """Read records from sources as they arrive, and keep the views up to date, until Ctrl-C or SIGTERM.
@@ -136,7 +136,7 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
             return DONE
         stack.enter_context(writer)
         if writer.holder is not None:
-            ctx.note(f"the store is held by {writer.holder}, which all of this is handed over to")
+            ctx.note(f"the store is held by {writer.holder}, which gets all of this work")
         _say_also(ctx, opened, claims, stack)
         if deliveries:
             reader = stack.enter_context(open_reader(ctx, app))
@@ -173,7 +173,7 @@ def _standby(ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callabl
                 raise
             if not told:
                 told = True
-                ctx.note(f"{error}; waiting until that one answers, or ends")
+                ctx.note(f"{error}; waiting until it answers or ends")
             time.sleep(_WAIT)
     return None
 
@@ -210,7 +210,7 @@ def _claimed(ctx: Context, claims: dict[str, Claim], stop: Stop) -> bool:
         while (other := claim.take()) is not None:
             if not told:
                 told = True
-                ctx.note(f"{hidden(text)}: {other} reads it into this store; waiting until that one lets go")
+                ctx.note(f"{hidden(text)}: {other} reads it into this store; waiting until it ends")
             if stop.asked:
                 return False
             time.sleep(_WAIT)
@@ -246,7 +246,7 @@ def _check(asked: list[tuple[str, Table, str]]) -> None:
 
 def _end_at_once() -> None:
     """End the process. A batch that is being committed is then either lost or stored, as a whole."""
-    click.echo("penstock: interrupted; what was not committed is read again by the next run", err=True)
+    click.echo("penstock: interrupted; the next run reads uncommitted records again", err=True)
     sys.stdout.flush()
     os._exit(INTERRUPTED)
 
@@ -335,7 +335,7 @@ def _lines(pumps: list[Pump], deliveries: list[Delivery], stop: Stop) -> Iterato
         lines = [worker.notes.popleft() for worker in workers for _ in range(len(worker.notes))]
         if stop.asked and working is not None and not told:
             told = True
-            lines.append("ending: what is under way is committed first; Ctrl-C again ends at once")
+            lines.append("ending: open batches are committed first; Ctrl-C again ends at once")
         yield lines
         if working is None:
             return

@@ -47,15 +47,15 @@ master_option = click.option(
     "--staging",
     metavar="DIR",
     type=click.Path(file_okay=False),
-    help="A folder that all workers and this machine share, for what is under way (else beside the store).",
+    help="A folder for results of tasks that all workers and this machine share (else beside the store).",
 )
-@click.option("--refill", is_flag=True, help="The store is there: these tables of it are made anew and switched in.")
+@click.option("--refill", is_flag=True, help="Rebuild these tables of an existing store, and switch to them.")
 @click.option(
     "--offset",
     "offsets",
     metavar="SOURCE=OFFSET",
     multiple=True,
-    help="What was read of a source that is not named here, as `penstock status` names it: it goes on there.",
+    help="The offset from which another source continues, by its name in `penstock status`.",
 )
 def backfill(
     ctx: Context,
@@ -141,7 +141,7 @@ def _say(ctx: Context, done: Backfilled, refill: bool) -> None:
         held = f", {done.held[view]:,} held" if done.held.get(view) else ""
         ctx.say(f"{view}: {n:,} rows{held}")
     if done.ties:
-        ctx.note(f"{done.ties:,} versions had the ts of another and other bytes: the greater bytes won")
+        ctx.note(f"{done.ties:,} versions had equal ts and different bytes: the greater bytes won")
     if done.rejected:
         ctx.note(f"{done.rejected:,} records were rejected; `penstock quarantine list` shows them")
     for source, offset in done.sources.items():
@@ -150,7 +150,7 @@ def _say(ctx: Context, done: Backfilled, refill: bool) -> None:
     ctx.detail(", ".join(f"{stage}: {seconds:.1f} s" for stage, seconds in done.seconds.items()))
     spent = sum(seconds for stage, seconds in done.seconds.items() if stage != "start")
     if spent:
-        ctx.note(f"{done.records / spent:,.0f} records/s, the start of Spark apart")
+        ctx.note(f"{done.records / spent:,.0f} records/s, without the start of Spark")
 
 
 _SHOWN = 20  # documents that are named
@@ -165,19 +165,19 @@ _COLUMNS = ("view", "group", Column("stored", empty=True), Column("expected", em
 )
 @click.argument("views", metavar="[VIEW]...", nargs=-1, shell_complete=view_names)
 @master_option
-@click.option("--fix", is_flag=True, help="Restate the groups that differ, through whoever holds the store.")
+@click.option("--fix", is_flag=True, help="Restate the groups that differ, through the holder of the store.")
 @click.option(
     "--snapshot",
     metavar="DIR",
     type=click.Path(file_okay=False),
-    help="The copy to read: one that is there, or where it is made and stays (else one beside the store, removed).",
+    help="The copy to read. It is made if it does not exist, and kept (else one beside the store, removed).",
 )
 @click.option(
     "--against",
     metavar="TABLE=URI",
     multiple=True,
     shell_complete=table_names,
-    help="Where a table comes from: documents that are missing or older than there are found too; several times.",
+    help="The source of a table, to find missing and older documents. Repeat the option for several.",
 )
 @format_option
 def verify(
@@ -205,7 +205,7 @@ def verify(
     if snapshot is None or not is_store(snapshot):
         size = copy_size(ctx.store, snapshot or ctx.store)
         where = "beside the store, removed at the end" if snapshot is None else f"in {snapshot}"
-        ctx.note(f"the copy that is read takes {shown_size(size)} {where}")
+        ctx.note(f"the copy takes {shown_size(size)} {where}")
     with parts(ctx) as tell:
         spark = session(master)
         try:

@@ -43,9 +43,11 @@ _DATA = "data.mdb"
         "penstock status -v --format json | jq .views.revenue.holds",
     ],
 )
-@click.option("--watch", is_flag=True, help="Draw it again every second, until Ctrl-C.")
-@click.option("--digest", is_flag=True, help="Add the digest of all content, which equal content shares.")
-@click.option("--format", "format", type=click.Choice(_FORMATS), help="How (a table on a terminal, else json).")
+@click.option("--watch", is_flag=True, help="Print it again every second, until Ctrl-C.")
+@click.option(
+    "--digest", is_flag=True, help="Add the digest of all content. Stores with equal content have equal digests."
+)
+@click.option("--format", "format", type=click.Choice(_FORMATS), help="The format (a table on a terminal, else json).")
 def status(ctx: Context, watch: bool, digest: bool, format: str | None) -> None:
     """Show tables, views, position, sources, held documents, sizes, the last commit, and the writer.
 

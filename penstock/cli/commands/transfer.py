@@ -51,13 +51,15 @@ _TOLD = 1024  # lines between two reports of progress
     ],
 )
 @click.argument("name", shell_complete=all_names)
-@click.option("--format", "format", type=click.Choice(_FORMATS), help="How (else as FILE ends, else jsonl).")
+@click.option(
+    "--format", "format", type=click.Choice(_FORMATS), help="The format (else by the name of FILE, else jsonl)."
+)
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
     type=click.Path(),
-    help="Where to (else standard output); .gz and .zst are packed.",
+    help="The output file (else standard output). Names in .gz and .zst are packed.",
 )
 @safe_option
 def export(ctx: Context, name: str, format: str | None, output: str | None, safe: bool) -> None:
@@ -97,7 +99,7 @@ def export(ctx: Context, name: str, format: str | None, output: str | None, safe
 )
 @click.argument("table", shell_complete=table_names)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
-@click.option("--again", is_flag=True, help="From the first line, also of what is in already.")
+@click.option("--again", is_flag=True, help="Start at the first line, also of files that were imported before.")
 @click.option("--format-in", metavar="FORMAT", help="jsonl, csv, tsv or parquet (else by the file's name).")
 def import_(ctx: Context, table: str, files: tuple[str, ...], again: bool, format_in: str | None) -> int:
     """Put documents that `penstock export` wrote to a FILE into TABLE, and deletions from JSON lines of a table.

@@ -44,7 +44,7 @@ class _Position(click.ParamType[Position]):
             own = None
         numbers = own if isinstance(own, list) else [own]
         if not numbers or any(type(one) is not int or one < 0 for one in numbers):
-            self.fail(f"{value!r} is no position; write one as changes have it: 1200, or '[1200, 873]'", param, ctx)
+            self.fail(f"{value!r} is no position; write it as `watch` prints it: 1200, or '[1200, 873]'", param, ctx)
         return own
 
 
@@ -61,9 +61,11 @@ class _Position(click.ParamType[Position]):
     ],
 )
 @click.argument("views", nargs=-1, required=True, metavar="VIEW...", shell_complete=view_names)
-@click.option("--since", type=_Position(), metavar="P", help="All changes after this position, not from now on.")
+@click.option(
+    "--since", type=_Position(), metavar="P", help="Print all changes after this position, instead of new ones only."
+)
 @click.option("--early", is_flag=True, help="Also show changes of weak and auto views whose batch is not saved yet.")
-@formats("How changes come out (a table that stands in its place on a terminal, else jsonl: a JSON object a line).")
+@formats("The format of changes (a live table on a terminal, else jsonl: a JSON object per line).")
 def watch(ctx: Context, views: tuple[str, ...], since: Position | None, early: bool, format: str | None) -> None:
     """Print the changes of each VIEW as they are committed, until Ctrl-C.
 
@@ -77,7 +79,7 @@ def watch(ctx: Context, views: tuple[str, ...], since: Position | None, early: b
     --early.
     """
     if format == "table" and not ctx.terminal:
-        raise Fault("--format table is drawn again and again on a terminal; write jsonl, json or csv here", WRONG)
+        raise Fault("--format table needs a terminal; write jsonl, json or csv here", WRONG)
     app = load_app(ctx)
     names = list(dict.fromkeys(views))
     with Stop() as stop, open_reader(ctx, app) as engine:

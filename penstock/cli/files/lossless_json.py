@@ -125,7 +125,7 @@ def _ts(ts: Any, instants: bool) -> Any:
         except OverflowError:
             continue
         return f"{local.isoformat()}{part}{zone}"
-    raise AssertionError("an instant that was taken has a date in some zone")
+    raise AssertionError("a stored time has a date in some zone")
 
 
 # -- in
@@ -238,5 +238,5 @@ def _restored(value: Any) -> Any:
             try:
                 return _STANDS_FOR[name](inner)
             except (TypeError, ValueError, ArithmeticError, binascii.Error):
-                raise RecordError(f"{dumps(value)} stands for nothing") from None
+                raise RecordError(f"{dumps(value)} has no meaning") from None
     return {name: _restored(item) for name, item in value.items()}

@@ -26,7 +26,7 @@ _STOPPED = "T"  # the kernel's letter
 _AT = "at"  # time of the last report; only readers set it
 _SAY = 1.0  # seconds between two reports
 SESSION = 10.0
-"""Seconds without a word after which a member doesn't count: it hangs, for one that waits for the store says so."""
+"""Seconds without a sign of life after which a member counts as hanging. Waiting for the store gives such signs."""
 _decode = json.JSONDecoder().raw_decode
 
 

@@ -28,7 +28,7 @@ def show_history(ctx: Context, engine: Engine, view: str, group: Any, format: st
     reach = f"the feed has all changes since position {spelt(first)}" + ("" if began else ", which is the beginning")
     known = next(changes, None)
     if known is None:
-        what = "has not changed since then" if there else "neither is there nor was since then"
+        what = "has not changed since then" if there else "does not exist, and did not since then"
         raise Fault(f"{reach}, and group {dumps(group)} of view {view!r} {what}", NO)
     emit(ctx, map(_row, chain([known], changes)), _COLUMNS, format)
     ctx.note(reach)

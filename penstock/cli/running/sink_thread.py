@@ -99,7 +99,7 @@ class Delivery(threading.Thread):
             self._since = self._sink.begin()
         except SinkBusy as error:
             if self._busy is None:
-                self.notes.append(f"{self.text}: {error.reason}; waiting until that one lets go")
+                self.notes.append(f"{self.text}: {error.reason}; waiting until it ends")
             self._busy = error
             return False
         self._busy = None
@@ -127,7 +127,7 @@ class Delivery(threading.Thread):
             self.error = SinkBehind(self.text, error.asked, _expired(error))
         except PositionAhead as error:
             stands = f"the store is at position {shown_position(error.position)}"
-            at = f"{stands}, so that it is another store, or one that was restored"
+            at = f"{stands}, so it is another store, or was restored"
             self.error = SinkBehind(self.text, error.asked, at)
         except BaseException as error:
             self.error = error
@@ -136,7 +136,7 @@ class Delivery(threading.Thread):
         try:
             self._settle()
         except LOST as error:
-            self.notes.append(f"{self.text}: what partitions owe each other may come with the next run: {error}")
+            self.notes.append(f"{self.text}: changes in flight between partitions may come with the next run: {error}")
 
     def _step(self, last: bool) -> None:
         assert self._engine is not None, "it was told what to read from"
@@ -152,7 +152,7 @@ class Delivery(threading.Thread):
                 self._given += len(changes)
         except NotBuilt as error:
             if last:
-                self.notes.append(f"{self.text}: nothing was given: {error}")
+                self.notes.append(f"{self.text}: no changes were written: {error}")
 
     def has_done(self) -> bool:
         """Test whether any change was delivered."""
@@ -167,7 +167,7 @@ def _expired(error: PositionExpired) -> str:
     oldest = f"position {shown_position(error.oldest)}"
     if width_of(error.asked) == width_of(error.oldest):
         return f"the feed reaches back to {oldest} only"
-    return f"the store was given another number of partitions since, so that its feed begins at {oldest}"
+    return f"the store was repartitioned since, so its feed begins at {oldest}"
 
 
 def asked_of(app: App, text: str) -> tuple[str, str, str]:

@@ -227,7 +227,7 @@ class _Backfill:
         for table, source in wanted.items():
             origin = sum(len(own.origins) for own in out)
             look = partial(given_of, self._spark, table, source, origin)
-            out.append(ran(f"reading what is for table {table.name!r}", look))
+            out.append(ran(f"reading the input of table {table.name!r}", look))
         return out
 
     def _layout(self, given: Sequence[Given], numbers: dict[str, int], seed: int) -> Layout:

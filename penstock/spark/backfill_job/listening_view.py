@@ -18,7 +18,7 @@ class Listener(ViewNode):
 
     def advance(self, reader: Reader, plus: Contributions, minus: Contributions, writes: Writes) -> None:
         """Collect the contributions. A new store has none to retract."""
-        assert not minus.n, "nothing was told that could be taken back"
+        assert not minus.n, "a new store has no contribution to retract"
         if plus.n:
             self._parts.append(plus)
 
@@ -30,5 +30,5 @@ class Listener(ViewNode):
     def heard(self) -> Contributions | None:
         """Return all contributions collected so far, and clear them."""
         parts, self._parts = self._parts, []
-        assert len(parts) < 2, "a bucket, and a range of groups, is told at once"
+        assert len(parts) < 2, "a bucket, or a range of groups, is one batch"
         return parts[0] if parts else None

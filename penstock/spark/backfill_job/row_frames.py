@@ -37,15 +37,15 @@ class FrameKind(IntEnum):
     """The kind of rows in a frame."""
 
     ROWS = 1
-    """Of a database, by its name: keys and rows as they are stored."""
+    """Keys and stored rows of the named database."""
     SEGMENT = 2
-    """Of a table, by its name: the log entry of some documents, as if it were the first."""
+    """A segment of the named table, with record numbers from 0."""
     TOLD = 3
-    """Of a view, by its name: what its function yielded for the documents of the segment before it."""
+    """Emissions of the named view for the documents of the segment before it."""
     SHARE = 4
-    """Of a view, by its name: contributions."""
+    """Contributions to the named view."""
     REJECT = 5
-    """Of a table, by its name: the place of a record, and why it could not be taken."""
+    """A rejected record of the named table: its place and the reason."""
 
 
 class Frames:
@@ -86,7 +86,7 @@ class Frames:
 
 
 def read_frames(path: str, kinds: Collection[FrameKind]) -> Iterator[tuple[FrameKind, str, Rows]]:
-    """Yield the rows of these kinds in a file, in order. Raise StoreDamaged if a checksum is wrong."""
+    """Yield the rows of these kinds in a file, in order. Raise StoreDamaged if the file is damaged."""
     wanted = set(kinds)
     with open(path, "rb") as file:
         while head := file.read(_HEAD.size):

@@ -177,7 +177,7 @@ def _pieces(out: Given, path: str, format: str | None, delimiter: str | None, or
     """Return the parts of one file."""
     size = file_size(path)
     if size is None:
-        raise SourceUnreadable(path, "it is no file but a pipe", "save it to a file, or use `penstock load`")
+        raise SourceUnreadable(path, "it is a pipe, not a file", "save it to a file, or use `penstock load`")
     kind, packed = format_of(path, format)
     where = os.path.abspath(path)
     source = f"{out.table.name}=file:{os.fsencode(os.path.realpath(path)).decode('utf-8', 'backslashreplace')}"

@@ -224,7 +224,7 @@ def _compare(spark: Any, work: Verifying, parts: Sequence[Part], tell: Tell, out
         views = tuple(dict.fromkeys(view for view, _ in again))
         groups = {name: frozenset(group for view, group in again if view == name) for name in views}
         asked = replace(work, views=views, groups=groups)
-        with told_of(spark, "looking at what differs", tell):
+        with told_of(spark, "examining the differences", tell):
             wrong += _compared(spark, asked, parts, out)[0]
     out.wrong = sorted(map(_difference, wrong), key=lambda one: (one.view, pack(_listed(one.group))))
 

@@ -29,15 +29,15 @@ class Fact(IntEnum):
     """The kind of a fact about a group. Tasks exchange its number."""
 
     GIVEN = 0
-    """A contribution: the key, its number among the key's, the value, and the ts."""
+    """A contribution: the key, its rank, the value, and the ts."""
     SHOWN = 1
-    """A row: its result, and how many contributions it counts."""
+    """A row: its result, and the number of its contributions."""
     HELD = 2
-    """That nobody can know its result: it counts what a held document was told, or its reducer fails."""
+    """A doubt: a held document contributed to the group, or its reducer fails."""
     TOLD = 3
-    """The same: a function yields something else now."""
+    """A doubt: a function yields something else now."""
     COUNT = 4
-    """Of a table or view: documents and rows read, documents held, documents told otherwise."""
+    """Counts of a table or view: documents read, rows read, documents held, documents with another emission now."""
     TALLY = 5
     """Some contributions, tallied."""
 

@@ -208,7 +208,7 @@ class Counting:
         self._begin()
         for group, tally in out.items():
             data = encoded[group]
-            assert data is not None, "what is tallied can be a group"
+            assert data is not None, "every tallied group can be encoded"
             yield data, tally
 
 

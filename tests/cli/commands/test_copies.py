@@ -92,7 +92,7 @@ def test_compacting_says_what_it_gives_back(filled: Path, run: Run) -> None:
 
 def test_while_others_have_it_open_the_file_stays(filled: Path, run: Run) -> None:
     grow()
-    kept = r"file: \d\.\d MB, of which \d\.\d MB are free for what comes; to have it smaller, compact while no other .*"
+    kept = r"file: \d\.\d MB, of which \d\.\d MB are free for later writes; to shrink it, compact while no other .*"
     with ps.open(load_app("app.py"), STORE, readonly=True) as engine:
         assert re.fullmatch(kept, run("compact").stdout.splitlines()[2])
         engine.digest()

@@ -47,7 +47,7 @@ def test_one_view_is_explained_with_its_costs_and_hot_groups(filled: Path, run: 
     found = facts(run("explain", "namecount").stdout)
     assert found["groups"] == "by name"
     assert found["result"] == "count()"
-    assert found["kept as"].startswith("accumulator: one row a group")
+    assert found["kept as"].startswith("accumulator: one row per group")
     assert found["an update"].startswith("reads and writes one row for each group")
     assert found["runs"] == "over columns, without Python for a document"
     assert re.fullmatch(r"2, \d+ bytes, 3 contributions", found["rows"])
@@ -57,7 +57,7 @@ def test_one_view_is_explained_with_its_costs_and_hot_groups(filled: Path, run: 
 def test_function_views_and_views_of_views_say_what_they_run(filled: Path, run: Run) -> None:
     initials = facts(run("explain", "initials").stdout)
     assert initials["runs"] == "a Python call for each document"
-    assert initials["an update"].endswith("what the function yielded is remembered with the document")
+    assert initials["an update"].endswith("the emission of the function is stored with the document")
     shown = run("explain", "by_length").stdout
     assert facts(shown)["runs"] == "once for each row of namecount that changes"
     assert "ages" not in shown, "only what it comes from"
@@ -148,7 +148,7 @@ def test_trees_and_indexes(here: Path, run: Run) -> None:
     for name in ("best", "kept", "by_hand"):
         assert facts(run("explain", name).stdout)["trees"].startswith("none: ")
         found = facts(run("explain", name).stdout)
-        assert found["kept as"].startswith("tree: a group's contributions themselves")
+        assert found["kept as"].startswith("tree: a group's contributions")
         assert found["an update"].startswith("reads and writes one path of the tree")
         assert found["hot groups"] == '"b" 3 (60 %), "a" 2 (40 %)'
     index = facts(run("explain", "plain").stdout)

@@ -63,7 +63,7 @@ def test_each_kind_of_file(name: str, shop: Path, run: Run) -> None:
     unit, number = ("row", 35) if "parquet" in name else ("line", 36 if "sv" in name else 35)
     assert (
         run("load", "users", name).stdout
-        == f"{name}: in already, to its end at {unit} {number}; --again loads it anew\n"
+        == f"{name}: in already, to its end at {unit} {number}; --again loads it again\n"
     )
     assert run("load", "users", name, "--again").stdout == f"{name}: 35 equal\n"
 
@@ -151,7 +151,9 @@ def test_what_a_view_can_not_take_is_said(shop: Path, run: Run) -> None:
     (shop / "a.jsonl").write_bytes(lines([{"id": 1, "name": "", "ts": 1}]))
     result = run("load", "users", "a.jsonl")
     assert result.stdout == "a.jsonl: 1 applied; 1 held\n"
-    assert "held: a view can't take what is stored now; `penstock status` says which and why" in result.stderr
+    assert (
+        "held: a view can't accept a stored document; `penstock status` shows the view and the reason" in result.stderr
+    )
 
 
 def test_half_a_line_at_the_end_is_left(shop: Path, run: Run) -> None:
@@ -312,7 +314,7 @@ def test_it_works_while_another_process_holds_the_store(shop: Path) -> None:
         command = [*PENSTOCK, "load", "users", "a.jsonl"]
         for code, shown in (
             (1, "a.jsonl: 30 applied, 1 rejected\n"),
-            (0, "a.jsonl: in already, to its end at line 31; --again loads it anew\n"),
+            (0, "a.jsonl: in already, to its end at line 31; --again loads it again\n"),
         ):
             done = subprocess.run(command, cwd=shop, capture_output=True, text=True, timeout=PATIENCE, check=False)
             assert (done.returncode, done.stdout) == (code, shown), done.stderr

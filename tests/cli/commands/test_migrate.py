@@ -147,7 +147,7 @@ def test_a_page_on_a_terminal(other: Path) -> None:
         assert terminal.end() == 1
         text = terminal.plain()
     assert "grown" in text
-    assert "2,993 documents would be gone through" in text
+    assert "2,993 documents would be read" in text
     assert re.search("some rows, of 9[0-9][0-9] documents alone:", text)
     assert text.rstrip().endswith("`penstock migrate` builds them")
 

@@ -40,10 +40,10 @@ def test_a_group_that_is_not_there_is_1_and_says_how_it_was_read(filled: Path, r
     [
         (["get", "namecuont", "Joe"], "did you mean 'namecount'?"),
         (["query", "users"], "it is a table, and this command asks for a view"),
-        (["query", "zzzzz"], "those there are: namecount, ages, adults, total, initials, …"),
+        (["query", "zzzzz"], "there are: namecount, ages, adults, total, initials, …"),
         (["doc", "namecount", "1"], "it is a view, and this command asks for a table"),
         (["explain", "nmaecount"], "did you mean 'namecount'?"),
-        (["explain", "zzzz"], "`penstock explain` shows those there are"),
+        (["explain", "zzzz"], "`penstock explain` shows all"),
     ],
 )
 def test_wrong_names_are_2_with_the_nearest_right_one(command: list[str], hint: str, filled: Path, run: Run) -> None:

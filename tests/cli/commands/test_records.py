@@ -39,7 +39,7 @@ def test_what_is_rejected_is_named_and_the_rest_is_in(shop: Path, run: Run) -> N
 def test_what_a_view_cannot_take_is_said(shop: Path, run: Run) -> None:
     said = run("put", "users", '{"id": 1, "name": null, "ts": 1}')
     assert said.stdout == "1 applied; 1 held\n"
-    assert "`penstock status` says which and why" in said.stderr
+    assert "`penstock status` shows the view and the reason" in said.stderr
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_lines_of_people_are_imported_as_they_are_loaded(everything: Path, run: 
         "rejected: a.jsonl, line 3: it is no JSON object",
         "rejected: a.jsonl, line 5: not a document: its JSON can't be taken: Input data was truncated",
         "rejected: a.jsonl, line 7: it is no JSON object",
-        'rejected: a.jsonl, line 8: {"$bytes": "?"} stands for nothing',
+        'rejected: a.jsonl, line 8: {"$bytes": "?"} has no meaning',
         "rejected: a.jsonl, line 9: no key in field 'id': it is null",
         "rejected: and 1 more",
     ]

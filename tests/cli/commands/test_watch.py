@@ -117,7 +117,7 @@ def test_changes_as_csv_or_as_one_array(filled: Path, run: Run) -> None:
         assert json.loads(head + child.stdout.read()) == [
             {"view": "namecount", "group": "Sue", "old": 1, "position": 2}
         ]
-    assert "--format table is drawn again" in run("watch", "namecount", "--format", "table", code=2).stderr
+    assert "--format table needs a terminal" in run("watch", "namecount", "--format", "table", code=2).stderr
 
 
 def test_lines_of_json_on_a_terminal(filled: Path, run: Run) -> None:
@@ -312,7 +312,7 @@ def test_a_history_that_the_feed_no_longer_has(expired: Path, run: Run) -> None:
     assert told.startswith("penstock: the feed has all changes since position ")
     assert told.endswith(", and group \"Sue\" of view 'namecount' has not changed since then\n")
     nobody = run("why", "namecount", "Nobody", "--history", code=1).stderr
-    assert nobody.endswith("neither is there nor was since then\n")
+    assert nobody.endswith("does not exist, and did not since then\n")
 
 
 def test_a_history_has_no_documents(filled: Path, run: Run) -> None:

@@ -83,7 +83,10 @@ def test_who_is_stopped_does_not_pause(shop: Path, run: Run, monkeypatch: pytest
         until(lambda: states() == {"a.jsonl": "reading"}, child)
         child.send_signal(signal.SIGSTOP)
         done = run("pause", code=1)
-        assert done.stderr == f"process {child.pid} has not paused after 0.1 s: it is stopped, or has much in hand\n"
+        assert (
+            done.stderr
+            == f"process {child.pid} has not paused after 0.1 s: it is stopped, or busy with a large batch\n"
+        )
         assert [one["state"] for one in rows(done)] == ["reading"]
         child.send_signal(signal.SIGCONT)
         until(lambda: states() == {"a.jsonl": "paused"}, child)
@@ -113,7 +116,7 @@ def test_what_was_typed_wrong(shop: Path, run: Run) -> None:
         until(has_users(1), child)
         until(lambda: states() == {"a.jsonl": "reading"}, child)
         told = run("resume", "users", code=1).stderr
-        assert told.startswith(f"penstock: no process reads users into the store at {STORE}; those that are read: ")
+        assert told.startswith(f"penstock: no process reads users into the store at {STORE}; sources that are read: ")
         assert told.endswith(f": users=file:{shop}/a.jsonl\n")
         assert completed("pause", "users=") == [f"users=file:{shop}/a.jsonl"]
         assert completed("resume", "orders") == []

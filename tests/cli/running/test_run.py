@@ -17,7 +17,7 @@ from tests.cli.running_process import ended, has_users, running, until, user
 from tests.cli.terminal import Terminal
 from tests.waiting import PATIENCE
 
-ENDING = "ending: what is under way is committed first; Ctrl-C again ends at once\n"
+ENDING = "ending: open batches are committed first; Ctrl-C again ends at once\n"
 # The process that holds the store waits while it maps a user.
 SLOW = """
 import os
@@ -152,7 +152,7 @@ def test_the_batch_is_finished_and_the_second_ctrl_c_does_not_wait(slow: Path) -
         assert child.stderr.readline() == ENDING
         code, out, err = ended(child, signal.SIGINT)
         assert (code, out) == (130, "")
-        assert err == "penstock: interrupted; what was not committed is read again by the next run\n"
+        assert err == "penstock: interrupted; the next run reads uncommitted records again\n"
     assert content()[0] == 2
 
 

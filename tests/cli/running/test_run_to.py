@@ -90,7 +90,7 @@ def test_a_file_has_the_views_of_all_partitions_when_the_sources_have_ended(shop
     run("repartition", "--to", "1")
     told = run(*command, code=3).stderr.splitlines()[-1]
     assert told.startswith("penstock: namecount=out.jsonl has all changes up to position [")
-    assert "], and the store was given another number of partitions since, so that its feed begins at position " in told
+    assert "], and the store was repartitioned since, so its feed begins at position " in told
     assert told.endswith("; name an empty sink, which is given all rows first")
 
 
@@ -102,7 +102,7 @@ def test_a_second_process_waits_for_the_sink_and_goes_on_where_the_first_was_kil
         until(has("out.jsonl", "Sue"), first)
         with running("users=file:b.jsonl?follow=1", sinks=["namecount=./out.jsonl"], cwd=shop) as second:
             assert second.stderr is not None
-            waits = f"namecount=./out.jsonl: process {first.pid} writes it; waiting until that one lets go\n"
+            waits = f"namecount=./out.jsonl: process {first.pid} writes it; waiting until it ends\n"
             assert waits in (second.stderr.readline(), second.stderr.readline())
             (shop / "b.jsonl").write_text(user(2, "Joe"))
             until(has("out.jsonl", "Joe"), first)
