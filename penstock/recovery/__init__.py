@@ -1,4 +1,4 @@
-"""Recovery: a view made right again, from what is remembered of the documents."""
+"""Recovery: check, repair and quarantine of a store, messages between partitions, and the oracle."""
 
 from penstock.recovery.check.store_check import Check
 from penstock.recovery.check_report import Checked

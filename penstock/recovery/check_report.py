@@ -1,4 +1,4 @@
-"""What a check of a store says."""
+"""The report of a check of a store."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from penstock.recovery.repair_report import Repaired
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The report of a check: what was read, what is wrong, and what is only counted.
+    """The report of a check: its counts, the faults that it found, and the differences that are no faults.
 
-    `wrong` are groups whose rows or trees are not what documents contribute: shown → what it should be, repaired where
-    the check was to fix. `anew` are damaged rows of what views remember, and indexes of tables, which it then made anew
-    from the documents; `damaged` is what it doesn't mend, with what to do. `held` counts by view the documents and
-    groups that it can't take, `told` the documents that its function would not yield again what is remembered of them:
-    neither is wrong.
+    `wrong` has the groups whose rows or trees differ from their contributions: stored result → correct result. A check
+    that fixes has repaired them. `anew` names the remembered emissions and table indexes that it restored from the
+    documents. `damaged` names the damage that it can't repair, with the next step. `held` counts held documents and
+    groups by view. `told` counts documents whose function would now yield another emission. Neither is a fault.
 
     >>> report = Checked(rows=12, documents=5)
     >>> report.ok, str(report)
@@ -34,7 +33,7 @@ class Checked:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong, or nothing is any more."""
+        """Return True if the check found no fault, or repaired every fault."""
         return not self.damaged and (self.fixed or not self.wrong)
 
     def __str__(self) -> str:

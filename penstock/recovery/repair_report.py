@@ -1,4 +1,4 @@
-"""What a repair says it did: which group of which view, and from which result to which."""
+"""The report of a repair: each repaired group with its view, its result before and its result after."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.views import ABSENT
 
 
 class Mended(Enum):
-    """What was wrong with a group.
+    """The kind of fault that a group had.
 
     >>> Mended("tree").why
     'its result stayed; nodes of its tree were not what its contributions make'
@@ -25,7 +25,7 @@ class Mended(Enum):
 
     @property
     def why(self) -> str:
-        """In words."""
+        """Describe the fault in words."""
         return _WHY[self]
 
 
@@ -40,10 +40,10 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """One group that was repaired: its result before and after, ABSENT where there was no row, and what was wrong.
+    """One repaired group: its view, its result before and after, and the kind of fault.
 
-    A row that could not be read counts as ABSENT before. The group is ABSENT where what was remembered is made anew and
-    no group counts any of it.
+    ABSENT stands for a missing row, and before the repair also for an unreadable row. The group is ABSENT if remembered
+    emissions were replaced and no group counts any of them.
 
     >>> Repaired("namecount", "Sam", 1, ABSENT).data()
     {'view': 'namecount', 'group': 'Sam', 'old': 1, 'what': 'result'}
@@ -58,12 +58,12 @@ class Repaired:
     __repr__ = repr_by_fields
 
     def data(self) -> dict[str, Any]:
-        """As a map; what is absent is left out."""
+        """Return the repair as a map, without absent values."""
         out = {"view": self.view, "group": self.group, "old": self.old, "new": self.new, "what": self.what.value}
         return {name: value for name, value in out.items() if value is not ABSENT}
 
     def after(self, earlier: Repaired | None) -> Repaired:
-        """This repair and an earlier one of the same group as one."""
+        """Merge this repair with an earlier one of the same group."""
         if earlier is None:
             return self
         kinds = {self.what, earlier.what}

@@ -1,9 +1,9 @@
-"""Results judged by a recompute that shares no code with what keeps them: group by group, in bounded memory.
+"""Results compared with an independent recomputation, group by group, in bounded memory.
 
-Which documents contribute to which group is sorted in a store of its own; then the documents of some groups at a time
-are mapped and folded once more in plain Python, and what comes of it is held against the rows. A group of many
-documents is folded part by part, as far as its reducers can be. Left out are groups that count a document that the view
-holds, whose reducer fails, or whose documents' function would yield something else now.
+A scratch store sorts the documents by the groups to which they contribute. Then the oracle maps and folds the documents
+of a few groups at a time in plain Python, and the results are compared with the rows. A group of many documents is
+folded part by part, if its reducers allow it. Some groups are left out: those that count a held document, whose reducer
+fails, or whose documents would now yield another emission.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _DIGEST = 16
 Group = tuple[bytes, list[bytes]]
 """A group, and the keys of the documents that contribute to it."""
 Found = tuple[Any, Any, Any]
-"""A key, its document or row, and the document's ts, None where nobody reads it."""
+"""A key, its document or row, and the document's ts (None if no reducer reads it)."""
 
 
 def judged(
     snap: Snapshot, view: ViewNode, documents: Iterable[tuple[Any, Any]], unsure: set[bytes], store: Store
 ) -> Iterator[str]:
-    """What is wrong with results of a view over these documents (key and document, or row of its source).
+    """Yield a message for each wrong result of a view over these documents (key and document, or parent row).
 
-    `unsure` are groups that are left out.
+    Groups in `unsure` are left out.
     """
     mapping = Mapping(view.view)
     _sort(mapping, view, documents, store)
@@ -58,7 +58,7 @@ def judged(
 
 
 def _sort(mapping: Mapping, view: ViewNode, documents: Iterable[tuple[Any, Any]], store: Store) -> None:
-    """Write down which keys contribute to which groups, those of one group together."""
+    """Write the keys that contribute to each group into the scratch store, ordered by group."""
     coming = iter(documents)
     n = 0
     while block := list(islice(coming, _BLOCK)):
@@ -74,7 +74,7 @@ def _sort(mapping: Mapping, view: ViewNode, documents: Iterable[tuple[Any, Any]]
 
 
 def _by_group(entries: Sequence[Sequence[bytes]]) -> list[Group]:
-    """The entries of one digest; two groups that share it are told apart."""
+    """Separate the entries of one digest by group, because two groups may share a digest."""
     found: dict[bytes, list[bytes]] = {}
     for group, key in entries:
         found.setdefault(group, []).append(key)
@@ -82,7 +82,7 @@ def _by_group(entries: Sequence[Sequence[bytes]]) -> list[Group]:
 
 
 def _some(snap: Snapshot, view: ViewNode, groups: Sequence[Group], unsure: set[bytes]) -> Iterator[str]:
-    """What is wrong with a few groups."""
+    """Yield a message for each wrong result among a few groups."""
     groups = [own for own in groups if own[0] not in unsure]
     docs = iter(_read(snap, view, [key for _, keys in groups for key in keys]))
     for whole, keys in groups:
@@ -99,7 +99,7 @@ def _some(snap: Snapshot, view: ViewNode, groups: Sequence[Group], unsure: set[b
 def _large(
     snap: Snapshot, view: ViewNode, whole: bytes, entries: Iterable[Sequence[bytes]], unsure: set[bytes]
 ) -> Iterator[str]:
-    """What is wrong with a group of many documents."""
+    """Yield a message for each wrong result of a group with many documents."""
 
     def parts() -> Iterator[list[Found]]:
         keys = (key for _, key in entries)
@@ -126,7 +126,7 @@ def _large(
 
 
 def _read(snap: Snapshot, view: ViewNode, keys: Sequence[bytes]) -> list[Found]:
-    """Documents of a table or rows of a view with their keys, and the ts of each where the view reads it."""
+    """Read documents of a table, or rows of a view, with their keys, and the ts if the view reads it."""
     source, asked = view.view.source, list(map(decode_key, keys))
     nothing: list[Any] = [None] * len(asked)
     if not isinstance(source, Table):
@@ -146,7 +146,7 @@ _HELD = object()
 
 
 def _shown(snap: Snapshot, view: ViewNode, groups: Sequence[bytes]) -> list[Any]:
-    """What these groups show; ABSENT without a row."""
+    """Return the results that these groups show: ABSENT without a row, _HELD for a held group."""
     keys = list(map(stored_key, groups))
     out: list[Any] = []
     for key, row in zip(keys, snap.reader().get_many(view.reduce.db, keys), strict=True):

@@ -1,9 +1,9 @@
-"""A store checked as a whole, while it is written: every row read, and every view held against what documents say.
+"""Check a whole store while it is written: read every row, and compare every view with its documents.
 
-Of each table the log is read line by line, and the index is held against it; of each view a shadow is built from what
-is remembered of the documents, and all rows and nodes are compared with it, byte by byte. What functions would yield
-now is held against what is remembered, and counted apart, as are documents and groups that views can't take. Memory is
-bounded; each table and each view is read in a snapshot of its own, so that no page is held back for long.
+The check reads the log of each table line by line, and compares the index with it. It rebuilds each view from the
+remembered emissions, and compares all rows and nodes byte by byte. It counts separately the documents whose function
+would now yield another emission, and the held documents and groups. Memory is bounded. Each table and each view is read
+in a snapshot of its own, so no snapshot retains old pages for long.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _BLOCK = 1 << 10
 
 
 class Check:
-    """One check; `repair` repairs, or only compares."""
+    """One check of a store; `repair` repairs faults, or only compares."""
 
     def __init__(self, repair: Repair, progress: Progress | None) -> None:
         self._site = repair.site
@@ -68,23 +68,23 @@ class Check:
         self._told: dict[str, int] = {}
         self._held: dict[str, int] = {}
         self._anew: list[str] = []
-        self._forgotten: set[str] = set()  # views of whose remembered emissions some are lost
-        self._recount: list[tuple[int, str, Walked]] = []  # by place and database, of lost keys that are set right
+        self._forgotten: set[str] = set()  # views that lost some of their remembered emissions
+        self._recount: list[tuple[int, str, Walked]] = []  # lost keys that the repair restores, by place
 
     def run(self) -> Checked:
-        """All of it; where pages are damaged nothing else, for LMDB must not follow them."""
+        """Run the whole check. Stop after damaged pages: LMDB must not follow them."""
         if not self._readable():
             return Checked(damaged=tuple(self._damaged))
         for table in self._site.app.tables():
             self._step(partial(self._table, table))
         self._step(partial(self._rows_of, META, FEED, QUARANTINE))
         views = [view.name for view in self._site.app.views()]
-        if self._repair.fix:  # what one view holds is asked of when another is counted
+        if self._repair.fix:  # a view is counted with the held documents of other views
             for name in (name for name in views if name not in self._forgotten):
-                with suppress(StoreDamaged):  # it is named where the view is compared
+                with suppress(StoreDamaged):  # the comparison of the view reports it
                     self._repair.relearn(name)
         for name in views:
-            if name in self._forgotten:  # a rebuild would go by what is lost
+            if name in self._forgotten:  # a rebuild would use the lost emissions
                 continue
             self._step(partial(self._repair.view, name, None))
             self._step(partial(self._counted, name))
@@ -104,7 +104,7 @@ class Check:
         )
 
     def _after_indexes(self) -> None:
-        """Name the tables whose index was made anew, while views on them may lack documents."""
+        """Name the tables whose index was rebuilt: views on them may lack documents."""
         for table in self._site.app.tables():
             for place in self._repair.reindexed(table.name):
                 if self._repair.fix and not self._damaged:
@@ -117,7 +117,7 @@ class Check:
     # -- pages and keys
 
     def _readable(self) -> bool:
-        """Walk all pages; whether these, and the keys of all logs, are as they were written."""
+        """Walk all pages. Return False if a page, or a key of a log, is damaged."""
         readable = True
         remembered = {db: view.name for view in self._site.views.values() for db in remembered_in(view)}
         for place in range(self._site.places):
@@ -139,7 +139,7 @@ class Check:
         return readable
 
     def _count_again(self) -> None:
-        """Take the keys that there are after the repair for those that were written."""
+        """Record the keys present after the repair as the written ones."""
         for place in {place for place, _, _ in self._recount}:
             now = walk(partial(self._reader_of, place))
             fixed = {db: now.lost.get(db, Digest()) for at, db, _ in self._recount if at == place}
@@ -158,12 +158,12 @@ class Check:
 
     @contextmanager
     def _reader_of(self, place: int) -> Iterator[Reader]:
-        """A snapshot of one place."""
+        """Open a snapshot of one place."""
         with self._site.snapshot() as snap:
             yield snap.parts[place].reader()
 
     def _step(self, step: Callable[[], None]) -> bool:
-        """A part whose damage is named, and does not end the check; whether there was none."""
+        """Run one step and report its damage without ending the check. Return True if it found none."""
         try:
             step()
         except StoreDamaged as damage:
@@ -177,14 +177,14 @@ class Check:
     # -- rows
 
     def _rows_of(self, *dbs: str) -> None:
-        """Read rows by their checksums, in their order."""
+        """Read the rows of some databases in order, and verify their checksums."""
         with self._site.snapshot() as snap:
             for part, db in product(snap.parts, dbs):
                 for _ in self._checked(part.reader(), db):
                     pass
 
     def _checked(self, reader: Reader, db: str) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of a database that are whole; those that are not are named."""
+        """Yield the intact rows of a database. Report damaged ones."""
         before = b""
         for key, row in reader.scan(db):
             self._rows += 1
@@ -201,7 +201,7 @@ class Check:
     # -- a table
 
     def _table(self, table: Table) -> None:
-        """Read a table; where its index alone is damaged, and that is to be fixed, it is made anew and read again."""
+        """Read a table. If only its index is damaged and the check fixes faults, rebuild the index and read again."""
         for place in range(self._site.places):
             known = self._rows, self._documents, len(self._damaged)
             readable, indexed = self._read(table, place)
@@ -215,7 +215,7 @@ class Check:
                 self._read(table, place)
 
     def _read(self, table: Table, place: int) -> tuple[bool, bool]:
-        """Whether the log of a table is whole, and whether its index is that of the log, as far as that can be said."""
+        """Return two flags: the log of the table is intact; its index matches the log, as far as that is known."""
         with self._site.snapshot() as snap:
             shown, reader = snap.schema.tables[table.name], snap.parts[place].reader()
             number, mark = shown.number, read_mark(reader, shown.number)
@@ -226,7 +226,7 @@ class Check:
             for _ in self._checked(reader, index_db(number)):
                 pass
             indexed, readable = len(self._damaged) == before, True
-            # What other snapshots learnt of the log is not believed here.
+            # Other snapshots' knowledge of the log is not trusted here.
             documents = TableReader(table, number, shown.seed, lambda: reader, Tails(), frozenset)
             present = tombstones = 0
             following: int | None = None
@@ -259,7 +259,7 @@ class Check:
 
     @staticmethod
     def _absent(segment: Segment) -> NDArray[np.bool_]:
-        """Which lines of a segment say that there is no document; all of them are read."""
+        """Return a mask of the lines of a segment that are tombstones. Read all lines."""
         gone = np.zeros(len(segment), bool)
         for a in range(0, len(segment), _BLOCK):
             lines = segment.lines(np.arange(a, min(a + _BLOCK, len(segment))))
@@ -267,7 +267,7 @@ class Check:
         return gone
 
     def _as_counted(self, table: Table, mark: LogMark, present: int, tombstones: int) -> bool:
-        """Whether an index names as much as was counted."""
+        """Return True if an index names as many documents and tombstones as were counted."""
         ok = True
         for what, there, said in (("documents", present, mark.present), ("deletions", tombstones, mark.tombstones)):
             if there != said and (what == "documents" or table.has_ts):
@@ -284,7 +284,7 @@ class Check:
     # -- what is counted apart
 
     def _counted(self, name: str) -> None:
-        """Count what a view holds, and what its function would yield otherwise now."""
+        """Count the held documents of a view, and the documents that would now yield another emission."""
         view = self._site.views[name]
         with self._site.snapshot() as snap:
             held, told, unsure = snap.state.held_groups.get(view.name, 0), 0, set[bytes]()
@@ -305,14 +305,14 @@ class Check:
                 self._judge(snap, view, unsure)
 
     def _judge(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> None:
-        """Hold results against a recompute that shares no code with what keeps them."""
+        """Compare the results with an independent recomputation."""
         source = view.view.source.name
         documents = snap.view(source).items() if view.chained else snap.table(source).items()
         with self._site.scratch(view.view.table) as store:
             self._damaged += judged(snap, view, documents, unsure, store)
 
     def _told_of_table(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
-        """The documents of a table whose emissions are others now."""
+        """Count the documents of a table that would now yield another emission."""
         mapping, n = Mapping(view.view), 0
         documents = snap.log(view.view.source.name)
         base, told = -1, list[Pairs]()
@@ -333,7 +333,7 @@ class Check:
         return n
 
     def _told_of_rows(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
-        """The rows of a view whose emissions are others now."""
+        """Count the parent view's rows that would now yield another emission."""
         db, mapping, n = told_db(view.number), Mapping(view.view), 0
         source = self._site.views[view.view.source.name].reduce
         rows = self._checked(snap.reader(), db)
@@ -356,7 +356,10 @@ class Check:
 
 
 def _differing(mapping: Mapping, docs: list[Any], remembered: list[Any], unsure: set[bytes]) -> int:
-    """How many documents would yield something else now, and the groups of that; those that fail are held instead."""
+    """Count documents that would now yield another emission, and add their groups to `unsure`.
+
+    The groups of documents whose map fails are added too; these documents count as held.
+    """
     n = 0
     for own, told in zip(mapping.pairs(docs), remembered, strict=True):
         if own is None or not same_pairs(own, told):

@@ -1,8 +1,8 @@
-"""The result of a group that is too large for memory, from scratch: its contributions come in parts, and are let go.
+"""Results of groups that don't fit in memory, recomputed from contributions that arrive in parts.
 
-It says what `plain_reducers` says of all contributions at once, for reducers whose result follows from a bounded rest:
-counts, exact sums and their squares, bins, the first few in some order. The others, which must see all values at once,
-it gives no result for. Nothing here is shared with the reducers of the engine either.
+It agrees with `plain_reducers`, for reducers that need only bounded state: counts, exact sums and sums of squares,
+bins, the first few values in some order. It supports no reducer that must see all values at once. It shares no code
+with the reducers of the engine.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ __all__ = ["Large", "Numbers", "large"]
 
 
 class Large(Protocol):
-    """What is kept of the contributions that came."""
+    """A fold of one large group, part by part."""
 
     def add(self, given: Sequence[Given]) -> None:
-        """These came as well."""
+        """Add contributions."""
         ...
 
     def result(self) -> Any:
-        """The result over all that came."""
+        """Return the result over all added contributions."""
         ...
 
 
 def large(described: Described, user: Any) -> Large | None:
-    """What folds the contributions of a large group for a reducer; None where that must see all of them at once."""
+    """Return a fold for large groups, or None if the reducer must see all contributions at once."""
     name = described["reducer"]
     if user is not None:
         return None
@@ -71,7 +71,7 @@ class _Bins:
 
 
 class _Few:
-    """The first of all in an order; `order` sorts them, and says from which end they are taken."""
+    """The first values in an order; `order` has the sort key, and True to take values from the end."""
 
     def __init__(self, described: Described, order: tuple[Callable[[Given], Any], bool]) -> None:
         self._described = described
@@ -103,7 +103,7 @@ _ORDERS: dict[str, tuple[Callable[[Given], Any], bool]] = {
 
 
 class Numbers:
-    """How many numbers, of which kinds, their exact sum, and that of their squares."""
+    """Numbers by their count, their kinds, their exact sum and the sum of their squares."""
 
     def __init__(self, described: Described) -> None:
         self._described = described
@@ -113,7 +113,7 @@ class Numbers:
         self._strange: set[str] = set()
 
     def add(self, given: Sequence[Given]) -> None:
-        """These came as well."""
+        """Add contributions."""
         squares = self._described["reducer"] in ("variance", "stddev")
         for one in given:
             if one.value is None:
@@ -129,14 +129,14 @@ class Numbers:
                 self._squares += exact * exact
 
     def more(self, kind: type, n: int, total: Fraction, squares: Fraction) -> None:
-        """So many numbers of a kind came as well, all finite, with this sum and this one of their squares."""
+        """Add `n` finite numbers of one kind, given by their sum and the sum of their squares."""
         self._n += n
         self._kinds.add(kind)
         self._sum += total
         self._squares += squares
 
     def result(self) -> Any:
-        """The result over all that came."""
+        """Return the result over all added numbers."""
         name, kinds = self._described["reducer"], [kind() for kind in self._kinds]  # a value stands for its kind
         spread = name in ("variance", "stddev")
         if self._n <= (self._described["ddof"] if spread else 0):

@@ -1,7 +1,7 @@
-"""What reducers should give, from scratch over all values of a group: exact in fractions, rounded once, sorted anew.
+"""The oracle's reducers: each result is computed from scratch over all values of a group.
 
-Nothing is ever taken back here, which is why it can judge what takes back, and nothing is shared with the reducers of
-the engine but the names by which `describe()` calls them. A user's own functions are folded with, one value at a time.
+Sums are exact fractions that are rounded once. The oracle has no retraction, so it can judge reducers that retract. It
+shares only the names of `describe()` with the reducers of the engine. A user's own functions fold one value at a time.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ Described = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One contribution, as a reducer sees it: what it reads, what stands beside that, and whose it is."""
+    """One contribution as a reducer sees it: the value, its source, and the order value of `first` and `last`."""
 
     value: Any
-    source: tuple[Any, int]  # the rank of the document's key, and which of its values for the group
+    source: tuple[Any, int]  # the rank of the document's key, and the number of the value for the group
     by: Any = None
     key: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a built-in reducer's result is had from the contributions whose value is not null."""
+    """The function that computes a built-in reducer's result from the values that are not null."""
 
     over: Callable[[list[Given], Described], Any]
     numeric: bool = False
 
 
 def result_of(described: Described, user: Any, group: Any, given: Sequence[Given]) -> Any:
-    """The result of a reducer over all contributions of a group; `user` has the user's functions, if there are any."""
+    """Compute a reducer's result over all contributions of a group; `user` has the user's functions, if any."""
     name = described["reducer"]
     if name == "count":
         return len(given) if described["field"] is None else sum(one.value is not None for one in given)
@@ -51,7 +51,7 @@ def result_of(described: Described, user: Any, group: Any, given: Sequence[Given
 
 
 def check_value(described: Described, value: Any) -> None:
-    """Refused where a value is of the wrong kind for a reducer."""
+    """Raise Refused if the reducer needs a number and the value is none."""
     name = described["reducer"]
     if value is None or name not in RECIPES or not RECIPES[name].numeric:
         return
@@ -60,7 +60,7 @@ def check_value(described: Described, value: Any) -> None:
 
 
 def recipe_of(described: Described) -> Recipe:
-    """The recipe of a built-in reducer."""
+    """Return the recipe of a built-in reducer."""
     found = RECIPES.get(described["reducer"])
     if found is None:
         raise Refused(f"the oracle has no recipe for the reducer {described['reducer']!r}; add one")
@@ -68,14 +68,14 @@ def recipe_of(described: Described) -> Recipe:
 
 
 def by_value(one: Given) -> Any:
-    """Where a contribution stands by its value, equal ones by their sources."""
+    """Return the sort key of a contribution: its value, then its source."""
     return place(one.value), one.source
 
 
 def folded(user: Any, values: Sequence[Any]) -> Any:
-    """The fold of a user's own functions over values, each value and accumulator a document value of its own.
+    """Fold values with a user's own functions, and normalize each value and accumulator.
 
-    Each function gets maps with their names in order, as it does in the engine.
+    Maps reach each function with their names in order, as in the engine.
     """
     total = value_of(user.zero() if callable(user.zero) else user.zero)
     for value in values:
@@ -85,7 +85,7 @@ def folded(user: Any, values: Sequence[Any]) -> Any:
 
 
 def _called(function: Callable[..., Any], group: Any, given: Sequence[Given], keys: bool) -> Any:
-    """What a user's function makes of all values at once."""
+    """Call a user's reduce function with all values at once."""
     values = [value_of(one.value) for one in given]
     if keys:
         return value_of(function([[group, one.key] for one in given], values, False))
@@ -136,7 +136,7 @@ def _source(one: Given) -> Any:
 
 
 def exact(numbers: Sequence[Any]) -> Fraction:
-    """The sum as a fraction; every number is finite."""
+    """Return the exact sum of finite numbers."""
     return sum(map(Fraction, numbers), Fraction(0))
 
 
@@ -145,7 +145,7 @@ def _has(kind: type, numbers: Sequence[Any]) -> bool:
 
 
 def _strange(numbers: Sequence[Any]) -> float | None:
-    """The sum where a NaN or an infinity is among the numbers, else None."""
+    """Return the sum if a NaN or an infinity is among the numbers, else None."""
     found = [v for v in numbers if isinstance(v, float) and not math.isfinite(v)]
     if not found:
         return None
@@ -153,7 +153,7 @@ def _strange(numbers: Sequence[Any]) -> float | None:
 
 
 def to_float(value: Fraction) -> float:
-    """The nearest float; beyond their range an infinity."""
+    """Return the nearest float, or an infinity if the value is out of range."""
     try:
         return value.numerator / value.denominator
     except OverflowError:
@@ -161,7 +161,7 @@ def to_float(value: Fraction) -> float:
 
 
 def shortest(value: Fraction) -> Decimal:
-    """A decimal fraction as a Decimal without trailing zeros and without an exponent above zero."""
+    """Convert a decimal fraction to a Decimal without trailing zeros and without a positive exponent."""
     places, scaled = 0, value
     while scaled.denominator != 1:
         places, scaled = places + 1, scaled * 10
@@ -169,7 +169,7 @@ def shortest(value: Fraction) -> Decimal:
 
 
 def rounded(value: Fraction, numbers: Sequence[Any]) -> float | Decimal:
-    """A float, or 28 digits where the numbers are Decimals without floats."""
+    """Round to a float, or to a Decimal of 28 digits if there are Decimals and no floats."""
     if _has(Decimal, numbers) and not _has(float, numbers):
         return shortest(Fraction(_DIGITS.divide(Decimal(value.numerator), Decimal(value.denominator))))
     return to_float(value)
@@ -190,7 +190,7 @@ def _sum(given: list[Given], described: Described) -> Any:
 
 
 def to_sum(total: Fraction, numbers: Sequence[Any]) -> int | float | Decimal:
-    """An exact sum as what it is a sum of: a float, a Decimal or an int."""
+    """Convert an exact sum to the type of its numbers: a float, a Decimal or an int."""
     if _has(float, numbers):
         return to_float(total)
     return shortest(total) if _has(Decimal, numbers) else int(total)
@@ -226,7 +226,7 @@ def _stddev(given: list[Given], described: Described) -> Any:
 
 
 def square_root(value: Fraction) -> Fraction:
-    """A fraction that rounds as the root does: over 120 digits of it, and a last one that says whether more follow."""
+    """Return a fraction that rounds as the exact root does: 120 digits, and one that marks a remainder."""
     scale = 10 ** (120 + len(str(Decimal(value.denominator))))
     whole = value.numerator * scale * scale // value.denominator
     root = math.isqrt(whole)

@@ -1,8 +1,7 @@
-"""What values are, said once more in plain Python for the oracle: which are the same, and in what order they stand.
+"""The oracle's definition of equality and order of values, in plain Python.
 
-It shares no code with the engine. Python calls True, 1 and 1.0 equal and a NaN unequal to itself, so values compare by
-`identity` (which document values are the same) and by `rank` (where a group or value stands; groups are one where their
-ranks are equal).
+It shares no code with the engine. Python calls True, 1 and 1.0 equal and a NaN unequal to itself. So document values
+are compared by `identity`, and groups and sorted values by `rank`. Groups with equal ranks are one group.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ Rank = tuple[Any, ...]
 
 
 class Refused(Exception):
-    """What can't be taken, and why."""
+    """A refused value, with the reason."""
 
 
 def value_of(value: Any) -> Any:
-    """A copy as a document value: tuples as lists, dates and UUIDs as text, the names of maps in order."""
+    """Copy a value as a document value: tuples as lists, dates and UUIDs as text, the names of maps in order."""
     if isinstance(value, str):
         return _whole(value)
     if value is None or isinstance(value, _SCALARS):
@@ -79,7 +78,7 @@ def _whole(text: str) -> str:
 
 
 def identity(value: Any) -> Any:
-    """Hashable, and equal exactly where two values are the same: 1, 1.0 and True are three, NaN is one."""
+    """Return a hashable identity of a value: 1, 1.0 and True have three; every NaN has the same one."""
     kind = type(value)
     if kind in _PLAIN:
         return kind.__name__, value
@@ -97,7 +96,7 @@ def identity(value: Any) -> Any:
 
 
 def rank(value: Any) -> Rank:
-    """Where a value stands: null, false, true, numbers, text, bytes, tuples and lists, maps."""
+    """Return a value's sort key: null, false, true, numbers, text, bytes, tuples and lists, maps."""
     if type(value) is str:
         return (4, value)
     if value is None:
@@ -108,7 +107,7 @@ def rank(value: Any) -> Rank:
         return (3, 3 if math.isnan(value) else 2 if value > 0 else 0)
     if isinstance(value, int | float):
         return (3, 1, value)  # Python compares the two exactly
-    if isinstance(value, Decimal | Fraction):  # a fraction is the ts that a text says
+    if isinstance(value, Decimal | Fraction):  # a fraction is the ts of a text
         return (3, 1, Fraction(value))
     if isinstance(value, str):
         return (4, value)
@@ -122,12 +121,12 @@ def rank(value: Any) -> Rank:
 
 
 def place(value: Any) -> tuple[Rank, bytes]:
-    """A total order of values: by rank, and of equal ones by their canonical bytes."""
+    """Return a total order of values: by rank, then by canonical bytes."""
     return rank(value), packed(value)
 
 
 def packed(value: Any) -> bytes:
-    """The canonical bytes of a value: MessagePack, ints as short as can be, maps sorted; 1 and 2 extend it."""
+    """Encode a value canonically: MessagePack, shortest ints, sorted maps; extension 1 is a long int, 2 a Decimal."""
     if value is None or isinstance(value, bool):
         return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
     if isinstance(value, int):
@@ -167,7 +166,7 @@ def _sized(data: bytes, heads: tuple[tuple[int, int], ...]) -> bytes:
 
 
 def _head(size: int, heads: tuple[tuple[int, int], ...]) -> bytes:
-    """The shortest head that says so many; those of fewer than 256 have the number in them."""
+    """Return the shortest MessagePack head for a size; heads for small sizes contain the size."""
     code, most = next((code, most) for code, most in heads if size < most)
     if most < 1 << 8:
         return bytes([code | size])
@@ -175,7 +174,7 @@ def _head(size: int, heads: tuple[tuple[int, int], ...]) -> bytes:
 
 
 def group_of(value: Any) -> Any:
-    """The group that a value names: integral floats are ints, lists are tuples, −0.0 is 0."""
+    """Convert a value to a group: integral floats to ints, lists to tuples, −0.0 to 0."""
     if isinstance(value, str):
         return _whole(value)
     if value is None or isinstance(value, bool | int | bytes):
@@ -188,7 +187,7 @@ def group_of(value: Any) -> Any:
 
 
 def key_of(value: Any) -> Any:
-    """The document key that a value names: any group but null, of a bounded length."""
+    """Convert a value to a document key: any group but null, of a bounded length."""
     key = group_of(value)
     if key is None:
         raise Refused("the key is null")
@@ -206,7 +205,7 @@ def _length(group: Any) -> int:
 
 
 def at(value: Any, path: Sequence[str]) -> Any:
-    """What stands at a path; null where nothing does."""
+    """Return the value at a path, or None if there is none."""
     for name in path:
         if type(value) is not dict and not isinstance(value, Mapping):
             return None
@@ -215,7 +214,7 @@ def at(value: Any, path: Sequence[str]) -> Any:
 
 
 def moment_of(ts: Any) -> tuple[str, int | float | Fraction]:
-    """The kind of a ts, and what it compares by."""
+    """Return the kind of a ts and the number that orders it."""
     if isinstance(ts, str):
         return "text", _instant(ts)
     if isinstance(ts, int | float) and not isinstance(ts, bool) and math.isfinite(ts):
@@ -224,7 +223,7 @@ def moment_of(ts: Any) -> tuple[str, int | float | Fraction]:
 
 
 def _instant(text: str) -> Fraction:
-    """Seconds since 1970 of an RFC 3339 text; a leap second, the last of a day of UTC, is the second after it."""
+    """Convert an RFC 3339 text to seconds since 1970; a leap second equals the second after it."""
     found = _INSTANT.fullmatch(text)
     if found is None:
         raise Refused(f"not RFC 3339: {text}")

@@ -1,8 +1,8 @@
-"""A view recomputed from scratch over documents, in plain Python: small and slow on purpose.
+"""Views recomputed from scratch over documents, in plain Python: small and slow on purpose.
 
-It shares no code with what keeps views but the app's definitions and the functions in them: a map is asked for every
-document anew, and every group is folded anew. A document that a view can't map counts nothing here and is named; the
-engine keeps what that view was last told of it, which no recompute can know.
+The oracle shares no code with the engine except the app's definitions and the user's functions. It calls each map again
+for every document, and folds every group again. A document that a view can't map counts nothing here and is reported.
+The engine keeps that document's last good emission, which no recomputation can know.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(slots=True)
 class Shown:
-    """A row that a view should show: its group and result, and the contributions that make it, by document."""
+    """An expected row of a view: its group, its result, and its contributions by document."""
 
     group: Any
     result: Any = None
@@ -44,20 +44,20 @@ class Shown:
 
 @dataclass(slots=True)
 class Recomputed:
-    """A view from scratch: its rows by their rank, and by the rank of its key each document that it can't map."""
+    """A recomputed view: its rows by rank, and the documents that it can't map, by the rank of their keys."""
 
     rows: dict[Rank, Shown] = field(default_factory=dict)
     held: dict[Rank, tuple[Any, str]] = field(default_factory=dict)
 
     def sorted(self) -> list[tuple[Any, Any]]:
-        """Groups and results in group order."""
+        """Return groups and results in group order."""
         return [(self.rows[where].group, self.rows[where].result) for where in sorted(self.rows)]
 
 
 def recomputed(
     view: View, source: Iterable[tuple[Any, Any]], moments: Mapping[Rank, Moment] | None = None
 ) -> Recomputed:
-    """A view over documents or rows by their keys; `moments` has the ts of each, where there is one."""
+    """Recompute a view over documents or rows by key; `moments` has the ts of documents that have one."""
     out = Recomputed()
     given: dict[Rank, list[_Contribution]] = {}
     for key, doc in source:
@@ -86,10 +86,10 @@ def recomputed(
 
 
 def recomputed_large(view: View, group: Any, source: Iterable[Sequence[tuple[Any, ...]]]) -> dict[int, Any]:
-    """The result of one group by the number of each reducer, of those that can be folded part by part.
+    """Recompute one large group, for each reducer that can fold it part by part; results by reducer number.
 
-    `source` are all documents or rows that may contribute to it: the key and the document of each, and its ts where
-    there is one, in parts of which one is in memory.
+    `source` has all documents or rows that may contribute to the group, in parts. Each is a key, a document and, if it
+    has one, a ts. One part at a time is in memory.
     """
     described = [reducer.describe() for reducer in view.reducers]
     made = [large(said, user_of(reducer)) for said, reducer in zip(described, view.reducers, strict=True)]
@@ -99,7 +99,7 @@ def recomputed_large(view: View, group: Any, source: Iterable[Sequence[tuple[Any
         for key, doc, *moment in part:
             try:
                 values = [value for at_group, value in emission(view, key, doc) if rank(at_group) == wanted]
-            except Exception:  # it counts nothing here, as in a recompute of a whole view
+            except Exception:  # it counts nothing here, as when a whole view is recomputed
                 continue
             ts = moment[0] if moment else None
             own += [_Contribution(key, rank(key), number, value, ts) for number, value in enumerate(values)]
@@ -110,7 +110,7 @@ def recomputed_large(view: View, group: Any, source: Iterable[Sequence[tuple[Any
 
 
 def refolded(view: View, group: Any, given: Iterable[tuple[Any, int, Any, Moment | None]]) -> Any:
-    """The result of one group over all that counts for it: keys, numbers among their keys', values, and moments."""
+    """Recompute one group's result from its contributions: key, number within the key, value, ts."""
     own = [_Contribution(key, rank(key), number, value, moment) for key, number, value, moment in given]
     return _result(view, group, own)
 
@@ -127,9 +127,9 @@ class _Contribution:
 def emission(
     view: View, key: Any, doc: Any, described: Sequence[Mapping[str, Any]] | None = None
 ) -> list[tuple[Any, Any]]:
-    """What a view is told of one document, in one order; raises where the document can't be mapped.
+    """Compute the sorted emission of a view for one document; raise if it can't be mapped.
 
-    `described` is what its reducers say of themselves, for who asks of many documents.
+    A caller that maps many documents passes the reducers' descriptions as `described`.
     """
     chained = not isinstance(view.source, Table)
     if isinstance(view.map, FieldMap):
@@ -162,7 +162,7 @@ def _by_fields(fields: FieldMap, doc: Any) -> list[tuple[Any, Any]]:
 
 
 def read_by(view: View, reducer: Reducing, value: Any) -> Any:
-    """What a reducer reads of a contribution: of fields the value is the whole document."""
+    """Return the value that a reducer reads of a contribution; for a field view that is a field of the document."""
     return _at(view, reducer.field, value)
 
 
@@ -187,7 +187,7 @@ def _result(view: View, group: Any, contributions: Sequence[_Contribution]) -> A
 def _given(
     view: View, described: Mapping[str, Any], reducer: Reducing, contributions: Sequence[_Contribution]
 ) -> list[Given]:
-    """Contributions as a reducer sees them."""
+    """Convert contributions to the form that a reducer sees."""
     return [
         Given(read_by(view, reducer, c.value), (c.where, c.number), _beside(view, described, c), c.key)
         for c in contributions
@@ -195,28 +195,28 @@ def _given(
 
 
 def _indexed(view: View, value: Any) -> Any:
-    """What a plain index shows of a contribution: the value, where the definition names one."""
+    """Return the result of an index row: the value, if the definition has one."""
     if isinstance(view.map, FieldMap):
         return None if view.map.value is None else at(value, view.map.value)
     return value
 
 
 def _beside(view: View, described: Mapping[str, Any], one: _Contribution) -> Any:
-    """What a reducer goes by: the field that it names, else the ts."""
+    """Return the order value of `first` and `last`: the field that the reducer names, else the ts."""
     if described["reducer"] not in ("first", "last"):
         return None
     return one.moment if described["by"] is None else _at(view, tuple(described["by"]), one.value)
 
 
 def user_of(reducer: Reducing) -> Any:
-    """The object with the user's functions, or the function, where a reducer is made of one."""
+    """Return the object with the user's functions, or the user's reduce function, if the reducer has one."""
     if isinstance(reducer, ReduceFunction):
         return reducer.function
     return getattr(getattr(reducer, "functions", None), "group", None)
 
 
 def holds(condition: Mapping[str, Any], doc: Any) -> bool:
-    """Whether a described condition holds for a document."""
+    """Return True if a described condition holds for a document."""
     form: str = condition["is"]
     if form == "and":
         return holds(condition["left"], doc) and holds(condition["right"], doc)

@@ -1,12 +1,12 @@
-"""What a partition tells another one of a batch before that is saved, and how it is taken back where it never is.
+"""Early sets: contributions of a batch sent to other partitions before the batch is saved, and their undo rows.
 
-Who is told takes sets, and keeps in the same transaction what it had in their place. Everything that is told says which
-batch its sender has, so that what is there of a later one is known to be told of a batch that is not in. Invariants:
+The receiver applies an early set and writes an undo row in one transaction. Each message names the sender's last saved
+batch. So a receiver knows that an early set of a later batch is not saved yet. Invariants:
 
-- of one sender what is told is taken in the order of (epoch, batch, turn), and nothing that is not newer; what an older
-  epoch said is refused;
-- what was there is kept until its sender says that the batch is in, or is put back once it says that it is not;
-- a sender that opens says which batch it has before it says anything else.
+- a receiver applies the messages of a sender in the order of (epoch, batch, turn), each once, and refuses an older
+  epoch;
+- an undo row stays until the sender reports that the batch is saved, or that it failed: then the row is restored;
+- a sender that opens reports its last saved batch before any other message.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from penstock.recovery.productions.numbered import OldEpoch
 __all__ = ["BEFORE", "Early", "Guard", "Kept", "keep_before", "kept_before", "newer", "untold"]
 
 BEFORE = "before"
-"""The database of what was there before others told something early."""
-_KEY = struct.Struct(">I")  # who told it
+"""The database of undo rows."""
+_KEY = struct.Struct(">I")  # the sender
 
 Guard = tuple[int, int, int]
-"""How new what was last taken of a sender is: its epoch, the batch, and 0 for what was told of it early, 1 for
-what was saved with it or after it, 2 for what became of it."""
+"""The order of the last message that was applied from a sender: epoch, batch and turn. The turn is 0 for an early set,
+1 for contributions saved with the batch or later, 2 for the report of the batch's end.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Early:
-    """Sets of one batch on their way: from whom, in which of its epochs, of which batch; `saved` is the last it has.
+    """An early set in transit: its sender, the sender's epoch, its batch, and the last batch that is `saved`.
 
-    Without parts it says what became of the batch. `waits` says that the sender waits however long it takes.
+    Without parts it reports the end of the batch: saved or failed. With `waits` the sender waits without a time limit.
     """
 
     sender: int
@@ -45,34 +46,34 @@ class Early:
 
     @property
     def order(self) -> Guard:
-        """How new it is."""
+        """Return the order of the message among those of its sender."""
         return self.epoch, self.batch, 0 if self.parts else 2
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What was there before a batch was told, as sets."""
+    """An undo row: the contributions that an early set replaced."""
 
     batch: int
     parts: list[Any]
 
 
 def newer(known: Guard, early: Early) -> bool:
-    """Whether this is to be taken, after what was taken; OldEpoch of a zombie's."""
+    """Return True if the message is newer than the last applied one. Raise OldEpoch for a zombie's message."""
     if early.epoch < known[0]:
         raise OldEpoch(early.sender, early.epoch, known[0])
     return early.order > known
 
 
 def kept_before(reader: Reader, sender: int) -> Kept | None:
-    """What was there before this sender told what it told last, while it is not known to be in."""
+    """Read the undo row of a sender's last early set, while its batch is not known to be saved."""
     key = _KEY.pack(sender)
     row = reader.get_many(BEFORE, [key])[0]
     return None if row is None else Kept(*unpack(unseal(key, row, BEFORE)))
 
 
 def keep_before(writer: Writer, sender: int, kept: Kept | None) -> None:
-    """Keep what was there, in place of what was kept of this sender; with None nothing."""
+    """Replace the undo row of a sender; with None delete it."""
     key = _KEY.pack(sender)
     if kept is None:
         writer.delete_many(BEFORE, [key])
@@ -81,5 +82,5 @@ def keep_before(writer: Writer, sender: int, kept: Kept | None) -> None:
 
 
 def untold(reader: Reader) -> dict[int, int]:
-    """By sender the batch that it told last, of those that are not known to be in."""
+    """Return the batch of each undo row, by sender."""
     return {_KEY.unpack(key)[0]: unpack(unseal(key, row, BEFORE))[0] for key, row in reader.scan(BEFORE)}

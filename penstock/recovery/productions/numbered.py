@@ -1,12 +1,12 @@
-"""What a partition owes another, numbered and durable until it has arrived: strong productions.
+"""Strong productions: numbered messages to another partition, durable until they are acknowledged.
 
-A production is what one transaction of one partition owes another: parts for its views. It is saved in that transaction
-with the next number of the way between the two, sent, taken by a transaction of the other that remembers the number,
-acknowledged, and deleted. Invariants:
+A production has the contributions that one transaction owes another partition. That transaction saves it under the next
+number of this sender and receiver. Then it is sent, applied by the receiver together with its number, acknowledged and
+deleted. Invariants:
 
-- nothing is sent that is not durable, and nothing is acknowledged that is not;
-- a number is taken once, after the one before it, so that any delivery (again, late, in any order) changes nothing;
-- a sender of an older epoch than was heard of it is refused: its store has another owner.
+- only durable productions are sent, and only durable ones are acknowledged;
+- a receiver applies each number once, in order, so a repeated, delayed or reordered delivery changes nothing;
+- a receiver refuses an older epoch than it knows of the sender: another writer owns the sender's store.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = [
 ]
 
 OUT = "out"
-"""The database of what is owed."""
-_KEY = struct.Struct(">IQ")  # to which partition, and the number
+"""The database of productions that are owed."""
+_KEY = struct.Struct(">IQ")  # the receiver, and the number
 Sent = dict[int, int]
 """By partition the number of the last production that it is owed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was last taken of a partition: its epoch then, and the number."""
+    """The last production that was applied from a partition: the epoch then, and the number."""
 
     epoch: int = 0
     number: int = 0
@@ -63,7 +63,7 @@ class Owed:
 
 @dataclass(frozen=True, slots=True)
 class Production:
-    """Productions on their way, in the order of their numbers: from whom, in which of its epochs."""
+    """Productions in transit, in the order of their numbers, with their sender and its epoch."""
 
     sender: int
     epoch: int
@@ -71,7 +71,7 @@ class Production:
 
 
 class OldEpoch(PenstockError):
-    """Something that an owner sent whose store has another owner since."""
+    """An error for a message from a zombie: the sender's store has a newer writer."""
 
     def __init__(self, partition: int, epoch: int, newest: int) -> None:
         super().__init__(partition, epoch, newest)
@@ -85,7 +85,7 @@ class OldEpoch(PenstockError):
 
 
 def saved(writer: Writer, leaving: dict[int, list[Any]], sent: Sent) -> Sent:
-    """Write what a transaction owes others; the numbers that were given last."""
+    """Write the productions of a transaction. Return the last number of each receiver."""
     if not leaving:
         return sent
     now = dict(sent)
@@ -99,7 +99,7 @@ def saved(writer: Writer, leaving: dict[int, list[Any]], sent: Sent) -> Sent:
 
 
 def owed_after(reader: Reader, other: int, number: int, most: int) -> tuple[Owed, ...]:
-    """What a partition is owed after this number, of so many bytes about, or one at least."""
+    """Return the stored productions for a partition after this number: about `most` bytes, or at least one."""
     out: list[Owed] = []
     size = 0
     for key, row in reader.scan(OUT, _KEY.pack(other, number + 1), _KEY.pack(other + 1, 0)):
@@ -112,15 +112,15 @@ def owed_after(reader: Reader, other: int, number: int, most: int) -> tuple[Owed
 
 
 def owed_back(reader: Reader, other: int, number: int) -> Iterator[Owed]:
-    """What a partition is owed after this number, the last one first."""
+    """Yield the stored productions for a partition after this number, the last one first."""
     for key, row in reader.scan(OUT, _KEY.pack(other, number + 1), _KEY.pack(other + 1, 0), reverse=True):
         yield Owed(_KEY.unpack(key)[1], bytes(unseal(key, row, OUT)))
 
 
 def consistent(readers: Sequence[Reader], sent: Sequence[Sent], taken: Sequence[Sent]) -> bool:
-    """Whether partitions as these snapshots have them fit together.
+    """Return True if the snapshots of all partitions are consistent with each other.
 
-    What was given and not taken is stored, and nothing was taken before it was given.
+    Each production that is numbered and not applied is stored, and none was applied that was not numbered.
     """
     return all(
         taken[to].get(of, 0) <= own.get(to, 0)
@@ -132,7 +132,7 @@ def consistent(readers: Sequence[Reader], sent: Sequence[Sent], taken: Sequence[
 
 
 def deleted(writer: Writer, arrived: Sent, known: Sent) -> None:
-    """Delete what has arrived: up to these numbers, from those on that are known to be deleted."""
+    """Delete the productions up to the `arrived` numbers; those up to the `known` numbers are deleted already."""
     keys = [
         _KEY.pack(other, n) for other, number in arrived.items() for n in range(known.get(other, 0) + 1, number + 1)
     ]
@@ -141,7 +141,7 @@ def deleted(writer: Writer, arrived: Sent, known: Sent) -> None:
 
 
 def oldest_owed(reader: Reader, others: Iterable[int]) -> Sent:
-    """By partition the number before the oldest production that is stored for it."""
+    """Return, by partition, the number before the oldest stored production."""
     out: Sent = {}
     for other in others:
         for key, _ in islice(reader.scan(OUT, _KEY.pack(other, 0), _KEY.pack(other + 1, 0)), 1):
@@ -150,12 +150,12 @@ def oldest_owed(reader: Reader, others: Iterable[int]) -> Sent:
 
 
 def pending(reader: Reader) -> int:
-    """Count the productions that have not arrived, as far as this partition knows, and the contributions that wait."""
+    """Count the productions that are not acknowledged, and the contributions that wait in `delayed`."""
     return reader.count(OUT) + reader.count(DELAYED)
 
 
 def taken(before: Taken, production: Production) -> Sequence[Owed]:
-    """Those that are next, in order; what was taken, or comes too early, is passed over. OldEpoch of a zombie's."""
+    """Return the next productions in order. Skip applied and early ones. Raise OldEpoch for a zombie's."""
     if production.epoch < before.epoch:
         raise OldEpoch(production.sender, production.epoch, before.epoch)
     out: list[Owed] = []
@@ -168,6 +168,6 @@ def taken(before: Taken, production: Production) -> Sequence[Owed]:
 
 
 def parts_of(owed: Owed) -> list[Any]:
-    """The parts of a production."""
+    """Decode the parts of a production."""
     found: list[Any] = unpack(owed.data)
     return found

@@ -1,8 +1,7 @@
-"""Entries of quarantine as people see them: what is kept apart, under which id, and what became of it.
+"""Entries of quarantine as users see them: their kind, their id, and the outcome of a retry or a drop.
 
-An entry is a record that was rejected, a document that a view can't take, or a group that a reducer fails on. Its id
-stays the same for as long as it is there: "r" and the number of a record; "d" or "g" and a digest of the view and the
-key or group.
+An entry is a rejected record, a held document or a held group. Its id stays the same as long as it is in quarantine:
+"r" and the number of a record; "d" or "g" and a digest of the view and the key or group.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ _DIGEST = 8
 
 
 class QuarantineKind(Enum):
-    """What an entry is.
+    """The kind of an entry.
 
     >>> [kind.value for kind in QuarantineKind]
     ['record', 'document', 'group']
     """
 
     RECORD = "record"
-    """A record that could not be taken: it changed nothing."""
+    """A rejected record: it changed nothing."""
     DOCUMENT = "document"
-    """A document that one view can't take: the view keeps what it was last told."""
+    """A held document: the view keeps its last good emission."""
     GROUP = "group"
-    """A group that a reducer fails on: it stays at its last good result."""
+    """A held group: its reducer fails, and the row keeps its last good result."""
 
     @classmethod
     def of(cls, kind: str | QuarantineKind | None) -> QuarantineKind | None:
-        """The kind of this name; PenstockError if there is none."""
+        """Return the kind of this name. Raise PenstockError if there is none."""
         if kind is None or isinstance(kind, cls):
             return kind
         found = next((own for own in cls if isinstance(kind, str) and own.value == kind), None)
@@ -48,7 +47,7 @@ class QuarantineKind(Enum):
 
 
 def record_id(number: int, part: int | None = None) -> str:
-    """The id of a rejected record; where each partition counts its own, with the number of the partition.
+    """Return the id of a rejected record, with the partition's number if each partition counts its own.
 
     >>> record_id(17), record_id(17, part=2)
     ('r17', 'r17@2')
@@ -57,12 +56,12 @@ def record_id(number: int, part: int | None = None) -> str:
 
 
 def document_id(view: str, stored: bytes) -> str:
-    """The id of a document that a view holds, by its stored key."""
+    """Return the id of a held document, by its stored key."""
     return "d" + _digest(view, stored)
 
 
 def group_id(view: str, stored: bytes) -> str:
-    """The id of a group that is held, by its stored key."""
+    """Return the id of a held group, by its stored key."""
     return "g" + _digest(view, stored)
 
 
@@ -72,13 +71,12 @@ def _digest(view: str, stored: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """One entry of quarantine; what does not apply to its kind is None.
+    """One entry of quarantine. A field that does not apply to its kind is None.
 
-    `key` is that of a document, as far as a record has one, or the group. Of a record `data` is what was received, or
-    the beginning of its `size` bytes where a spout gave more than 128 MiB. Its `document` is that of these bytes, where
-    they are one of at most 16 MiB; of a document that a view holds, it is the current one. `told` is what the view
-    counts for it; `result` what a held group shows. A document that is `resting` was dropped: it is left alone until
-    its next version.
+    `key` is the key of the document, if the record has one, or the group. For a record, `data` has the received bytes;
+    if a spout gave more than 128 MiB, it has the first of its `size` bytes. `document` is decoded from at most 16 MiB
+    of them. For a held document, `document` is the current one, and `told` the emission that the view counts. `result`
+    is the result of a held group. A `resting` document was dropped: the view ignores it until its next version.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -113,7 +111,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which entries are meant: those with these ids, or all, of a kind, a table, a view; at most so many."""
+    """A selection of entries: by ids, or by kind, table and view; `limit` is the largest number."""
 
     ids: frozenset[str] | None = None
     kind: QuarantineKind | None = None
@@ -132,42 +130,42 @@ class Wanted:
         limit: int | None = None,
         resting: bool = False,
     ) -> Wanted:
-        """What a call asks for."""
+        """Build the selection from the arguments of a call."""
         named = None if ids is None else frozenset([ids] if isinstance(ids, str) else ids)
         return cls(named, QuarantineKind.of(kind), table, view, limit, resting or named is not None)
 
     def asked(self) -> dict[str, Any]:
-        """As the arguments of a call, which are plain data."""
+        """Return the selection as arguments of a call, in plain data."""
         kind = None if self.kind is None else self.kind.value
         ids = None if self.ids is None else sorted(self.ids)
         return {"ids": ids, "kind": kind, "table": self.table, "view": self.view, "limit": self.limit}
 
     @property
     def everything(self) -> bool:
-        """Whether nothing says which."""
+        """Return True if the selection has no criterion."""
         return self.ids is None and self.kind is None and self.table is None and self.view is None
 
     def of_kind(self, kind: QuarantineKind) -> bool:
-        """Whether entries of this kind are among them."""
+        """Return True if the selection can contain entries of this kind."""
         letter = kind.value[0]
         named = self.ids is None or any(own.startswith(letter) for own in self.ids)
         return named and (self.kind is None or self.kind is kind)
 
     def within(self, part: int) -> Wanted:
-        """The same of the records of one partition, by the ids that these have there."""
+        """Return the selection for the records of one partition, with their ids in that partition."""
         if self.ids is None:
             return self
         end = f"@{part}"
         return replace(self, ids=frozenset(own.removesuffix(end) for own in self.ids if own.endswith(end)))
 
     def has(self, name: str) -> bool:
-        """Whether the entry with this id is among them."""
+        """Return True if the selection allows this id."""
         return self.ids is None or name in self.ids
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """An entry that stayed, and why."""
+    """An entry that stayed in quarantine, and the reason."""
 
     id: str
     reason: str
@@ -178,10 +176,11 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of entries that were retried or dropped; counts add up.
+    """The outcome of a retry or a drop. Outcomes can be added.
 
-    `applied`, `equal` and `late` are records that were taken; `released` documents and groups that views show as they
-    are; `dropped` entries that were let go. `left` stayed, the first hundred with why.
+    `applied`, `equal` and `late` count accepted records; `released` counts documents and groups that are held no
+    longer; `dropped` counts dropped entries. `left` counts entries that stayed, and `why` has the first hundred
+    reasons.
 
     >>> print(Settled(applied=2, released=1) + Settled(left=1, why=(Left("r7", "no key in field 'id': it is null"),)))
     2 applied, 1 released, 1 left (r7: no key in field 'id': it is null)
@@ -197,23 +196,23 @@ class Settled:
 
     @classmethod
     def of_left(cls, left: Sequence[Left]) -> Settled:
-        """These stayed."""
+        """Return the outcome for entries that stayed."""
         return cls(left=len(left), why=tuple(left[:KEPT]))
 
     def data(self) -> list[Any]:
-        """As plain data."""
+        """Return the outcome as plain data."""
         why = [[left.id, left.reason] for left in self.why]
         return [self.applied, self.equal, self.late, self.released, self.dropped, self.left, why]
 
     @classmethod
     def of_data(cls, data: list[Any]) -> Settled:
-        """Made of that data."""
+        """Build the outcome from plain data."""
         applied, equal, late, released, dropped, stayed, why = data
         return cls(applied, equal, late, released, dropped, stayed, tuple(Left(*left) for left in why))
 
     @property
     def entries(self) -> int:
-        """How many entries there were."""
+        """Return the number of entries."""
         return self.applied + self.equal + self.late + self.released + self.dropped + self.left
 
     def __add__(self, other: Settled) -> Settled:

@@ -1,6 +1,6 @@
-"""What is in quarantine, as one list: rejected records, documents that views hold, groups that are held.
+"""The entries of quarantine as one list: rejected records, held documents, held groups.
 
-It is read from one snapshot as it is asked for, a few hundred entries at a time.
+The list is read lazily from one snapshot, a few hundred entries at a time.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["HeldDocument", "held_documents", "held_groups", "key_of_reject", "listed", "rejected_records", "views_of"]
 
 _CHUNK = 256
-_FIXED = (0x90, 0xDC)  # how rows begin that lanes alone make: those of held groups don't
+_FIXED = (0x90, 0xDC)  # first bytes of rows without extra fields; rows of held groups start otherwise
 
 HeldDocument = tuple[bytes, bytes, Hold, Pairs, bool]
-"""The stored key, the whole key, why it is held, what was told, and whether it rests."""
+"""The stored key, the whole key, the reason, the remembered emission, and True if the document rests."""
 
 
 def listed(snap: Snapshot, wanted: Wanted) -> Iterator[Quarantined]:
-    """The entries that are wanted: records in the order they came, then by view documents, then groups."""
+    """Yield the selected entries: records in order of arrival, then documents by view, then groups."""
     return islice(_entries(snap, wanted), wanted.limit)
 
 
@@ -57,7 +57,7 @@ def _entries(snap: Snapshot, wanted: Wanted) -> Iterator[Quarantined]:
 
 
 def views_of(views: Any, wanted: Wanted) -> list[ViewNode]:
-    """Those of these views that are wanted."""
+    """Return the selected views."""
     return [node for node in views if wanted.view in (None, node.name) and wanted.table in (None, node.view.table.name)]
 
 
@@ -65,7 +65,7 @@ def views_of(views: Any, wanted: Wanted) -> list[ViewNode]:
 
 
 def rejected_records(reader: Reader, wanted: Wanted) -> Iterator[tuple[int, Reject]]:
-    """The rejected records that are wanted, by their numbers."""
+    """Yield the selected rejected records with their numbers."""
     if wanted.view is not None:
         return
     if wanted.ids is None:
@@ -79,7 +79,7 @@ def rejected_records(reader: Reader, wanted: Wanted) -> Iterator[tuple[int, Reje
 
 
 def key_of_reject(reject: Reject, table: Table) -> Any:
-    """The key of a rejected record, as far as it has one; else None."""
+    """Return the key of a rejected record, or None if it has none."""
     got = reject.received
     document = _document(got)
     if document is not None:
@@ -111,7 +111,7 @@ def _record(name: str, reject: Reject, table: Table | None) -> Quarantined:
 
 
 def _document(got: Received) -> dict[str, Any] | None:
-    """The document that was received, if it is one."""
+    """Decode the received document. Return None if the bytes are no document."""
     if not got.whole or got.size > MOST_BYTES or got.form not in (Form.JSON, Form.PACKED):
         return None
     try:
@@ -124,7 +124,7 @@ def _document(got: Received) -> dict[str, Any] | None:
 
 
 def held_documents(reader: Reader, view: ViewNode, start: bytes = b"") -> Iterator[HeldDocument]:
-    """The documents that a view holds, or rows of the view that it is on, from a stored key on."""
+    """Yield the held documents of a view, or the held rows of its parent view, from a stored key on."""
     remembered = view.remembered(reader)
     rows = reader.scan(held_db(view.number), start)
     while chunk := list(islice(rows, _CHUNK)):
@@ -159,7 +159,7 @@ def _documents(snap: Snapshot, view: ViewNode, wanted: Wanted) -> Iterator[Quara
 
 
 def _current(snap: Snapshot, view: ViewNode, stored: list[bytes], keys: list[Any]) -> list[Any]:
-    """The documents with these keys; of a view of a view its rows, as maps see them."""
+    """Return the documents with these keys; for a chained view, the parent rows in the form that maps see."""
     source = snap.schema.views.get(view.view.source.name)
     if source is None:
         return snap.table(view.view.source.name).get_many(keys)
@@ -176,7 +176,7 @@ def _current(snap: Snapshot, view: ViewNode, stored: list[bytes], keys: list[Any
 
 
 def held_groups(reader: Reader, view: ViewNode, many: int) -> Iterator[tuple[bytes, bytes, RowState]]:
-    """The groups of a view that are held, of which there are so many: stored keys, whole keys, and their rows."""
+    """Yield the held groups of a view (`many` is their number): stored key, whole key and row."""
     reduce = view.reduce
     if many <= 0 or isinstance(reduce, IndexReduce):
         return

@@ -1,12 +1,12 @@
-"""Retrying and dropping what is in quarantine, in steps of one transaction each, while others write.
+"""Retry and drop entries of quarantine, in steps of one transaction each, while others write.
 
-A record is taken from its bytes, with its own ts, as if it had come now; where no ts says which version wins, only if
-its key was not written since. A document that a view holds is mapped as it is now, for that view alone. A held group is
-made anew from its contributions. Invariants:
+A retried record is applied from its bytes with its own ts, as if it arrived now. In a table without ts, it is refused
+if its key was written since. A retried document is mapped again as it is now, for one view. A retried group is rebuilt
+from its contributions. Invariants:
 
-- what is taken leaves quarantine in the transaction in which it is taken;
-- what is not stays as it is, and is told with why;
-- of several rejected records for one key the last one counts, as when they came.
+- an accepted entry leaves quarantine in the transaction that applies it;
+- every other entry stays as it is, and the outcome gives the reason;
+- of several rejected records for one key the last one counts, as on arrival.
 """
 
 from __future__ import annotations
@@ -53,27 +53,27 @@ _BUILT = "its view is being built anew, and takes its documents again; run this 
 _T = TypeVar("_T")
 Step = Callable[[Writer, Writes], Settled]
 Foreign = Callable[[str, TableBatch], Mapping[int, int]]
-"""Gives, for records of a table, the places of those whose keys other partitions own, and these partitions."""
+"""A function that finds records whose keys other partitions own: place in the batch → owner."""
 
 
 class Releases(Protocol):
-    """What retries and drops entries of a store."""
+    """The operations that retry and drop entries of a store."""
 
     def retry(self, wanted: Wanted) -> Settled:
-        """Take what can be taken now."""
+        """Retry the selected entries."""
         ...
 
     def drop(self, wanted: Wanted) -> Settled:
-        """Let go of records, and of what views hold."""
+        """Drop the selected records and held documents."""
         ...
 
 
 class Releasing:
-    """Retries and drops of one store, whose writer is behind this lock.
+    """Retries and drops in one store, whose writer uses this lock.
 
-    Without `remake` it is a partition: groups, and what is not there, are the affair of who asks all of them. `found`
-    are the ids of the entries that there were. `foreign` finds records whose keys other partitions own; the only
-    partition of a store has none.
+    A partition of several has no `remake`: its caller handles groups and missing ids. `found` has the ids of the
+    selected entries that exist. `foreign` finds records whose keys other partitions own; a store of one partition has
+    none.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class Releasing:
         self.found: frozenset[str] = frozenset()
 
     def retry(self, wanted: Wanted) -> Settled:
-        """Take what can be taken now."""
+        """Retry the selected entries."""
         return self._all(wanted, self._take_records, self._tell_again, self._retry_groups)
 
     def drop(self, wanted: Wanted) -> Settled:
-        """Let go of records, and of what views hold."""
+        """Drop the selected records and held documents; groups can't be dropped."""
         return self._all(wanted, self._drop_records, self._rest, self._keep_groups)
 
     def _all(
@@ -114,7 +114,7 @@ class Releasing:
             found = self._find(reader, wanted)
         self._total, self.found = found.entries, frozenset(found.ids)
         settled = Settled()
-        # The newest first: an older record of the same key then meets what came after it.
+        # The newest records go first: an older record of the same key then meets the newer one.
         for chunk in reversed(list(_chunks(found.records))):
 
             def step(writer: Writer, writes: Writes, part: Sequence[int] = chunk) -> Settled:
@@ -129,7 +129,7 @@ class Releasing:
         return settled + Settled.of_left([Left(own, "it is not in quarantine") for own in missing])
 
     def _find(self, reader: Reader, wanted: Wanted) -> _Found:
-        """The entries that are wanted."""
+        """Find the selected entries."""
         out = _Found()
         views = self._shown(reader, wanted)
         if wanted.of_kind(QuarantineKind.RECORD):
@@ -152,7 +152,7 @@ class Releasing:
         return out
 
     def _shown(self, reader: Reader, wanted: Wanted) -> list[tuple[ViewNode, ViewNode]]:
-        """The views that are wanted, each with the generation of it that readers see, if there is one."""
+        """Return the selected views, each with the generation that readers see, if there is one."""
         shown = self._core.schema(reader).views
         out: list[tuple[ViewNode, ViewNode]] = []
         for view in views_of(self._core.views.values(), wanted):
@@ -177,7 +177,7 @@ class Releasing:
     def _drop_records(self, numbers: Sequence[int], writer: Writer, writes: Writes) -> Settled:
         found = read_rejects(writer, numbers)
         release({number: reject.table for number, reject in found.items()}, writes)
-        if any(reject.lost for reject in found.values()):  # of which table it was, only the others tell
+        if any(reject.lost for reject in found.values()):  # only the remaining rejects tell the counts by table
             left, kept = counted(writer, found), self._core.state.kept
             writes.kept.update({name: left.get(name, 0) - kept.get(name, 0) for name in {*left, *kept}})
         return Settled(dropped=len(found))
@@ -205,7 +205,7 @@ class Releasing:
     def _take(
         self, node: TableNode, rejects: dict[int, Reject], kept: Mapping[int, str], writer: Writer, writes: Writes
     ) -> Settled:
-        """Take records of one table; each was `kept` in the name of one."""
+        """Retry records of one table; `kept` has the table name under which quarantine counts each."""
         name = node.table.name
         self._core.make_room(node, len(rejects))
         left: dict[int, str] = {}
@@ -264,7 +264,7 @@ class Releasing:
         step: Callable[[Writer, Writes, ViewNode, Holds], list[bytes]],
         resting: bool,
     ) -> Settled:
-        """What became of documents that a view holds, a few at a time; `resting` says that they are to rest."""
+        """Run `step` on held documents of a view, a few at a time; `resting` means that they are dropped."""
         out = Settled()
         for a in range(0, len(keys), _DOCUMENTS):
             part = keys[a : a + _DOCUMENTS]
@@ -288,7 +288,7 @@ class Releasing:
         return out
 
     def _after(self, view: str, keys: Sequence[bytes], resting: bool, lost: Settled) -> Settled:
-        """What a view does with these documents now."""
+        """Count the documents that the view now accepts, or that rest. Report the others with their reasons."""
         node = self._core.views[view]
         gone = {own.id for own in lost.why}
         keys = [key for key in keys if document_id(view, key) not in gone]
@@ -320,7 +320,7 @@ class Releasing:
 
 @dataclass(slots=True)
 class _Found:
-    """What is to be retried or dropped: records with their sizes, by view stored keys, and groups with whole keys."""
+    """The selected entries: record numbers with sizes, stored keys by view, groups with whole keys."""
 
     records: list[tuple[int, int]] = field(default_factory=list)
     documents: list[tuple[ViewNode, list[bytes]]] = field(default_factory=list)
@@ -329,16 +329,16 @@ class _Found:
 
     @property
     def entries(self) -> int:
-        """How many."""
+        """Return the number of entries."""
         return len(self.ids)
 
     def first(self, found: Iterator[_T], wanted: Wanted) -> Iterator[_T]:
-        """As many more as are wanted."""
+        """Limit an iterator to the entries that the selection still allows."""
         return islice(found, None if wanted.limit is None else max(0, wanted.limit - len(self.ids)))
 
 
 def _chunks(numbers: Sequence[tuple[int, int]]) -> Iterable[list[int]]:
-    """The numbers of records in parts that one step takes, by their sizes."""
+    """Split record numbers into chunks for one step each, by count and size."""
     part: list[int] = []
     total = 0
     for number, size in numbers:

@@ -1,6 +1,7 @@
-"""Rejected records, as quarantine kept them, on their way to be taken again.
+"""Rejected records, read from quarantine to be retried.
 
-A record that names its own table is of the one that the app has by that name now, whatever it was refused for.
+A record in wire form names its own table. A retry looks that name up in the current app, regardless of the reason for
+the rejection.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["aimed", "ready", "wire_record"]
 
 
 def wire_record(app: App, line: bytes) -> Record:
-    """The record of a line in stored form; PenstockError where there is none."""
+    """Parse a record in wire form. Raise PenstockError if it is invalid."""
     try:
         wire = received_document(line)
     except (msgspec.MsgspecError, RecursionError, ValueError):
@@ -28,7 +29,7 @@ def wire_record(app: App, line: bytes) -> Record:
 
 
 def aimed(app: App, reject: Reject) -> Reject:
-    """A record that names its own table as one of that table; PenstockError where it is none."""
+    """Resolve the table that a record in wire form names. Raise PenstockError if the record is invalid."""
     got = reject.received
     if got.form is not Form.WIRE or not got.whole:
         return reject
@@ -36,12 +37,12 @@ def aimed(app: App, reject: Reject) -> Reject:
     if record.repost:
         raise RecordError("it posts an old value, which takes a transaction of its own; post it anew")
     received = Received.made(Form.PACKED, line_of(record.doc), normalise(record.ts))
-    tail = reject.tail if record.table == reject.table else 0  # of another table nobody noted where it stood
+    tail = reject.tail if record.table == reject.table else 0  # known only for the table that rejected it
     return replace(reject, table=record.table, received=received, tail=tail)
 
 
 def ready(rejects: dict[int, Reject], left: dict[int, str]) -> tuple[TableBatch, list[int]]:
-    """The records that can be handed over again, and their numbers; why the others can't comes to `left`."""
+    """Build a batch of the records that can be retried. Return it with their numbers; add other reasons to `left`."""
     batch, numbers = TableBatch([]), list[int]()
     for number in sorted(rejects):
         got = rejects[number].received

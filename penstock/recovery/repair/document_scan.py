@@ -1,13 +1,13 @@
-"""What all documents contribute to one view, read in a snapshot: the truth that a view is rebuilt from.
+"""All contributions of the documents to one view, read in a snapshot: the input of a rebuild.
 
-Of a function view it is what the function yielded, as it was remembered; of fields it follows from the document by the
-stored definition; of a document that the view holds it is what the view was told of it last. Rows of a view are the
-documents of the views on it. Invariants:
+For a function view these are the remembered emissions. For a field view they follow from the document and the stored
+definition. A held document contributes its last good emission. For a chained view the documents are the rows of the
+parent view. Invariants:
 
-- each document is met once, and only as it is now: what a view still has of anything else is an orphan;
-- what is remembered of a row that is gone counts until it is forgotten, as it does for whoever writes that row again;
-- memory holds a block of documents, whatever their number;
-- it reads the store alone, and nothing that the writer remembers.
+- each document is read once, in its current version: any other contribution in the view is an orphan;
+- the remembered emission of a deleted parent row counts until it is forgotten;
+- memory holds one block of documents;
+- the scan reads the store only, never the writer's caches.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NO_KEY = Key((), False)
 
 @dataclass(slots=True)
 class _Documents:
-    """Some documents of a table: their lanes, record numbers and lines."""
+    """Documents of a table: their lanes, record numbers and lines."""
 
     k0: NDArray[np.uint64]
     k1: NDArray[np.uint64] | None
@@ -65,10 +65,10 @@ class _Documents:
 
 
 class Scan:
-    """One pass over what a view maps; contributions come in the codes of `node`, which is nobody else's.
+    """One pass over the documents of a view; contributions use the group codes of `node`, which nothing else uses.
 
-    With `asked` only those to the groups of the first so many codes. `spaces` may be exchanged between blocks. `reader`
-    has the documents, and what is remembered of them; `trees` has the groups, in whatever partition they lie.
+    With `asked`, only groups with codes below it count. `spaces` may be exchanged between blocks. `reader` reads the
+    documents and their remembered emissions; `trees` reads the groups, in whichever partition they lie.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class Scan:
         self._reader = reader
         self._trees = trees
         self._progress = progress
-        self.unreadable: list[bytes] = []  # keys of rows of the source
+        self.unreadable: list[bytes] = []  # keys of parent rows
         self._decoding: tuple[Spaces, Decoder] | None = None
 
     # -- the documents of a table
 
     def of_table(self, table: Table, documents: TableReader) -> Iterator[Contributions]:
-        """What the documents of a table contribute."""
+        """Yield the contributions of the documents of a table."""
         if isinstance(self._node.mapper, FieldMapper):
             for block in self._blocks(documents):
                 yield self._by_fields(self._node.mapper, table, documents, block)
@@ -101,7 +101,7 @@ class Scan:
             yield from self._told(table, documents)
 
     def _blocks(self, table: TableReader) -> Iterator[_Documents]:
-        """The newest lines, block by block, of keys that have a document."""
+        """Yield the newest lines, block by block. With `asked` older lines are still included."""
         first: int | None = None
         for block in table.blocks():
             own = _Documents(block.k0, block.k1, block.records, block.lines)
@@ -147,7 +147,7 @@ class Scan:
         return decoder.columns([one.line for one in found if one.line is not None], keys=False)
 
     def _decoder(self, table: Table | None) -> Decoder:
-        """The decoder of what this view reads."""
+        """Return the decoder for the fields that this view reads."""
         spaces = self._spaces()
         if self._decoding is None or self._decoding[0] is not spaces:
             ts = table.ts if table is not None and self._node.stamped else None
@@ -181,7 +181,7 @@ class Scan:
             yield self._yielded(table, parts)
 
     def _told_in(self, segment: Segment, documents: TableReader) -> tuple[Emissions, _Documents] | None:
-        """What was yielded for the newest lines of a segment, if there is any of interest."""
+        """Return the remembered emissions for the newest lines of a segment, or None if there are none."""
         [told] = self._node.remembered(self._reader).emissions([record_key(segment.base)])
         if told is None:
             return None
@@ -221,7 +221,7 @@ class Scan:
     # -- what is held
 
     def _held(self) -> Iterator[Contributions]:
-        """What documents that a field view holds were told last."""
+        """Yield the last good emissions of the held documents of a field view."""
         rows = self._node.remembered(self._reader).all_held()
         while held := [own for _, own in islice(rows, BLOCK)]:
             keys = SourceKeys.of_encoded([own.whole for own in held])
@@ -232,7 +232,7 @@ class Scan:
             yield self._wanted(out)
 
     def _stamp_held(self, out: Contributions, held: NDArray[np.bool_]) -> None:
-        """Give what held documents contribute the ts that stands in the tree: nothing else remembers it."""
+        """Set the ts of held documents' contributions to the one stored in the tree, their only copy."""
         reduce, at = self._node.reduce, np.flatnonzero(held)
         if not at.size:
             return
@@ -244,7 +244,7 @@ class Scan:
             try:
                 [items] = kept_items(reduce, self._trees, [self._node.groups.whole(code)])
             except (StoreDamaged, AssertionError):
-                continue  # the tree doesn't tell it either
+                continue  # the tree is damaged too
             stamps = items.columns[-1].values()
             known.update(((code, *source), ts) for source, ts in zip(items.sources(), stamps, strict=True))
         values = out.inputs[TS].values()
@@ -259,7 +259,7 @@ class Scan:
     # -- the rows of a view
 
     def of_rows(self, source: ViewNode) -> Iterator[Contributions]:
-        """What the rows of a view contribute to this view on it."""
+        """Yield the contributions of the parent view's rows to this view."""
         mapper = self._node.mapper
         db = source.reduce.db if isinstance(mapper, FieldMapper) else told_db(self._node.number)
         done, total = 0, self._reader.count(db)
@@ -291,7 +291,7 @@ class Scan:
     def _read(
         self, source: ViewNode, block: list[tuple[bytes, bytes]]
     ) -> tuple[list[tuple[bytes, bytes]], list[RowState]]:
-        """What rows of a view say, of those that can be read."""
+        """Decode the readable rows of a view. Add the keys of the others to `unreadable`."""
         good: list[tuple[bytes, bytes]] = []
         states: list[RowState] = []
         for key, row in block:
@@ -305,7 +305,7 @@ class Scan:
 
     @staticmethod
     def _row(source: ViewNode, key: bytes, row: bytes) -> RowState | None:
-        """What a row of a view says; None where it can't be read, or says what is not its own."""
+        """Decode a row of a view. Return None if it is damaged or names another group."""
         try:
             state = source.reduce.codec.decode(key, row, f"view {source.name!r}")
             source.reduce.codec.result(state)
@@ -316,7 +316,7 @@ class Scan:
 
     def _told_of_rows(self, source: ViewNode, block: list[tuple[bytes, bytes]]) -> Contributions:
         wholes = self._wholes(source, [key for key, _ in block if is_long(key)])
-        if self._node.keeps:  # it can't be said whose the others are
+        if self._node.keeps:  # without its group a long key can't name a contribution source
             block = [(key, row) for key, row in block if not is_long(key) or key in wholes]
         remembered = self._node.remembered(self._reader)
         told = [remembered.emissions_in(key, row) for key, row in block]
@@ -325,7 +325,7 @@ class Scan:
         return self._wanted(self._node.emitted(emissions, (whose, np.arange(emissions.documents))))
 
     def _wholes(self, source: ViewNode, keys: list[bytes]) -> dict[bytes, bytes]:
-        """The encodings of groups of the source that are too long to be stored whole, as far as there are rows."""
+        """Return the whole encodings of long parent groups that have a row."""
         found = zip(keys, self._reader.get_many(source.reduce.db, keys), strict=True)
         rows, states = self._read(source, [(key, row) for key, row in found if row is not None])
         return {key: state.whole for (key, _), state in zip(rows, states, strict=True) if state.whole is not None}
@@ -336,13 +336,13 @@ class Scan:
 
 
 def _present(block: _Documents) -> tuple[Index, list[Unwrapped]]:
-    """The lines that hold a document: their indexes and their parts. The others are tombstones."""
+    """Return the indexes and parts of the lines that hold a document. The others are tombstones."""
     found = [unwrap(line) for line in block.lines]
     return np.flatnonzero([not one.absent for one in found]), [one for one in found if not one.absent]
 
 
 def keys_of(table: Table, block: _Documents) -> SourceKeys:
-    """The keys of documents, as contributions name their sources."""
+    """Return the keys of documents as contribution sources."""
     lanes = block.k0.view(np.int64)
     if block.k1 is None or not block.k1.any():
         return SourceKeys(lanes, None)
@@ -353,7 +353,7 @@ def keys_of(table: Table, block: _Documents) -> SourceKeys:
 
 
 def _encoded(keys: SourceKeys) -> list[bytes]:
-    """The encodings of keys."""
+    """Return the encodings of keys."""
     texts = [None] * int(keys.lane.size) if keys.text is None else keys.text.tolist()
     return [encode_key(lane) if text is None else text for lane, text in zip(keys.lane.tolist(), texts, strict=True)]
 
@@ -371,7 +371,7 @@ def _joined(parts: Sequence[_Documents]) -> _Documents:
 
 
 def _stamps(table: Table, found: Sequence[Unwrapped], ts: Any, at: Index) -> Column:
-    """The ts of documents; `ts` are those that their fields say, from which `at` are taken."""
+    """Return the ts of documents; `ts` has the values of their ts fields, at the indexes `at`."""
     if table.merge is Merge.PATCH:
         every = [one.patched for one in found]
         return Column.of([None if p is None or not p.stamps else max(p.stamps.values()) for p in every])

@@ -1,11 +1,11 @@
-"""What a view remembers, made anew where its rows are damaged: from its documents, or the rows of the view it is on.
+"""Replace damaged rows of remembered emissions, from the documents or the parent view's rows.
 
-A damaged row doesn't say any more what the view was told. So what it is of is mapped again, and what comes of that
-stands in its place; a document that can't be taken was told nothing. What the view counts has to be held against all of
-this after it, so that nothing stays of what it was told before. Invariants:
+A damaged row has lost the emissions that the view counts. So the documents of the row are mapped again, and the results
+are stored. A document that can't be mapped gets an empty emission. Afterwards the view must be compared with these
+emissions, to remove all earlier contributions. Invariants:
 
-- a row that is whole is left as it is, also one that became so meanwhile;
-- what says why a document is held is made anew by asking for it again; one that rests goes on resting.
+- an intact row stays as it is, also one that another writer has replaced meanwhile;
+- the reason why a document is held is found by mapping it again; a dropped document stays dropped.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Learnt", "damaged_rows", "relearn", "relearn_untold", "remembered_in"]
 
-_STEP = 64  # held documents that one step asks for
-_BLOCK = 1 << 10  # records of which one step asks whether the view was told of them
+_STEP = 64  # held documents that one step maps again
+_BLOCK = 1 << 10  # records whose emissions one step checks
 Amend = Callable[[Callable[[Writer, Writes], object]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """A row that was made anew: where it is, and the encodings of the view's rows that it is about."""
+    """A row that was replaced: its place, and the encodings of the view's rows that it affects."""
 
     where: str
     groups: Sequence[bytes]
@@ -72,7 +72,7 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """A row as it was and as it is to be."""
+    """A row as it was, and its replacement."""
 
     db: str
     key: bytes
@@ -81,14 +81,14 @@ class _New:
 
 
 def remembered_in(view: ViewNode) -> list[str]:
-    """The databases of what a view remembers."""
+    """Return the databases of a view's remembered emissions and held documents."""
     return [told_db(view.number), held_db(view.number), resting_db(view.number)]
 
 
 def relearn(core: Core, name: str, amend: Amend, forget: Callable[[], object]) -> list[Learnt]:
-    """Make anew what is damaged of all that a view remembers.
+    """Replace all damaged rows of a view's remembered emissions.
 
-    `amend` makes a transaction; `forget` has memory read again what the store says now.
+    `amend` runs a transaction; `forget` clears the caches, so that they are read from the store again.
     """
     with Snapshot(core) as snap:
         damaged = list(damaged_rows(snap.reader(), core.views[name]))
@@ -116,10 +116,10 @@ def relearn(core: Core, name: str, amend: Amend, forget: Callable[[], object]) -
 
 
 def relearn_untold(core: Core, name: str, start: int, amend: Amend) -> tuple[int | None, list[Learnt]]:
-    """Map the documents of some segments of which a function view remembers nothing; the caller has the lock.
+    """Map documents of some segments that lack a remembered emission of a function view; the caller has the lock.
 
-    A view that was built while the index had lost documents was not told of them. The answer is the record after these
-    segments, None at the end, and the rows that were made.
+    A view built while the index had lost documents has no emissions of them. Return the first record after these
+    segments (None at the end) and the written rows.
     """
     view, passed = core.views[name], 0
     following: int | None = None
@@ -137,7 +137,7 @@ def relearn_untold(core: Core, name: str, start: int, amend: Amend) -> tuple[int
 
 
 def damaged_rows(reader: Reader, view: ViewNode) -> Iterator[tuple[str, bytes, bytes]]:
-    """The rows that are not what was written, those of what was told first."""
+    """Yield the damaged rows of a view's databases: remembered emissions first."""
     for db in remembered_in(view):
         for key, row in reader.scan(db):
             try:
@@ -147,20 +147,20 @@ def damaged_rows(reader: Reader, view: ViewNode) -> Iterator[tuple[str, bytes, b
 
 
 class _Lesson:
-    """What is to stand in the place of damaged rows of one view, by one snapshot."""
+    """Replacements for damaged rows of one view, computed from one snapshot."""
 
     def __init__(self, core: Core, snap: Snapshot, name: str) -> None:
         self.learnt: list[Learnt] = []
-        self.again: dict[bytes, tuple[bytes, Hold]] = {}  # held documents that can be taken, as it seems
+        self.again: dict[bytes, tuple[bytes, Hold]] = {}  # held documents that the view seems to accept now
         self._core = core
         self._snap = snap
         self._view = core.views[name]
         self._mapping = Mapping(self._view.view)
         self._rows: list[_New] = []
-        self._told: dict[bytes, Pairs] = {}  # what was told of documents, by stored keys, where that is made anew
+        self._told: dict[bytes, Pairs] = {}  # by stored key, emissions of documents whose rows are replaced
 
     def take(self, db: str, key: bytes, row: bytes) -> None:
-        """This row is damaged."""
+        """Compute the replacement of this damaged row."""
         kind = db.partition(":")[0]
         groups: set[bytes] = set()
         if kind == "told":
@@ -176,7 +176,7 @@ class _Lesson:
         self.learnt.append(Learnt(damage.where, sorted(groups)))
 
     def take_untold(self, segment: Segment) -> None:
-        """Map the documents of a segment of which nothing is remembered."""
+        """Map the documents of a segment that have no remembered emission."""
         table, db, key = self._view.view.table, told_db(self._view.number), record_key(segment.base)
         [row] = self._snap.reader().get_many(db, [key])
         known: list[Pairs] = []
@@ -196,7 +196,7 @@ class _Lesson:
             self.learnt.append(Learnt(damage.where, sorted(named_groups)))
 
     def replace(self, writer: Writer, writes: Writes) -> None:
-        """Put what was made, where nobody has put something else meanwhile."""
+        """Write the replacements. Skip rows that another writer has changed meanwhile."""
         for new in self._rows:
             if writer.get_many(new.db, [new.key])[0] != new.was:
                 self.again.pop(new.key, None)
@@ -209,7 +209,7 @@ class _Lesson:
     # -- what a function was told
 
     def _of_table(self, key: bytes, groups: set[bytes]) -> bytes | None:
-        """What a function yields for the documents of a segment, in place of what it yielded."""
+        """Map the documents of a segment again, for the row of their emissions."""
         table = self._view.view.table
         log = log_db(self._core.tables[table.name].number)
         [row] = self._snap.reader().get_many(log, [key])
@@ -230,7 +230,7 @@ class _Lesson:
         return [(i, line) for i, line in zip(at.tolist(), segment.lines(at), strict=True) if not unwrap(line).absent]
 
     def _of_rows(self, key: bytes, groups: set[bytes]) -> bytes | None:
-        """The same for a row of the view that it is on."""
+        """Map a row of the parent view again, for the row of its emission."""
         row = self._source_row(key)
         if row is None:
             return None
@@ -238,7 +238,7 @@ class _Lesson:
         return _row(key, [self._pairs(encode_key(row.key), own, groups)])
 
     def _pairs(self, whole: bytes, mapped: Pairs | Hold, groups: set[bytes]) -> Pairs:
-        """What counts as told of a document from now on; one that can't be taken is held."""
+        """Choose the emission to remember of a document. Hold a document that can't be mapped."""
         key, db = stored_key(whole), held_db(self._view.number)
         [row] = self._snap.reader().get_many(db, [key])
         try:
@@ -259,7 +259,7 @@ class _Lesson:
     # -- what is held
 
     def _held(self, key: bytes, groups: set[bytes]) -> bytes | None:
-        """What is said of a held document now; one that can be taken is asked for again."""
+        """Rewrite the row of a held document. If it can be mapped now, note it for a retry."""
         found = self._document(key)
         if found is None:
             return None
@@ -275,7 +275,7 @@ class _Lesson:
         return held_row(key, whole, hold, told)
 
     def _document(self, key: bytes) -> tuple[bytes, Any, Pairs] | None:
-        """The key, the document or row, and what the view's function was told of it."""
+        """Return the key, the document or parent row, and its remembered emission."""
         source = self._view.view.source
         document: Any
         if isinstance(source, Table):
@@ -294,7 +294,7 @@ class _Lesson:
         return whole, document, self._told[key] if key in self._told else self._was_told(place, at)
 
     def _was_told(self, place: bytes, at: int) -> Pairs:
-        """What the row at a place says that a function yielded for one document."""
+        """Return the remembered emission of one document in the row at a place."""
         return self._view.remembered(self._snap.reader(), Groups()).yielded(place, at) or []
 
     def _source_row(self, key: bytes) -> Row | None:

@@ -1,6 +1,6 @@
-"""What a view would be told of some documents now: their groups and values, mapped by themselves and beside the engine.
+"""The current emissions of documents: each is mapped again, apart from the engine.
 
-Nothing here is remembered: what a view was told stands in the store, and this is only held against it.
+Nothing here is remembered. The store has the remembered emissions, and these are only compared with them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_KEY = Key((), False)
 
 
 def moment_in(table: Table, found: Unwrapped, doc: Any) -> Any:
-    """What a stored document is ordered by; of one that is merged the greatest of its fields."""
+    """Return the ts that orders a stored document; for a merged document the greatest ts of its fields."""
     if found.patched is not None:
         return max(found.patched.stamps.values(), default=None)
     if table.broker_ts:
@@ -37,14 +37,14 @@ class Mapping:
         self._node = ViewNode(view, 0, self._spaces if isinstance(view.map, FieldMap) else None, True)
 
     def pairs(self, docs: Sequence[Any]) -> list[Pairs | None]:
-        """The contributions of each of these documents, of a view of a view of each of these rows; None where it fails.
+        """Return the emission of each document, or of each parent row for a chained view; None if the map fails.
 
-        The function sees each document once, and may spoil it.
+        The function sees each document once, and may modify it.
         """
         return [None if isinstance(own, Hold) else own for own in self.told(docs)]
 
     def told(self, docs: Sequence[Any]) -> list[Pairs | Hold]:
-        """The same, with the reason where it fails."""
+        """Return the emission of each document, or the reason why the map fails."""
         mapper = self._node.mapper
         if not docs:
             return []
@@ -66,15 +66,15 @@ class Mapping:
         return out
 
     def groups(self, docs: Sequence[Any]) -> set[bytes]:
-        """The groups of all that these documents contribute."""
+        """Return the groups to which these documents contribute."""
         return {group for pairs in self.pairs(docs) for group, _ in pairs or ()}
 
 
 def same_pairs(a: Pairs, b: Pairs) -> bool:
-    """Whether two emissions are one and the same."""
+    """Return True if two emissions are the same."""
     return canonical([list(pair) for pair in a]) == canonical([list(pair) for pair in b])
 
 
 def shown_pairs(pairs: Pairs) -> list[tuple[Any, Any]]:
-    """Contributions as people read them."""
+    """Return contributions with decoded groups."""
     return [(decode_key(group), value) for group, value in pairs]

@@ -1,11 +1,11 @@
-"""A view held against its shadow: which groups differ, and how they are made what they should be.
+"""Compare a view with its shadow, and replace the groups that differ.
 
-A group is its row and the nodes of its tree; of a plain index each row is one. A group that differs in a byte is
-replaced wholesale, so that whatever was wrong with it, this is the one way to mend it. Invariants:
+A group is its row and the nodes of its tree; each row of a plain index is a group. A group that differs in a byte is
+replaced as a whole, so one method repairs every kind of fault. Invariants:
 
-- a group that is right is not touched, and a view that is right is not written to;
-- a group that a user's reducer fails on is compared without what depends on the way there, and keeps its last good
-  result.
+- a right group is not touched, and a right view is not written to;
+- a group on which a user's reducer fails is compared without the state that depends on its history, and keeps its last
+  good result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CHUNK = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A group that was replaced, the key of its row, and the number of the partition in which it was."""
+    """A group that was replaced, the key of its row, and the number of its partition."""
 
     key: bytes
     repaired: Repaired
@@ -62,11 +62,11 @@ class Mender:
     # -- what differs
 
     def readable(self, reader: Reader) -> bool:
-        """Whether what is written behind can be read; where it can't, a view is made anew as a whole."""
+        """Return True if the deferred nodes are readable. If not, the whole view must be repaired."""
         return not self._side(reader).void
 
     def differing(self, reader: Reader) -> list[bytes]:
-        """The stored keys of groups that differ between a snapshot of the store and the shadow, in order."""
+        """Return the sorted stored keys of groups that differ between a snapshot of the store and the shadow."""
         self._shadow.flush()
         with self._shadow.store.read() as made:
             here, there = self._side(reader), self._side(made)
@@ -77,7 +77,7 @@ class Mender:
             return [key for key in sorted(self._wholes) if self._differs(here, there, key)]
 
     def _all(self, here: Side, there: Side) -> list[bytes]:
-        """The keys of all groups that differ; where what is behind can't be read, those that have nodes do."""
+        """Return the keys of all groups that differ; with unreadable deferred nodes, also of all groups with nodes."""
         found: dict[bytes, None] = {}
         if here.void:
             found.update((_key_of(item), None) for item in there.items() if item[1])
@@ -100,7 +100,7 @@ class Mender:
         return any(one != other for one, other in pairs) and not self._excused(here, there, key)
 
     def _excused(self, here: Side, there: Side, key: bytes) -> bool:
-        """Whether a group differs only in what depends on the way that its reducer failed."""
+        """Return True if a held group differs only in state that depends on how its reducer failed."""
         old, new = here.state(key), there.state(key)
         if old is None or new is None or old.held is None or new.held is None:
             return False
@@ -109,27 +109,27 @@ class Mender:
         return canonical(self._steady(old)) == canonical(self._steady(new))
 
     def _steady(self, state: RowState) -> list[Any]:
-        """What the row of a held group says that doesn't depend on the way there."""
+        """Return the fields of a held group's row that do not depend on its history."""
         cells: Sequence[Any] = () if isinstance(self._reduce, IndexReduce) else self._reduce.codec.cells
         spills = state.spills or [None] * len(cells)
         steady = [None if isinstance(cell, UserGroup) else spill for cell, spill in zip(cells, spills, strict=True)]
         return [state.n, state.lanes, steady, state.items, state.values, state.whole]
 
     def described(self, reader: Reader, keys: Sequence[bytes]) -> list[Replaced]:
-        """What replacing these groups would do, in this snapshot."""
+        """Return the replacements that a repair of these groups would make in this snapshot."""
         with self._shadow.store.read() as made:
             here, there = self._side(reader), self._side(made)
             return [self._replace(here, there, key, Writes()) for key in keys]
 
     def wanted(self, key: bytes) -> Any:
-        """The result that the group with this stored key should have; ABSENT if none."""
+        """Return the right result of the group with this stored key; ABSENT if it has none."""
         with self._shadow.store.read() as made:
             return self._result(self._side(made).state(key))
 
     # -- mending
 
     def mend(self, writer: Writer, view: ViewNode, keys: Iterable[bytes], writes: Writes) -> list[Replaced]:
-        """Replace those of these groups that differ now; the shadow stands where the store does."""
+        """Replace the groups that differ now. Before the call the shadow must reach the store's position."""
         self._shadow.flush()
         with self._shadow.store.read() as made:
             here, there = self._side(writer), self._side(made)
@@ -146,7 +146,7 @@ class Mender:
         return out
 
     def _write_behind(self, writer: Writer, reduce: TreeReduce, here: Side) -> None:
-        """Write the nodes that are behind; where they can't be made, what is behind is void."""
+        """Write the deferred nodes. If they are unreadable, delete them."""
         if here.void:
             writer.clear(behind_db(self._number))
         else:
@@ -161,11 +161,11 @@ class Mender:
             writer.put_many(db, chunk)
 
     def _side_of(self, writer: Writer) -> Side:
-        """The store after what was behind is written."""
+        """Return the store's side after its deferred nodes are written."""
         return Side(self._reduce, self._number, writer)
 
     def _replace(self, here: Side, there: Side, key: bytes, writes: Writes) -> Replaced:
-        """Leave the row of a group as it should be."""
+        """Replace the row of a group by the right one."""
         raw, wanted = here.row(key), there.row(key)
         old, new = here.state(key), there.state(key)
         if new is not None and new.held is not None:
@@ -194,7 +194,7 @@ class Mender:
         return Replaced(key, Repaired(self._name, _group(whole), before, after, what))
 
     def _last_good(self, old: RowState | None) -> Any:
-        """What a group shows that its reducer fails on now."""
+        """Return the last good result of a group on which its reducer fails now."""
         if old is not None and old.held is not None:
             return old.held[1]
         shown = self._result(old)
@@ -206,7 +206,7 @@ class Mender:
         try:
             return self._reduce.codec.result(state)
         except UNREADABLE:
-            return ABSENT  # what the row says makes no result
+            return ABSENT  # the row decodes to no result
 
     def _payload(self, state: RowState) -> bytes:
         if isinstance(self._reduce, IndexReduce):
@@ -214,7 +214,7 @@ class Mender:
         return self._reduce.codec.payload(state)
 
     def _whole(self, key: bytes, old: RowState | None, new: RowState | None) -> bytes:
-        """The encoding of a group, as far as anything tells it."""
+        """Return the encoding of a group, as far as it is known."""
         if not is_long(key):
             return key
         wholes = [state.whole for state in (new, old) if state is not None and state.whole is not None]
@@ -222,7 +222,7 @@ class Mender:
 
 
 def _entries(here: Side, there: Side, group: bytes) -> Iterable[bytes]:
-    """The rows of an index that differ among those of a group."""
+    """Return the keys of a group's index rows that differ."""
     value = (decode_key(group),)
     one, other = dict(here.entries(value)), dict(there.entries(value))
     return [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]
@@ -234,7 +234,7 @@ def _key_of(item: Item) -> bytes:
 
 
 def _group(whole: bytes) -> Any:
-    """A group; of one whose row and name are lost, what is stored of its key."""
+    """Decode a group. If its row and name are lost, return the stored part of its key."""
     try:
         return decode_key(whole)
     except UNREADABLE:

@@ -1,12 +1,11 @@
-"""A view built once more from nothing, in a store of its own: what a view should have, row by row and node by node.
+"""A shadow: a view rebuilt from nothing in its own store, to compare its rows and nodes with the stored view.
 
-It is built by the reducers of the engine, from what documents contribute, and stands beside the view until the two have
-been held against each other. `Heard` is what the view was told meanwhile, so that the shadow can follow it: a spool of
-contributions, in memory as long as they are few. Of a store of several partitions there is a shadow for each, of the
-groups that it owns. Invariants:
+The engine's reducers build it from the contributions of the documents. `Heard` spools the contributions that arrive
+meanwhile, in memory while they are few, so that the shadow can catch up. A partitioned store has one shadow per
+partition, with the groups that the partition owns. Invariants:
 
-- the shadow of a view that is right has the same rows and nodes, byte for byte;
-- what memory holds of a shadow is bounded: its dictionaries begin anew once they are large.
+- the shadow of a right view has the same rows and nodes, byte for byte;
+- the memory of a shadow is bounded: large dictionaries are emptied.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ from penstock.mapreduce import (
 )
 from penstock.views import FieldMap, Path, View
 
-_MOST = 64 << 20  # bytes of dictionaries and rows that are remembered
+_MOST = 64 << 20  # bytes of dictionaries and cached rows
 _SPOOL = 16 << 20
-Told = tuple[list[bytes], list[Any], list[Any]]  # groups; what came and what went, as (codes, leaf)
+Told = tuple[list[bytes], list[Any], list[Any]]  # groups; added and removed contributions, as (codes, leaf)
 
 
 class Dictionaries:
-    """What contributions to one view are named by while it is built beside itself: its groups, and what they read.
+    """The dictionaries of a view that is being rebuilt: codes of its groups and of the values that it reads.
 
-    With `asked` those groups have the first codes. They begin anew once they are large.
+    With `asked` those groups have the first codes. Large dictionaries are emptied and start again.
     """
 
     def __init__(self, view: View, number: int, asked: Sequence[bytes] | None) -> None:
@@ -58,7 +57,7 @@ class Dictionaries:
 
     @property
     def most(self) -> int | None:
-        """The codes below this are those of the groups asked for."""
+        """Return the number of requested groups: their codes are below it. None if all are requested."""
         return None if self.asked is None else len(self.asked)
 
     def _ask(self) -> None:
@@ -68,11 +67,11 @@ class Dictionaries:
 
     @property
     def fields(self) -> tuple[Path | None, ...]:
-        """The columns of its contributions."""
+        """Return the columns of its contributions."""
         return self.node.crossing_fields
 
     def bound(self, most: int) -> None:
-        """Begin anew where they take more than so many bytes."""
+        """Empty the dictionaries if they take more than `most` bytes."""
         if self.node.nbytes(spaces=True) > most:
             self.spaces = Spaces()
             self.node.forget(self.spaces if isinstance(self.view.map, FieldMap) else None)
@@ -80,7 +79,7 @@ class Dictionaries:
 
 
 class Shadow(Dictionaries):
-    """One view, or with `asked` those of its groups; `number` names its databases in the store of its own."""
+    """One rebuilt view, or its `asked` groups; `number` names its databases in its own store."""
 
     def __init__(self, view: View, number: int, store: Store, asked: Sequence[bytes] | None, most: int = _MOST) -> None:
         super().__init__(view, number, asked)
@@ -88,7 +87,7 @@ class Shadow(Dictionaries):
         self._bytes = most
 
     def add(self, plus: Contributions, minus: Contributions | None = None) -> None:
-        """Add contributions, and take some back."""
+        """Add contributions, and retract others."""
         if not plus.n and (minus is None or not minus.n):
             return
         writes = Writes()
@@ -100,14 +99,14 @@ class Shadow(Dictionaries):
         self.bound(self._bytes)
 
     def add_of(self, groups: Groups, plus: Contributions) -> None:
-        """Add contributions whose codes are those of other groups."""
+        """Add contributions whose codes belong to another dictionary."""
         known = self.node.groups
         codes, places = np.unique(plus.code, return_inverse=True)
         own = np.array([known.code_of_encoded(groups.whole(code)) for code in codes.tolist()], np.int32)
         self.add(Contributions(own[places.ravel()], plus.inputs, plus.sources))
 
     def hear(self, told: Told, wanted: frozenset[bytes] | None) -> None:
-        """Take what the view was told, as far as it is of groups that are wanted."""
+        """Apply spooled contributions, for all groups or for the wanted ones."""
         groups, came, went = told
         if wanted is not None and wanted.isdisjoint(groups):
             return
@@ -118,7 +117,7 @@ class Shadow(Dictionaries):
         self.add(plus, minus)
 
     def take_off(self, part: Part, wanted: frozenset[bytes] | None) -> None:
-        """Take off what a part of a production brings, of all groups or of those that are wanted: it is on its way."""
+        """Retract the contributions of a production in flight, for all groups or for the wanted ones."""
         _, names, delta, came, went = part
         if delta is None:
             self.hear((names, went, came), wanted)
@@ -137,7 +136,7 @@ class Shadow(Dictionaries):
         writes.committed()
 
     def flush(self) -> None:
-        """Write the nodes that are behind; where there are none, nothing is written."""
+        """Write the deferred nodes, if there are any."""
         reduce = self.node.reduce
         if not isinstance(reduce, TreeReduce):
             return
@@ -150,9 +149,9 @@ class Shadow(Dictionaries):
 
 
 class Shadows(Dictionaries):
-    """A view beside itself in several stores, in each the groups that one partition owns.
+    """A view rebuilt in several stores: each has the groups that one partition owns.
 
-    Each is asked of all groups that are asked for, so that one which lies where it is not owned is seen to.
+    Each shadow covers all requested groups, so a group stored in the wrong partition is found.
     """
 
     def __init__(
@@ -164,7 +163,7 @@ class Shadows(Dictionaries):
         self.each = [Shadow(view, number, store, asked, self._bytes) for store in stores]
 
     def add(self, plus: Contributions) -> None:
-        """Add contributions, each where its group is owned."""
+        """Add contributions, each in the store of its group's owner."""
         if not plus.n:
             return
         groups = self.node.groups
@@ -175,9 +174,9 @@ class Shadows(Dictionaries):
 
 
 class Heard:
-    """What a view is told while its shadow is made: of all groups, or of those `asked` for.
+    """The contributions that arrive while a shadow is built, for all groups or the `asked` ones.
 
-    Once `lost` is set something may be missing, and the shadow has to be made again.
+    If `lost` is set, some may be missing, and the shadow must be rebuilt.
     """
 
     def __init__(self, fields: Sequence[Path | None], asked: Sequence[bytes] | None, spool: IO[bytes]) -> None:
@@ -189,7 +188,7 @@ class Heard:
         self.lost = False
 
     def told(self, groups: Groups, plus: Contributions, minus: Contributions) -> None:
-        """These contributions came and these went."""
+        """Spool contributions that were added and removed."""
         known: dict[int, int] = {}
         names: list[bytes] = []
         sides = [self._side(groups, side, known, names) for side in (plus, minus)]
@@ -215,7 +214,7 @@ class Heard:
         return side_data(side.take(np.flatnonzero(codes >= 0)), codes[codes >= 0], self._fields)
 
     def drain(self) -> Iterator[Told]:
-        """What was told and not given yet."""
+        """Yield the spooled contributions that were not read yet."""
         while True:
             with self._turn:
                 self._spool.seek(self._read)
@@ -233,6 +232,6 @@ class Heard:
 
 @contextmanager
 def hearing(fields: Sequence[Path | None], asked: Sequence[bytes] | None) -> Iterator[Heard]:
-    """Who hears what a view with these columns is told, of all groups or of those asked for."""
+    """Open a spool for the contributions to a view with these columns, for all groups or the `asked` ones."""
     with SpooledTemporaryFile(max_size=_SPOOL) as spool:
         yield Heard(fields, asked, spool)

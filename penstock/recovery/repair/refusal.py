@@ -1,4 +1,4 @@
-"""Why a view can't be repaired, or not yet."""
+"""Errors that stop a repair, or start it again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Again", "NotComplete", "Unreadable"]
 
 
 class NotComplete(PenstockError):
-    """A view was to be repaired that is being built.
+    """An error for the repair of a view that is being built.
 
     >>> print(NotComplete("namecount"))
     view 'namecount' is being built from the documents, and what readers see of it until then is fixed; run penstock \
@@ -27,7 +27,7 @@ migrate to its end, then this again
 
 
 class Unreadable(Exception):
-    """Rows of the view that a view is on can't be read."""
+    """A signal: rows of the parent view can't be read."""
 
     def __init__(self, keys: list[bytes]) -> None:
         super().__init__(keys)
@@ -35,4 +35,4 @@ class Unreadable(Exception):
 
 
 class Again(Exception):
-    """What was heard is not all there was."""
+    """A signal: the spool of arriving contributions is incomplete."""

@@ -1,4 +1,4 @@
-"""What a view remembers of documents, or of rows of the view that it is on: read, and forgotten once these are gone."""
+"""Read a view's remembered emissions, and forget those of deleted documents or parent rows."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = ["forget", "gone_of", "remembered", "shown_of"]
 
 
 def forget(node: ViewNode, keys: Sequence[bytes], reader: Reader, writes: Writes) -> None:
-    """Take back what a view remembers of documents or rows that are gone, and let go of them."""
+    """Retract and delete the remembered emissions of documents or parent rows that are gone."""
     if not keys:
         return
     held = node.remembered(reader).held(keys)
     if node.chained:
         named = [(key, held[key][0] if key in held else key) for key in keys]
-        # Of a group that is too long to be stored whole nothing else says which it was.
+        # Nothing else names a group that is too long to be stored whole.
         known = [
             (key, whole) for key, whole in named if not (node.keeps and is_long(whole) and stored_key(whole) != key)
         ]
@@ -47,12 +47,12 @@ def forget(node: ViewNode, keys: Sequence[bytes], reader: Reader, writes: Writes
 
 
 def _group(whole: bytes) -> Any:
-    """A group, or for one whose name is lost something in its place."""
+    """Decode a group; None stands for a group whose name is lost."""
     return None if is_long(whole) else decode_key(whole)
 
 
 def gone_of(snap: Snapshot, node: ViewNode, db: str, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
-    """The keys of those rows of what is remembered, or of what is held, whose document or row is not there."""
+    """Return the keys of these remembered or held rows whose document or parent row is gone."""
     keys = [key for key, _ in rows]
     if node.chained:
         source = rows_db(snap.schema.views[node.view.source.name].number)
@@ -65,12 +65,12 @@ def gone_of(snap: Snapshot, node: ViewNode, db: str, rows: Sequence[tuple[bytes,
 
 
 def remembered(reader: Reader, node: ViewNode, key: bytes) -> Pairs | None:
-    """What a view on rows remembers of one of them; None if nothing."""
+    """Return a chained view's remembered emission of one parent row, or None."""
     return node.remembered(reader, Groups()).last(key, key)
 
 
 def shown_of(reader: Reader, node: ViewNode, groups: Sequence[bytes]) -> dict[bytes, Any]:
-    """What a view shows of groups; ABSENT where there is no row."""
+    """Return the results that a view shows for groups; ABSENT without a row."""
     rows = reader.get_many(node.reduce.db, [stored_key(group) for group in groups])
     codec, out = node.reduce.codec, dict[bytes, Any]()
     for group, row in zip(groups, rows, strict=True):

@@ -1,12 +1,12 @@
-"""Where a repair works: a store in one piece, or the partitions of one; and a store in one piece, while others write.
+"""A repair site: one store, or the partitions of one. This module has the site of one store.
 
-What a repair asks of either is the same: snapshots in which nothing is on its way, a view compared with what its
-documents contribute and made right, and steps in the transactions of each place. In one piece a view is built from a
-snapshot; what it is told meanwhile is heard, and told to the one beside it too. So, whatever came between, the two
-stand at one position when they are compared for the last time and groups are replaced. Invariants:
+Both sites offer the same operations: consistent snapshots, the comparison and repair of a view, and steps in the
+transactions of each place. The shadow of one store is built from a snapshot. Contributions that arrive meanwhile are
+spooled and applied to it. So the view and its shadow are at one position when they are compared for the last time and
+groups are replaced. Invariants:
 
 - the lock is held for steps of a few groups, never for a scan;
-- one whose hearing broke off is begun anew.
+- a repair whose spool is incomplete starts again.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
 __all__ = ["IN_MEMORY", "Compared", "OneSite", "Site", "scanned"]
 
 IN_MEMORY = 100_000
-"""Documents, up to which the view beside is kept in memory."""
+"""Up to this number of documents the shadow is kept in memory."""
 
 
 @dataclass(slots=True)
 class Compared:
-    """What a view was found to be: what is said of it, and the groups that are, or would be, replaced."""
+    """The outcome of a comparison: the report, and the groups that are, or would be, replaced."""
 
     said: list[Repaired] = field(default_factory=list)
     replaced: list[Replaced] = field(default_factory=list)
-    void: bool = False  # what is written behind can't be read
+    void: bool = False  # deferred nodes are unreadable
 
     @property
     def right(self) -> bool:
-        """Whether there is nothing to replace."""
+        """Return True if there is nothing to replace."""
         return not self.replaced and not self.void
 
 
 class Site(Protocol):
-    """Where a repair works."""
+    """The store or partitions on which a repair works."""
 
     @property
     def app(self) -> App:
@@ -61,47 +61,47 @@ class Site(Protocol):
 
     @property
     def catalog(self) -> Catalog:
-        """How its tables and views are numbered."""
+        """The numbers of its tables and views."""
         ...
 
     @property
     def views(self) -> Mapping[str, ViewNode]:
-        """Its views, and how their rows are read."""
+        """Its views, to read their rows."""
         ...
 
     @property
     def places(self) -> int:
-        """How many places it has: its partitions, or one."""
+        """The number of its places: its partitions, or one."""
         ...
 
     @property
     def folders(self) -> Sequence[str]:
-        """The folders of its places; none of a store in memory."""
+        """The folders of its places; empty for a store in memory."""
         ...
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
-        """All of it, with nothing on its way but what can't be taken; `parts` are its places."""
+        """Open a snapshot of all places, with only undeliverable messages in flight; `parts` are the places."""
         ...
 
     def owner(self, key: bytes) -> int:
-        """The place of a key."""
+        """Return the place that owns a key."""
         ...
 
     def compared(self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None) -> Compared:
-        """Hold a view, or these of its groups, against what its documents contribute, and make it right if asked to."""
+        """Compare a view, or these groups, with its documents' contributions. With `fix` replace the wrong groups."""
         ...
 
     def step(self, place: int, do: str, *what: Any) -> tuple[Any, list[Repaired]]:
-        """A step at one place: what it gives, and what it changed wherever that is."""
+        """Run a step at one place. Return its result, and its changes at any place."""
         ...
 
     def scratch(self, table: Table) -> AbstractContextManager[Store]:
-        """A store for a while, for what is as large as a table."""
+        """Open a temporary store for data as large as a table."""
         ...
 
 
 class OneSite:
-    """A store in one piece, whose writer is behind this lock; `path` is where a large view is built."""
+    """The site of one store, whose writer uses this lock; a large shadow is built in the folder `path`."""
 
     def __init__(self, core: Core, lock: AbstractContextManager[Any], path: str | None) -> None:
         self._core = core
@@ -117,7 +117,7 @@ class OneSite:
 
     @property
     def catalog(self) -> Catalog:
-        """How its tables and views are numbered."""
+        """The numbers of its tables and views."""
         return self._core.catalog
 
     @property
@@ -127,31 +127,31 @@ class OneSite:
 
     @property
     def places(self) -> int:
-        """It is one."""
+        """Always one."""
         return 1
 
     @property
     def folders(self) -> Sequence[str]:
-        """Its folder; none of a store in memory."""
+        """Its folder; empty for a store in memory."""
         return [] if self._path is None else [self._path]
 
     def snapshot(self) -> Snapshot:
-        """All of it."""
+        """Open a snapshot of the store."""
         return Snapshot(self._core)
 
     def owner(self, key: bytes) -> int:
-        """There is one place."""
+        """Return the only place."""
         return 0
 
     def step(self, place: int, do: str, *what: Any) -> tuple[Any, list[Repaired]]:
-        """A step: what it gives, and what it changed."""
+        """Run a step. Return its result and its changes."""
         self._fed.clear()
         out = take_step(self._steps, do, *what)
         return out, changes_of(self._core, self._fed)
 
     @contextmanager
     def scratch(self, table: Table) -> Iterator[Store]:
-        """A store for a while: in memory for what is small."""
+        """Open a temporary store, in memory if the table is small."""
         with self._core.store.read() as reader:
             small = read_mark(reader, self._core.tables[table.name].number).present <= IN_MEMORY
         if small or self._path is None:
@@ -161,7 +161,7 @@ class OneSite:
             yield store
 
     def compared(self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None) -> Compared:
-        """Hold a view, or these of its groups, against what its documents contribute, and make it right if asked to."""
+        """Compare a view, or these groups, with its documents' contributions. With `fix` replace the wrong groups."""
         definition, number = self._core.views[name].view, self._core.views[name].number
         with self.scratch(definition.table) as store:
             shadow = Shadow(definition, number, store, asked)
@@ -181,7 +181,7 @@ class OneSite:
 
     @contextmanager
     def _watched(self, name: str, heard: Heard | None) -> Iterator[Snapshot]:
-        """A snapshot, from which on all that a view is told is heard."""
+        """Open a snapshot. From then on spool the contributions that arrive."""
         source = self._core.views[name].view.source
         with self._lock:
             self._core.ready()
@@ -209,7 +209,7 @@ class OneSite:
                 for told in heard.drain():
                     shadow.hear(told, wanted)
             except (StoreDamaged, AssertionError) as damage:
-                raise Again from damage  # the writer remembers what the store doesn't
+                raise Again from damage  # the writer's caches have data that the store lacks
 
         catch_up()
         for a in range(0, max(len(wrong), 1), STEP):
@@ -230,7 +230,7 @@ def scanned(
     add: Callable[[Contributions], None],
     progress: Progress | None,
 ) -> None:
-    """Give all that a view's documents contribute, in the codes of `names`; Unreadable where rows of its source are."""
+    """Add all contributions of a view's documents, in the codes of `names`. Raise Unreadable for parent rows."""
     source, passed = names.view.source, Passed(len(snap.parts), progress)
     unreadable: list[bytes] = []
     for i, part in enumerate(snap.parts):

@@ -1,8 +1,8 @@
-"""What repairs do in the transactions of one store, or of one partition of several: a few groups or documents a step.
+"""The steps of repairs: transactions of one store or one partition, for a few groups or documents each.
 
-A step is asked for in plain data, so that another process can do it, and finds out for itself what is left to do: one
-that is asked for twice does nothing twice. Invariant: what a step's transactions change is in `fed` once they are
-committed, but for `mend`, whose asker has compared and knows.
+The arguments of a step are plain data, so another process can run it. A step finds out itself what work is left, so
+repeating it is harmless. Invariant: after the commit, `fed` has the changes of the step's transactions, except for
+`mend`, whose caller has compared and knows them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["STEP", "Steps", "changes_of", "take_step"]
 
 STEP = 64
-"""Groups, rows or documents that one step is of, at most."""
+"""The largest number of groups, rows or documents of one step."""
 
 
 class Steps:
-    """Steps of one store, whose writer is behind this lock; `foreign` finds records that other partitions own."""
+    """Steps of one store, whose writer uses this lock; `foreign` finds records that other partitions own."""
 
     def __init__(
         self, core: Core, lock: AbstractContextManager[Any], fed: list[Fed], foreign: Foreign | None = None
@@ -56,10 +56,10 @@ class Steps:
         wholes: Sequence[bytes],
         taken: Sequence[tuple[int, int]],
     ) -> bool:
-        """Replace those of these groups that are not what stands in a store beside, which is here or in a folder.
+        """Replace the groups that differ from a shadow, which is in this process or in a folder.
 
-        `wholes` are the encodings of those that are too long to be stored whole, as far as they are known; `taken` says
-        what of other partitions the store beside has. Where more was taken since, nothing is done.
+        `wholes` has the known encodings of long groups. `taken` has the numbers of the productions in the shadow, by
+        partition. Return False, without a change, if the store has applied others.
         """
         with _reached(there) as store, self._lock:
             self._core.ready()
@@ -71,7 +71,7 @@ class Steps:
         return True
 
     def rows_anew(self, view: str) -> None:
-        """Have the rows of a view read again before others are told of them."""
+        """Forget cached rows of a view before its rows are read for chained views."""
         with self._lock:
             self._core.ready()
             self._core.views[view].reduce.forget()
@@ -79,23 +79,23 @@ class Steps:
     # -- what is remembered
 
     def relearn(self, view: str) -> list[list[Any]]:
-        """Make anew what is damaged of what a view remembers: where each was, and the groups that it is about."""
+        """Replace damaged remembered rows of a view. Return the place and affected groups of each."""
         return [[one.where, list(one.groups)] for one in relearn(self._core, view, self._amend, self.read_anew)]
 
     def relearn_untold(self, view: str, start: int) -> list[Any]:
-        """Map documents from a record on that a view was not told of; the next record, and the rows that were made."""
+        """Map documents without remembered emission, from a record on. Return the next record and the written rows."""
         with self._lock:
             following, learnt = relearn_untold(self._core, view, start, self._amend)
             self._core.forget()
         return [following, [[one.where, list(one.groups)] for one in learnt]]
 
     def forget(self, view: str, db: str, keys: Sequence[bytes]) -> None:
-        """Forget what a view remembers, or holds, of documents or rows that are not there any more."""
+        """Forget the remembered emissions and holds of documents or parent rows that are gone."""
 
         def step(writer: Writer, writes: Writes) -> None:
             node = self._core.views[view]
             found = zip(keys, writer.get_many(db, keys), strict=True)
-            with Snapshot(self._core) as snap:  # nobody has written since
+            with Snapshot(self._core) as snap:  # nothing was written since
                 still = gone_of(snap, node, db, [(key, row) for key, row in found if row is not None])
             forget(node, still, writer, writes)
             if still and not node.chained:
@@ -104,9 +104,9 @@ class Steps:
         self._amend(step)
 
     def retell_rows(self, view: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Map rows of the source that changed, where what a view remembers of them no longer fits, or it holds them.
+        """Map changed parent rows again, if the view holds them or their remembered emissions differ.
 
-        They are named by their keys, and by the encodings of their groups.
+        They are named by their keys and by the encodings of their groups.
         """
 
         def step(writer: Writer, writes: Writes) -> None:
@@ -125,7 +125,7 @@ class Steps:
                 [mapped] = mapping.pairs([Row(*new)])
                 if mapped is not None and (key in held or not same_pairs(told or [], mapped)):
                     deltas.append(RowDelta(key, group, None, new))
-            writes.changed |= bool(deltas)  # what is no longer held is content, whatever it counts
+            writes.changed |= bool(deltas)  # the end of a hold changes content, even if no result changes
             node.on_rows(writer, deltas, writes)
 
         self._amend(step)
@@ -133,14 +133,14 @@ class Steps:
     # -- documents
 
     def retell(self, table: str, keys: Sequence[bytes]) -> None:
-        """Tell the views on a table again of these documents, by the encodings of their keys."""
+        """Restate these documents, given by the encodings of their keys, in the views on a table."""
         named = list(map(decode_key, keys))
         self._amend(lambda writer, writes: retell(self._core.tables[table], writer, named, writes))
 
     def release(self, do: str, wanted: dict[str, Any]) -> list[Any]:
-        """Retry or drop records and documents of a partition: what became of them, and how many there were.
+        """Retry or drop records and documents of a partition. Return the outcome and the number of entries.
 
-        Where they were asked for by their ids, also those that there were.
+        If they were selected by id, return also the ids that exist.
         """
         releasing, asked = Releasing(self._core, self._lock, None, foreign=self._foreign), Wanted.of(**wanted)
         settled = releasing.retry(asked) if do == "retry" else releasing.drop(asked)
@@ -148,12 +148,12 @@ class Steps:
         return [settled.data(), len(found), [] if asked.ids is None else sorted(found)]
 
     def refill(self, do: str, *what: Any) -> Any:
-        """Take a step of a refill."""
+        """Run a step of a refill."""
         with self._lock:
             return refill_step(self._core, do, *what)
 
     def complete(self, digests: dict[str, Digest]) -> None:
-        """Correct the digests of databases by what a check has counted."""
+        """Set the digests of databases to those that a check has counted."""
         with self._lock:
             self._core.ready()
             with self._core.store.write() as writer:
@@ -161,7 +161,7 @@ class Steps:
                     writer.complete({db: Digest(*digest) for db, digest in digests.items()})
 
     def count(self, digests: dict[str, Digest]) -> None:
-        """Give digests to databases that a walk has counted for the first time."""
+        """Store digests of databases that a walk has counted for the first time."""
         with self._lock:
             self._core.ready()
             with self._core.store.write() as writer:
@@ -169,7 +169,7 @@ class Steps:
                     writer.complete_uncounted({db: Digest(*digest) for db, digest in digests.items()})
 
     def reindex(self, table: str) -> None:
-        """Make the index of a table anew; writers wait for it, since they could not go by the damaged one."""
+        """Rebuild the index of a table; writers wait for it, because the damaged index would mislead them."""
         with self._lock:
             node = self._core.tables[table]
             with self._core.store.write() as writer:
@@ -178,17 +178,17 @@ class Steps:
             self._core.forget()
 
     def retold(self, table: str) -> None:
-        """Forget that the index of a table was made anew: all views on it are right."""
+        """Delete the note that a table's index was rebuilt: all views on it are right."""
         with self._lock, self._core.store.write() as writer:
             forget_reindexed(writer, self._core.tables[table].number)
 
     def read_anew(self) -> None:
-        """Memory is read again before it is next used."""
+        """Clear the caches, so that they are read from the store again."""
         with self._lock:
             self._core.forget()
 
     def _amend(self, change: Callable[[Writer, Writes], object]) -> None:
-        """A transaction whose changes of views are repairs."""
+        """Run a transaction, and note its changes of views as repairs."""
 
         def step(writer: Writer, writes: Writes) -> None:
             writes.feeding = True
@@ -218,12 +218,12 @@ _STEPS: dict[str, Callable[..., Any]] = {
 
 
 def take_step(steps: Steps, do: str, *what: Any) -> Any:
-    """Take a step by its name."""
+    """Run a step by its name."""
     return _STEPS[do](steps, *what)
 
 
 def changes_of(core: Core, fed: Sequence[Fed]) -> list[Repaired]:
-    """What changed, as repairs."""
+    """Convert entries of the feed to repairs."""
     by_number = {node.number: node for node in core.views.values()}
     out: list[Repaired] = []
     for part in fed:
@@ -239,7 +239,7 @@ def changes_of(core: Core, fed: Sequence[Fed]) -> list[Repaired]:
 
 @contextmanager
 def _reached(there: Store | str) -> Iterator[Store]:
-    """A store beside, that of another process by its folder."""
+    """Open the shadow's store: by its folder, if another process has made it."""
     if not isinstance(there, str):
         yield there
         return

@@ -1,9 +1,9 @@
-"""Reposts: values posted again, which order nothing and change no document, but leave nothing of themselves behind.
+"""Reposts: old values posted again, to remove their contributions from all views.
 
-A posted value is one that may once have been told. Every group that it would contribute to is made right, and those of
-what is remembered of its document and of what its document would contribute now. What is remembered and no longer fits
-its document is replaced, and a view that holds the document takes it if it can. All posted values of a call share one
-scan.
+A repost changes no document and has no order. It repairs every group to which the posted value would contribute. It
+also repairs the groups of the document's remembered emissions and of its current emission. Remembered emissions that
+differ from the current ones are replaced, and a view that holds the document accepts it if it can. All posted values of
+a call share one scan.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Posted:
 
 
 def posted(table: Table, doc: Any) -> Posted:
-    """A posted value; RecordError where it can't have been a document of this table."""
+    """Parse a posted value. Raise RecordError if it can't have been a document of this table."""
     try:
         fields = received_document(line_of(doc))
     except PenstockError as error:
@@ -61,7 +61,7 @@ class Reposting:
         self._repair = repair
 
     def repost(self, table: str, values: Sequence[Posted]) -> None:
-        """Make right what these values of a table, and their documents, were ever told to be."""
+        """Repair all groups to which these values of a table, and their documents, may contribute."""
         asked, again = self._look(table, values)
         for view, groups in asked.items():
             self._repair.view(view, sorted(groups))
@@ -73,7 +73,7 @@ class Reposting:
                 self._repair.step(place, "retell", table, keys[a : a + STEP])
 
     def restate(self, table: str, keys: Sequence[Any]) -> None:
-        """Make right what is remembered of the documents with these keys."""
+        """Repair the groups of the remembered emissions of the documents with these keys."""
         asked: dict[str, set[bytes]] = {}
         with self._site.snapshot() as snap:
             for key in keys:
@@ -84,7 +84,7 @@ class Reposting:
             self._repair.view(view, sorted(groups))
 
     def _look(self, table: str, values: Sequence[Posted]) -> tuple[dict[str, set[bytes]], list[bytes]]:
-        """By view the groups to make right, and the keys of documents that views are to be told of again."""
+        """Return the groups to repair by view, and the keys of documents to restate."""
         patched = self._site.app.table_of(table).merge is Merge.PATCH
         views = [view for view in self._site.views.values() if view.view.source.name == table]
         asked: dict[str, set[bytes]] = {view.name: set() for view in views}
@@ -117,6 +117,6 @@ class Reposting:
 
 
 def _copied(fields: Mapped[str, Any]) -> dict[str, Any]:
-    """A document that a function may spoil."""
+    """Copy a document, because a function may modify it."""
     out: dict[str, Any] = unpack(pack(fields))
     return out

@@ -1,10 +1,10 @@
-"""Making views right again: each is built once more beside itself, and what differs is replaced.
+"""Repair views: rebuild each beside the stored one, compare, and replace the groups that differ.
 
-Where rows of a view change, the views on it follow: the groups of what those rows said and say are made right as well.
-How a view is compared, and who may write meanwhile, is its `Site`'s affair. Invariants:
+If rows of a view change, the views on it follow: the groups of the old and the new rows are repaired too. The `Site`
+decides how a view is compared and which writes may run meanwhile. Invariants:
 
-- one repair goes on at a time;
-- what is said to be repaired is committed.
+- one repair runs at a time;
+- every reported repair is committed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from penstock.recovery.repair_report import Mended, Repaired
 from penstock.views import ABSENT, Progress, Row
 
 _BLOCK = 1 << 12  # rows that are in memory at once
-_MANY = 10_000  # rows that change, from which on a view on them is made right as a whole
+_MANY = 10_000  # changed rows above which a chained view is repaired as a whole
 _ATTEMPTS = 3
-_SHOWN = (Mended.RESULT, Mended.UNREADABLE)  # what readers, and views on a view, are shown
+_SHOWN = (Mended.RESULT, Mended.UNREADABLE)  # faults that change the rows that readers and chained views see
 
 Found = dict[tuple[str, bytes], Repaired]
 
@@ -39,25 +39,25 @@ class Repair:
 
     def __init__(self, site: Site, progress: Progress | None, fix: bool = True) -> None:
         self.site = site
-        self.fix = fix  # or else only say what would be done
-        self.left: list[str] = []  # what could not be compared
-        self.anew: list[str] = []  # damaged rows of what views remember, which were made anew
-        self._wrong_rows: set[str] = set()  # views whose results are wrong, as they are left
+        self.fix = fix  # False: report the repairs without writing them
+        self.left: list[str] = []  # views that could not be compared
+        self.anew: list[str] = []  # damaged rows of remembered emissions that were replaced
+        self._wrong_rows: set[str] = set()  # views whose results are wrong and stay so
         self._progress = progress
         self._found: Found = {}
-        self._learnt: dict[str, list[Learnt]] = {}  # what was made anew of views that are to be made right after it
+        self._learnt: dict[str, list[Learnt]] = {}  # rows that were replaced, of views still to be repaired
 
     def found(self) -> list[Repaired]:
-        """What was repaired, each group once."""
+        """Return the repairs, one for each group."""
         return list(self._found.values())
 
     def complete(self, name: str) -> None:
-        """That a view is complete, and so can be repaired."""
+        """Raise NotComplete if a view is being built, because it can't be repaired then."""
         if self.site.views[name].building is not None:
             raise NotComplete(name)
 
     def view(self, name: str, asked: Sequence[bytes] | None) -> None:
-        """Make a view right, or these of its groups; and what follows from it. One that is being built is right."""
+        """Repair a view, or these groups, and then the views on it. Skip a view that is being built."""
         if self.site.views[name].building is not None:
             return
         if not self.fix and self._on_wrong_rows(name):
@@ -74,7 +74,7 @@ class Repair:
             except StoreDamaged as damage:
                 if not self.fix or distinct is None or damage.where not in remembered_in(self.site.views[name]):
                     raise
-                distinct = None  # whose groups it would say is not known
+                distinct = None  # the damaged row no longer names its groups
             except Unreadable as damage:
                 if not self.fix:
                     self._wrong_rows.add(self.site.views[name].view.source.name)
@@ -103,7 +103,7 @@ class Repair:
                 self._follow(child, moved)
 
     def _on_wrong_rows(self, name: str) -> bool:
-        """Whether a view is on rows that are wrong, and so can't be compared before these are repaired."""
+        """Return True if the parent rows of a view are wrong: they must be repaired before it can be compared."""
         source = self.site.views[name].view.source.name
         if source not in self._wrong_rows:
             return False
@@ -114,19 +114,19 @@ class Repair:
         return True
 
     def note(self, repaired: Sequence[Repaired]) -> None:
-        """That these groups were repaired."""
+        """Add repairs to the report."""
         for one in repaired:
             key = one.view, b"" if one.group is ABSENT else encode_key(one.group)
             self._found[key] = one.after(self._found.get(key))
 
     def step(self, place: int, do: str, *what: Any) -> Any:
-        """A step at one place, whose changes are repairs."""
+        """Run a step at one place, and report its changes as repairs."""
         out, changed = self.site.step(place, do, *what)
         self.note(changed)
         return out
 
     def relearn(self, name: str) -> None:
-        """Make anew what is damaged of what a view remembers; what it counts is to be made right after that."""
+        """Replace damaged rows of a view's remembered emissions; the caller repairs the view afterwards."""
         if self.site.views[name].building is not None:
             return
         with self.site.snapshot() as snap:
@@ -140,14 +140,14 @@ class Repair:
                 self._relearn_untold(name, place)
 
     def _relearn_untold(self, name: str, place: int) -> None:
-        """Tell a function view of the documents that it missed while the index had lost them."""
+        """Map the documents that a function view missed while the index had lost them."""
         start: int | None = 0
         while start is not None:
             start, learnt = self.step(place, "relearn_untold", name, start)
             self._learnt.setdefault(name, []).extend(Learnt(where, groups) for where, groups in learnt)
 
     def reindexed(self, table: str) -> list[int]:
-        """Return the places where the index of a table was made anew, and views may not be right since."""
+        """Return the places where a table's index was rebuilt and views may still lack documents."""
         with self.site.snapshot() as snap:
             number = snap.schema.tables[table].number
             return [place for place, part in enumerate(snap.parts) if is_reindexed(part.reader(), number)]
@@ -170,7 +170,7 @@ class Repair:
     # -- the views on it
 
     def _follow(self, name: str, moved: Sequence[Replaced]) -> None:
-        """Make the view on rows that changed right."""
+        """Repair a chained view after rows of its parent view changed."""
         node = self.site.views[name]
         mapping = Mapping(node.view)
         asked: set[bytes] | None = None
@@ -187,7 +187,7 @@ class Repair:
                 self.step(place, "retell_rows", name, rows[a : a + STEP])
 
     def _held(self, node: ViewNode, moved: Sequence[Replaced]) -> list[Replaced]:
-        """Those of these rows that a view holds."""
+        """Return the changed rows that a view holds."""
         with self.site.snapshot() as snap:
             held: set[tuple[int, bytes]] = set()
             for place, part in enumerate(snap.parts):
@@ -197,7 +197,7 @@ class Repair:
             return [one for one in moved if (one.place, one.key) in held]
 
     def _with_remembered(self, node: ViewNode, moved: Sequence[Replaced], asked: set[bytes]) -> set[bytes] | None:
-        """These groups, and those of what is remembered of rows; None where that can't be read."""
+        """Add the groups of the remembered emissions of changed rows. Return None if these are damaged."""
         try:
             with self.site.snapshot() as snap:
                 readers = [part.reader() for part in snap.parts]
@@ -207,7 +207,7 @@ class Repair:
             return None
 
     def _forget_gone(self, name: str) -> None:
-        """Forget what a view remembers of documents, or rows of its source, that are not there any more."""
+        """Forget the remembered emissions and holds of documents or parent rows that are gone."""
         node = self.site.views[name]
         dbs = [held_db(node.number)]
         if node.chained and isinstance(node.mapper, FunctionMapper):

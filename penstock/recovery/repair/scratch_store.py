@@ -1,7 +1,8 @@
-"""A store for a while, in a folder within another store's: what is built beside a large view lies there.
+"""Temporary stores in a folder of another store, for the shadow of a large view.
 
-Nothing of it is synced: nobody needs it after a crash. Invariant: the folder goes with the block, and one of a process
-that was killed goes with the next block. A folder of that name without a mark is a user's, and stays.
+They are not synced, because nothing needs them after a crash. Invariant: the folder is deleted at the end of the block.
+The next block deletes the folder of a killed process. A folder with this prefix but without a mark belongs to a user,
+and stays.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NAMED = "repair-"
 
 @contextmanager
 def scratch_folder(path: str) -> Iterator[str]:
-    """An empty folder within this one, whose repairs go one at a time."""
+    """Make an empty folder within this one; only one repair runs at a time."""
     for name in os.listdir(path):
         if name.startswith(_NAMED):
             sweep_folder(os.path.join(path, name))
@@ -34,7 +35,7 @@ def scratch_folder(path: str) -> Iterator[str]:
 
 @contextmanager
 def folder_store(path: str) -> Iterator[Store]:
-    """An empty store within this folder."""
+    """Open an empty store within this folder."""
     with scratch_folder(path) as folder:
         store = open_lmdb(folder, sync=False)
         try:

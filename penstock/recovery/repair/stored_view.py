@@ -1,7 +1,7 @@
-"""The rows and nodes of one view in one snapshot, as they are stored: what is held against each other, byte by byte.
+"""The stored rows and nodes of one view in one snapshot, for a comparison byte by byte.
 
-Nodes that are written behind stand here as they would once they are written, so that when they are written makes no
-difference. Nothing is decoded but what is behind: a row that is damaged is a row like any other.
+Deferred nodes appear as if they were written, so the time of writing makes no difference. Only deferred nodes are
+decoded: a damaged row is compared like any other.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from penstock.mapreduce import IndexReduce, Node, ReduceNode, RowState, TreeRedu
 
 Reduce = ReduceNode | TreeReduce | IndexReduce
 Item = tuple[bytes, int, bytes]
-"""The key, 1 for a node and 0 for a row, and what is stored."""
+"""The key, 1 for a node and 0 for a row, and the stored bytes."""
 UNREADABLE = (PenstockError, AssertionError, ValueError, KeyError, IndexError, TypeError)
-"""What reading damaged rows may raise."""
-_HEAD = 368  # bytes with which what is stored of a long key begins
+"""Errors that the decoding of damaged rows may raise."""
+_HEAD = 368  # bytes of a long key's group that its stored key contains
 _PAST = b"\xff" * 40
 
 
 class Side:
-    """One of the two; `reduce` says how its rows are read, and where they are."""
+    """One side of the comparison; `reduce` decodes its rows and names their database."""
 
     def __init__(self, reduce: Reduce, number: int, reader: Reader) -> None:
         self.reader = reader
         self._reduce = reduce
         self._number = number
         self._behind: dict[bytes, Node | None] = {}
-        self.void = False  # what is behind can't be read
+        self.void = False  # deferred nodes are unreadable
         if isinstance(reduce, TreeReduce):
             try:
                 self._behind = reduce.read_behind(reader).nodes
@@ -40,23 +40,23 @@ class Side:
             self._late.setdefault(group_of_node(node), []).append(node)
 
     def row(self, key: bytes) -> bytes | None:
-        """The row of a group."""
+        """Return the row of a group."""
         return self.reader.get_many(self._reduce.db, [key])[0]
 
     def state(self, key: bytes) -> RowState | None:
-        """What the row of a group says; None without one, or where it can't be read."""
+        """Decode the row of a group; None if it is absent or damaged."""
         row = self.row(key)
         return None if row is None else self.read(key, row)
 
     def read(self, key: bytes, row: bytes) -> RowState | None:
-        """What a row says; None where it can't be read."""
+        """Decode a row; None if it is damaged."""
         try:
             return self._reduce.codec.decode(key, row, f"key {key.hex()}")
         except UNREADABLE:
             return None
 
     def items(self) -> Iterator[Item]:
-        """All rows and nodes, in order."""
+        """Return all rows and nodes, in order."""
         rows = ((key, 0, row) for key, row in self.reader.scan(self._reduce.db))
         if not isinstance(self._reduce, TreeReduce):
             return rows
@@ -65,20 +65,20 @@ class Side:
         return merge(rows, early, late)
 
     def group(self, key: bytes) -> Iterator[Item]:
-        """The row and the nodes of one group, in order."""
+        """Yield the row and the nodes of one group, in order."""
         row = self.row(key)
         if row is not None:
             yield key, 0, row
         yield from self.nodes(key)
 
     def nodes(self, key: bytes) -> Iterator[Item]:
-        """The nodes of one group, in order."""
+        """Yield the nodes of one group, in order."""
         if not isinstance(self._reduce, TreeReduce):
             return
         yield from merge(self._written(key, self._reduce), self._sealed(self._late.get(key, ())))
 
     def _sealed(self, behind: Sequence[bytes]) -> Iterator[Item]:
-        """Nodes that are behind, as they would be written."""
+        """Yield deferred nodes in the form in which they would be written."""
         for key in behind:
             node = self._behind[key]
             if node is not None:
@@ -92,7 +92,7 @@ class Side:
                     yield node, 1, row
 
     def entries(self, group: tuple[object]) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of a group of a plain index."""
+        """Yield the rows of a group of a plain index."""
         begin = encode_entry(group)
         for key, row in self.reader.scan(self._reduce.db, begin[:_HEAD], begin[:_HEAD] + _PAST):
             whole: bytes | None = key
