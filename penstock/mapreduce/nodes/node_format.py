@@ -1,14 +1,14 @@
-"""Rows of tree nodes, in MessagePack: a leaf holds its contributions, an inner node what it knows of its children.
+"""Rows of tree nodes, in MessagePack: a leaf holds its contributions, an inner node the data of its children.
 
     leaf   [0, keys, ranks, columns]    inner  [1, prefixes, columns]
 
-`keys` are int64s as bytes where all are ints, else [hashes as u64s, [int or encoded key, …]]; `ranks` are u32s, or nil
-where all are 0; `prefixes` are u64s. A column is nil where all is null, int64s where all are ints, and else [int64s,
-kinds as bytes], with a third part [[i, value], …] where values don't fit 64 bits. All arrays are little-endian, all
-values in their canonical bytes: a row is a function of the items of its node.
+`keys` are int64s as bytes if all are ints, else [hashes as u64s, [int or encoded key, …]]. `ranks` are u32s, or nil if
+all are 0. `prefixes` are u64s. A column is nil if all is null, and int64s if all are ints. Else it is [int64s, kinds as
+bytes], with a third part [[i, value], …] for values beyond 64 bits. Arrays are little-endian, values in canonical form.
+So the items of a node determine its row.
 
-Memory holds a node as one tuple of the parts of its row: (0, keys, ranks, column, …) or (1, prefixes, column, …). Its
-row is made only when nodes are written; a batch takes columns from the parts without decoding.
+Memory holds a node as one tuple of the parts of its row: (0, keys, ranks, column, …) or (1, prefixes, column, …). The
+row is encoded when nodes are written. A batch takes columns from the parts without decoding.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _decode = msgspec.msgpack.Decoder(ext_hook=unpack_hook).decode
 
 
 Node = tuple[Any, ...]
-"""A node as memory holds it."""
+"""A node in memory."""
 
 
 def unpacked(payload: bytes) -> Node:
-    """The node of a row's payload."""
+    """Decode a row's payload to its node."""
     try:
         row = _decode(payload)
     except (msgspec.DecodeError, ValueError, TypeError, ArithmeticError, RecursionError):
-        row = unpack(payload)  # which says what is wrong
+        row = unpack(payload)  # raises an error with the reason
     return (*row[:-1], *row[-1])
 
 
 def packed(node: Node) -> bytes:
-    """The payload of a node's row."""
+    """Encode a node to the payload of its row."""
     first = 2 if node[0] == INNER else 3
     columns = node[first:]
     odd = any(column is not None and not isinstance(column, bytes) and len(column) > 2 for column in columns)
@@ -53,17 +53,17 @@ def packed(node: Node) -> bytes:
 
 
 def is_inner(node: Node) -> bool:
-    """Whether a node has children."""
+    """Return True if a node has children."""
     return bool(node[0] == INNER)
 
 
 def are_inner(nodes: Sequence[Node | None]) -> Mask:
-    """Which of these there are, and have children."""
+    """Mark the nodes that exist and have children."""
     return np.array([node is not None and node[0] == INNER for node in nodes], bool)
 
 
 class Cut:
-    """Cuts rows of nodes out of items: their columns as bytes once, then slices."""
+    """Cuts rows of nodes out of items: converts the columns to bytes once, then slices them."""
 
     def __init__(self, items: Items, inner: bool) -> None:
         self._items = items
@@ -74,13 +74,13 @@ class Cut:
         self._plain = all(column.plain for column in self._columns) and items.text is None and items.rank is None
 
     def node(self, a: int, b: int) -> Node:
-        """The node of items a to b."""
+        """Return the node of items a to b."""
         if self._inner:
             return INNER, self._at[8 * a : 8 * b], *(c.part(a, b) for c in self._columns)
         return LEAF, self._keys(a, b), self._ranks(a, b), *(c.part(a, b) for c in self._columns)
 
     def nodes(self, starts: Ints, stops: Ints) -> list[Node]:
-        """The nodes of the items from each start to its stop."""
+        """Return the nodes of the items from each start to its stop."""
         spans = zip((8 * starts).tolist(), (8 * stops).tolist())
         if self._plain and self._inner:
             at, lanes = self._at, [column.lane for column in self._columns]
@@ -91,7 +91,7 @@ class Cut:
         return [self.node(x >> 3, y >> 3) for x, y in spans]
 
     def parts(self, a: int, b: int) -> list[Any]:
-        """The row of a leaf as data, to be part of another row."""
+        """Return a leaf as data for another row."""
         return [self._keys(a, b), self._ranks(a, b), [c.part(a, b) for c in self._columns]]
 
     def _keys(self, a: int, b: int) -> Any:
@@ -111,7 +111,7 @@ class Cut:
 
 
 class _CutColumn:
-    """One column of them."""
+    """One column of a `Cut`."""
 
     __slots__ = ("_kind", "_objs", "lane", "plain")
 
@@ -122,7 +122,7 @@ class _CutColumn:
         self._objs = column.objs
 
     def part(self, a: int, b: int) -> Any:
-        """Items a to b."""
+        """Return the encoded items a to b."""
         lane = self.lane[8 * a : 8 * b]
         if self.plain:
             return lane
@@ -138,7 +138,7 @@ class _CutColumn:
 
 
 def read_nodes(nodes: Sequence[Node], columns: int) -> Items:
-    """The items of nodes, node 0 those of the first, and so on; all leaves, or all inner nodes."""
+    """Return the items of nodes. All nodes are leaves, or all are inner nodes."""
     if not nodes:
         return Items.none(columns)
     if nodes[0][0] == LEAF:
@@ -153,7 +153,7 @@ def read_nodes(nodes: Sequence[Node], columns: int) -> Items:
 
 
 def read_leaves(leaves: Sequence[Sequence[Any]], columns: int) -> Items:
-    """The items of leaves that are parts of other rows."""
+    """Return the items of leaves that are parts of other rows."""
     if not leaves:
         return Items.none(columns)
     own = [[leaf[2][i] for leaf in leaves] for i in range(columns)]
@@ -228,11 +228,11 @@ def _read_column(parts: list[Any], counts: list[int]) -> Column:
     return Column(np.frombuffer(b"".join(lanes), "<i8"), np.frombuffer(b"".join(kinds), np.uint8), objs)
 
 
-# -- of a few values
+# -- a few values
 
 
 def few_values(part: Any, n: int) -> Sequence[Any]:
-    """The values of one column of a node, so many."""
+    """Return the n values of one column of a node."""
     if part is None:
         return [None] * n
     if isinstance(part, bytes):
@@ -244,7 +244,7 @@ def few_values(part: Any, n: int) -> Sequence[Any]:
 
 
 def few_part(values: list[Any]) -> tuple[Any, bool]:
-    """One column of a node with these values; and whether all are ints and nulls."""
+    """Encode values as one column of a node. Also return True if all are ints or nulls."""
     found = list(map(lane_of, values))
     kinds = {kind for _, kind in found}
     if kinds == {Kind.NULL}:
@@ -258,6 +258,6 @@ def few_part(values: list[Any]) -> tuple[Any, bool]:
 
 
 def node_lost(address: bytes) -> StoreDamaged:
-    """The damage of a node that its parent names, and that is not there."""
+    """Return the error for a node that its parent names and that is absent."""
     step = "run `penstock check --fix`, or engine.check(fix=True)"
     return StoreDamaged("the trees of a view, where a node is lost", address, step)

@@ -1,4 +1,4 @@
-"""Nodes of tries: their addresses, how they fold, and what is known of those of one depth as columns."""
+"""Nodes of tries: their addresses, their folding, and the changed nodes of one depth as columns."""
 
 from __future__ import annotations
 
@@ -24,52 +24,51 @@ Fetch = Callable[[list[bytes]], list[Node | None]]
 
 
 class Folding(Protocol):
-    """How items fold to the partials of their nodes, a column each."""
+    """The folding of items to the partials of their nodes, one column each."""
 
     @property
     def partials(self) -> int:
-        """How many partials a node has."""
+        """Return the number of partials per node."""
         ...
 
     def fold(self, items: Items, starts: Ints, places: Ints) -> tuple[Column, ...]:
-        """The partials of leaves, whose items begin at `starts`; `places` are those of their groups."""
+        """Fold leaves whose items begin at `starts` to partials. `places` are the places of their groups."""
         ...
 
     def join(self, columns: Sequence[Column], starts: Ints, places: Ints) -> tuple[Column, ...]:
-        """The partials of inner nodes, from those of their children."""
+        """Join the partials of children to those of inner nodes."""
         ...
 
 
 @dataclass(slots=True)
 class Tries:
-    """The tries that change: the keys of their groups in the store, how many items they had, how deep they are known
-    to be."""
+    """Tries that change: the stored keys of their groups, their numbers of items and their known depths."""
 
     keys: list[bytes]
     items: Ints
     depth: Ints
 
     def take(self, places: Ints) -> Tries:
-        """Some of them."""
+        """Return some of the tries."""
         return Tries([self.keys[i] for i in places.tolist()], self.items[places], self.depth[places])
 
 
 @dataclass(slots=True)
 class Grown:
-    """What becomes of the tries: new nodes by address (None: no node), and each group's root."""
+    """The tries after a change: changed nodes by address (None: deleted) and the root of each group."""
 
     nodes: dict[bytes, Node | None]
-    items: Ints  # how many, by group
+    items: Ints  # number of items, by group
     inline: Items  # of groups whose root is a leaf; `node` is the group
-    partials: tuple[Column, ...]  # of each group's root; null where it has no items
-    before: Items  # the items of all leaves that the change touched, as they were
-    was: Ints  # for each new item its place in `before`, or -1
-    depth: dict[int, int]  # of groups where it was deeper than known
+    partials: tuple[Column, ...]  # of each group's root; null if the group is empty
+    before: Items  # the former items of all leaves that the change touched
+    was: Ints  # the index in `before` of each added or removed item, or -1
+    depth: dict[int, int]  # of groups that were deeper than known
 
     def among(self, own: Ints, items: Ints, mine: Mask, sure: Mask, partials: tuple[Column, ...]) -> Grown:
-        """The same, of the groups `own` of all: the others, which are `sure`, have so many items and these partials.
+        """Extend this result for the groups `own` to all. The `sure` others have these numbers of items and partials.
 
-        `mine` says which of all new items these are of.
+        `mine` marks the items of this result among all items of the batch.
         """
         counts = items.copy()
         counts[own] = self.items
@@ -83,17 +82,17 @@ class Grown:
 
 
 def address(key: bytes, trie: int, prefix: int, depth: int) -> bytes:
-    """The address of a node: the group's key, which trie of the group, prefix and depth."""
+    """Return the address of a node: the group's key, the number of the trie, prefix and depth."""
     return key + bytes([trie]) + prefix.to_bytes(8, "big") + bytes([depth])
 
 
 def group_of(node: bytes) -> bytes:
-    """The key of the group that a node is of."""
+    """Return the key of a node's group."""
     return node[:-SUFFIX]
 
 
 def depths_for(items: Ints) -> Ints:
-    """How deep tries of so many items are, about."""
+    """Estimate the depth of tries with these numbers of items."""
     depth = np.zeros(items.size, np.int64)
     while (deeper := items > CAPACITY).any():
         depth += deeper
@@ -103,7 +102,7 @@ def depths_for(items: Ints) -> Ints:
 
 @dataclass(slots=True)
 class Level:
-    """Nodes of one depth that changed: their groups and prefixes in order, how many items they have, and partials."""
+    """Changed nodes of one depth, sorted by group and prefix: numbers of items and partials."""
 
     place: Ints
     prefix: Codes64
@@ -112,7 +111,7 @@ class Level:
 
     @staticmethod
     def join(parts: Sequence[Level]) -> Level:
-        """The nodes of all parts, in order."""
+        """Return the nodes of all parts, sorted."""
         if len(parts) == 1:
             return parts[0]
         columns = range(len(parts[0].partials))
@@ -125,13 +124,13 @@ class Level:
         return both.take(np.lexsort((both.prefix, both.place)))
 
     def take(self, index: NDArray[np.int64]) -> Level:
-        """Some of them."""
+        """Return some of the nodes."""
         partials = tuple(c.take(index) for c in self.partials)
         return Level(self.place[index], self.prefix[index], self.items[index], partials)
 
 
 def run_starts(*columns: NDArray[np.int64] | Codes64) -> Mask:
-    """Where a run of equal rows begins."""
+    """Mark the first row of each run of equal rows."""
     n = int(columns[0].size)
     first = np.zeros(n, bool)
     first[:1] = True

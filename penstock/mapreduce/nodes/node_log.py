@@ -1,10 +1,10 @@
-"""Tree nodes written behind: a batch adds what changed in trees to a log, and nodes are written once many have changed.
+"""The log of tree changes. A batch logs its tree changes; nodes are written once many have changed.
 
-A row of the log is MessagePack: [groups, places, leaf, gone]: the encodings of the groups, for each item which of them
-(u32s), the items as a leaf has them, and which were removed (bytes of 0 and 1). Invariants:
+A row of the log is MessagePack: [groups, places, leaf, gone]. These are the encoded groups, the group index of each
+item (u32s), the items as a leaf, and the mark of removed ones (bytes of 0 and 1). Invariants:
 
-- the nodes of the store with the log laid over them are the trees, in every snapshot;
-- a log row is written in the transaction of its batch; the nodes, once, in one that also empties the log.
+- in every snapshot the stored nodes with the log applied are the trees;
+- a batch's transaction writes its log row. One transaction writes all nodes and empties the log.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from penstock.mapreduce.nodes.node_format import Cut, Node, packed, read_leaves,
 MOST_BYTES = 12 << 20
 MOST_ITEMS = 1 << 17
 _NODE = 400
-_APART = 150  # bytes that a node takes over those of its row
-_ASKED = 64  # nodes after which some, and of a large batch about so many, are asked how long their rows are
+_APART = 150  # bytes of a node beyond those of its row
+_ASKED = 64  # nodes after which row sizes are sampled, and about the size of a sample
 Nodes = dict[bytes, Node | None]
-"""Nodes by address; None is none."""
+"""Nodes by address. None marks a deleted node."""
 
 
 def log_row(key: bytes, groups: Sequence[bytes], items: Items, gone: Mask) -> bytes:
-    """The row of a batch: the items of groups 0, 1, 2 … that came, and where `gone` holds went."""
+    """Return the log row of a batch. `node` is the group's index in `groups`. `gone` marks removed items."""
     leaf = Cut(items, inner=False).parts(0, len(items))
     places = items.node.astype("<u4").tobytes()
     return seal(key, pack([list(groups), places, leaf, gone.astype(np.uint8).tobytes()]))
@@ -38,7 +38,7 @@ def log_row(key: bytes, groups: Sequence[bytes], items: Items, gone: Mask) -> by
 def read_log(
     reader: Reader, db: str, columns: int, only: frozenset[bytes] | None = None
 ) -> tuple[list[bytes], Items, Mask] | None:
-    """The groups that the log names (or `only` these of them), by their encodings, and the last of each item there."""
+    """Return the encoded groups in the log (or `only` these), and the last state of each of their items."""
     numbers: dict[bytes, int] = {}
     parts: list[Items] = []
     marks: list[Mask] = []
@@ -60,7 +60,7 @@ def read_log(
 def parted_log(
     reader: Reader, db: str, columns: int, owners: Callable[[Sequence[bytes]], Sequence[int]]
 ) -> dict[int, tuple[bytes, bytes]]:
-    """The log as one row for each of those who own its groups."""
+    """Split the log into one row for each owner of groups."""
     found = read_log(reader, db, columns)
     if found is None:
         return {}
@@ -79,7 +79,7 @@ def parted_log(
 
 
 def last_of_each(items: Items, gone: Mask) -> tuple[Items, Mask]:
-    """In order, and of items that come or go several times the last."""
+    """Sort items. Keep the last of several changes of one item."""
     order = sort_order(items)
     last = np.ones(order.size, bool)
     here, after = order[:-1], order[1:]
@@ -89,7 +89,7 @@ def last_of_each(items: Items, gone: Mask) -> tuple[Items, Mask]:
 
 
 class Behind:
-    """Nodes of one view that changed since nodes were last written."""
+    """The nodes of one view that changed since nodes were last written."""
 
     __slots__ = ("_db", "_each", "_items", "_log", "_next", "_unasked", "_written", "nodes")
 
@@ -97,24 +97,24 @@ class Behind:
         self._db = db
         self._log = log
         self.nodes: Nodes = {}
-        self._written: Nodes = {}  # what was behind until nodes were last written
-        self._each = _NODE  # bytes that a node takes, about
-        self._unasked = _ASKED  # nodes since some were asked last
+        self._written: Nodes = {}  # the changed nodes of the time before the last write
+        self._each = _NODE  # estimated bytes of a node
+        self._unasked = _ASKED  # nodes since the last sample
         self._items = self._next = 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use, about."""
+        """Estimate the bytes in use."""
         return (self._each + _APART) * (len(self.nodes) + len(self._written))
 
     def begin(self, reader: Reader, nodes: Nodes, items: int) -> None:
-        """Begin with what the log says."""
+        """Begin with the changes in the log."""
         self._next = next((int.from_bytes(key, "big") + 1 for key, _ in reader.scan(self._log, reverse=True)), 0)
         self._items = items
         self._take(nodes)
 
     def get_many(self, reader: Reader, keys: list[bytes]) -> list[Node | None]:
-        """Nodes as they are now."""
+        """Return the current nodes."""
         out: list[Node | None] = list(map(self.nodes.get, keys, repeat(())))
         cold = [i for i, node in enumerate(out) if node == ()]
         if cold and self._written:
@@ -129,7 +129,7 @@ class Behind:
         return out
 
     def payloads(self, reader: Reader, keys: list[bytes]) -> list[bytes | None]:
-        """The payloads of the rows of nodes, those that are written as they stand there."""
+        """Return the payloads of nodes. A stored payload is returned as it is."""
         late = self.nodes
         stored = iter(self._stored(reader, [key for key in keys if key not in late]))
         return [_payload(late[key]) if key in late else next(stored) for key in keys]
@@ -138,11 +138,11 @@ class Behind:
         return unseal_many(keys, reader.get_many(self._db, keys), self._db)
 
     def due(self, nodes: Nodes, items: int) -> bool:
-        """Whether this batch is to write all nodes, these too, instead of a row of the log."""
+        """Return True if this batch should write all nodes, including these, instead of a log row."""
         return self._each * (len(self.nodes) + len(nodes)) > MOST_BYTES or self._items + items > MOST_ITEMS
 
     def write_all(self, writer: Writer, nodes: Nodes) -> None:
-        """Write all nodes, and empty the log."""
+        """Write all nodes and empty the log."""
         every = sorted({**self.nodes, **nodes}.items(), key=itemgetter(0))
         puts = [(key, seal(key, packed(node))) for key, node in every if node is not None]
         if puts:
@@ -154,21 +154,21 @@ class Behind:
             writer.clear(self._log)
 
     def wrote_all(self, nodes: Nodes) -> None:
-        """That is committed."""
+        """Record the commit of `write_all`."""
         self._written = {**self.nodes, **nodes}
         self.nodes = {}
         self._items = self._next = 0
 
     def laid(self, nodes: Nodes) -> None:
-        """What the log says already made these nodes."""
+        """Keep nodes made from items that are already in the log."""
         self._take(nodes)
 
     def log_key(self) -> bytes:
-        """The key of the next row of the log."""
+        """Return the key of the next log row."""
         return record_key(self._next)
 
     def logged(self, nodes: Nodes, items: int) -> None:
-        """A row of the log is committed, which made these nodes."""
+        """Record the commit of a log row and the nodes that its batch made."""
         self._next += 1
         self._items += items
         self._take(nodes)

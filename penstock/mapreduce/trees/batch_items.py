@@ -1,4 +1,4 @@
-"""What a batch brings to trees of contributions, and what it takes from them, as items."""
+"""Items that a batch adds to trees of contributions or removes from them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from penstock.mapreduce.maps.emissions import Contributions
 from penstock.views import Path
 
 Side = tuple[Contributions, Ints]
-"""What comes, or goes, and to which group of a batch."""
+"""Contributions that are added or removed, and for each the place of its group in the batch."""
 
 
 def coming(plus: Side, minus: Side, kept: Sequence[Path | None], stamped: bool) -> tuple[Items, Mask]:
-    """What comes, and where the mask holds goes, in order, each source once, without what stays as it is.
+    """Return the items to add and, where the mask is set, to remove: sorted, one per source, unchanged ones left out.
 
-    What is `stamped` with the time of its document never stays as it is.
+    An item that is `stamped` with the time of its document always counts as changed.
     """
     both = Items.join([items_of(*minus, kept), items_of(*plus, kept)])
     removed = np.zeros(len(both), bool)
@@ -30,7 +30,7 @@ def coming(plus: Side, minus: Side, kept: Sequence[Path | None], stamped: bool) 
     order = sort_order(both)
     both, removed = both.take(order), removed[order]
     at = ((both.node[1:] == both.node[:-1]) & (both.at[1:] == both.at[:-1])).nonzero()[0]
-    at = at[same_items(both, at, both, at + 1)]  # the first of two of one source: it goes, and it comes again
+    at = at[same_items(both, at, both, at + 1)]  # the removal of a source that is also added
     if not at.size:
         return both, removed
     keep = np.ones(len(both), bool)
@@ -41,7 +41,7 @@ def coming(plus: Side, minus: Side, kept: Sequence[Path | None], stamped: bool) 
 
 
 def items_of(side: Contributions, place: NDArray[Any], kept: Sequence[Path | None]) -> Items:
-    """Contributions as items of the nodes at these places, as they come."""
+    """Return contributions as items of the nodes at these places, in the same order."""
     sources = side.sources
     assert sources is not None, "a view that keeps contributions is told whose they are"
     at = source_hash(sources.keys.hashes()[sources.index], sources.rank)
@@ -52,7 +52,7 @@ def items_of(side: Contributions, place: NDArray[Any], kept: Sequence[Path | Non
 
 
 def _equal_rows(items: Items, at: Ints) -> Mask:
-    """Whether items `at` and those after them have equal values, as far as lanes tell."""
+    """Mark the items at `at` that have the same values as their successors. Only values in lanes are compared."""
     same = np.ones(at.size, bool)
     for column in items.columns:
         same &= column.lane[at] == column.lane[at + 1]

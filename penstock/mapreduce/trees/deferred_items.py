@@ -1,11 +1,11 @@
-"""What came to and went from large groups, and is not laid over their nodes yet.
+"""Deferred items: changes of large groups that are in the log and not yet applied to the nodes.
 
-A group's row can often be told without its tree: it has accumulators alone, or its greatest value did not go. What
-came and went then stands in the log of the batch, and waits here until the group's tree is asked, or much waits. So a
-leaf is made once for all that waited, not once a batch. Invariants:
+A group's row often follows without its tree: it has accumulators only, or its greatest value stays. Then the batch
+writes its items to the log and defers them here. They are applied when the tree is read, or when many are deferred.
+So a leaf is rewritten once for all its deferred items. Invariants:
 
-- the nodes of the store, with those behind and what waits laid over them, are what the committed log says;
-- before a batch changes nodes of a group, what waits for that group is laid over them.
+- the committed log equals the stored nodes plus the nodes in memory plus the deferred items;
+- before a batch changes nodes of a group, the deferred items of that group are applied.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from penstock.mapreduce.trees.tree_rows import TreeBatch
 from penstock.views import TreeCell, Values, is_tree_cell
 
 MOST = 1 << 16
-"""Items that wait before all are laid over their nodes; a batch of more than half of that doesn't let any wait."""
+"""Limit of deferred items; at the limit all are applied. A batch with more than half of it defers none."""
 _ITEM, _GROUP = 60, 200
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Items that come to groups with nodes, and where `gone` holds go: the groups' keys, how many items each has."""
+    """Deferred items of groups with nodes. `gone` marks removals. `counts` is the number of items of each group."""
 
     keys: list[bytes]
     counts: Ints
@@ -41,7 +41,7 @@ class Waiting:
 
     @classmethod
     def of(cls, keys: Sequence[bytes], counts: Ints, items: Items, gone: Mask, groups: Mask) -> Waiting:
-        """Those of some of the groups, each of which has any."""
+        """Select the items of some groups, each of which has at least one."""
         own = groups[items.node]
         waiting = items.take(own)
         place = np.cumsum(groups) - 1
@@ -52,14 +52,14 @@ class Waiting:
 
 @dataclass(slots=True)
 class Sure:
-    """The groups of a batch whose rows are told without their trees, and what their roots fold to."""
+    """The groups of a batch whose rows follow without their trees, with the partials of their roots."""
 
     groups: Mask
     partials: tuple[Column, ...]
 
 
 def stepped(codec: RowCodec, batch: TreeBatch, plus: Side, minus: Side) -> Sure | None:
-    """The groups that have nodes before and after, and whose partials follow from these contributions; None: none."""
+    """Return the groups with nodes before and after whose partials follow from these contributions, or None."""
     groups = (batch.old_n > trees.CAPACITY) & (batch.n > trees.CAPACITY)
     groups &= np.fromiter((s is None or s.held is None for s in batch.old), bool, len(batch.old))
     partials: list[Column] = []
@@ -90,12 +90,12 @@ def _stepped(cell: TreeCell, i: int, batch: TreeBatch, plus: Side, minus: Side) 
 
 
 def _input(side: Contributions, cell: TreeCell) -> Values | None:
-    """The values that a cell folds of contributions; None where they stand in a whole value."""
+    """Return the values that a cell folds, or None if they are part of a whole value."""
     return side.inputs.get(cell.field) if side.n else Column(np.zeros(0, np.int64))
 
 
 class Late:
-    """What waits, of one view."""
+    """The deferred items of one view."""
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
@@ -108,11 +108,11 @@ class Late:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use, about."""
+        """Estimate the bytes in use."""
         return _ITEM * self._n + _GROUP * len(self._counts)
 
     def add(self, waiting: Waiting) -> None:
-        """Let these wait, the last of all; they are committed."""
+        """Defer these committed items. They follow all items deferred before."""
         numbers, counts = self._numbers, self._counts
         for key, count in zip(waiting.keys, waiting.counts.tolist(), strict=True):
             number = numbers.setdefault(key, len(counts))
@@ -124,7 +124,7 @@ class Late:
         self._n += len(waiting.items)
 
     def take(self, keys: Iterable[bytes]) -> Waiting | None:
-        """What waits for these groups, the last of each item, and waits no longer."""
+        """Remove and return the deferred items of these groups, the last one per source."""
         asked = [number for key in keys if (number := self._numbers.get(key)) is not None]
         if not asked:
             return None
@@ -138,7 +138,7 @@ class Late:
         return self._waiting(items.take(own), gone[own])
 
     def take_all(self) -> Waiting | None:
-        """All that waits, the last of each item."""
+        """Remove and return all deferred items, the last one per source."""
         waiting = self._waiting(*self._joined()) if self._parts else None
         self._numbers, self._counts, self._parts, self._n = {}, [], [], 0
         return waiting

@@ -1,6 +1,6 @@
-"""Trees of small nodes, for the simulator, whose few documents then make trees that split, fold and are written behind.
+"""Limits of small nodes for the simulator. Its few documents then make trees that split, shrink and are written late.
 
-The shape of a tree is content, so a store belongs to the sizes that it was begun with.
+The node size determines the shape of a tree, which is content. So a store keeps the sizes of its creation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.mapreduce.trees import deferred_items
 
 @contextmanager
 def small_trees(capacity: int = 2, most_bytes: int = 6_000, most_items: int = 12, most_late: int = 6) -> Iterator[None]:
-    """While it lasts, nodes hold so many items, and are written once so many bytes or items are behind or wait."""
+    """Set the capacity of nodes, and the limits of logged and deferred items, while the context lasts."""
     before = node_levels.CAPACITY, node_log.MOST_BYTES, node_log.MOST_ITEMS, deferred_items.MOST
     node_levels.CAPACITY, node_log.MOST_BYTES, node_log.MOST_ITEMS, deferred_items.MOST = (
         capacity,

@@ -1,9 +1,9 @@
-"""A handful of contributions to groups whose contributions stand in their rows: item by item, not in columns.
+"""The fold of a few contributions to small groups, item by item instead of in columns.
 
-Most groups of most data are like that, and most batches are of a few documents. It makes the very rows that columns
-make: cells fold the same leaves, and accumulators move as in `small_fold`. Invariant: where a group has nodes or may
-get any, where sources share a hash, where a cell takes columns alone, and where something is not as it must be, nothing
-is decided here.
+A small group keeps its contributions in its row. Most groups are small, and most batches have a few documents. The
+resulting rows equal those of the columns: cells fold the same leaves, and accumulators move as in `small_fold`.
+Invariant: the columns decide if a group has nodes or may get them, sources share a hash, a cell needs columns, or data
+is inconsistent.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from penstock.views import Path, State, TreeCell, is_accumulator, is_tree_cell, 
 
 Field = Path | None
 Item = tuple[int, int, bytes | None, int, tuple[Any, ...]]
-"""Where a contribution stands, the key of its source as a lane or a text, the rank, and the values."""
+"""An item: its position, the key of its source as a lane or a text, its rank and its values."""
 
 _AT: Callable[[Item], int] = itemgetter(0)
 _MASK64 = (1 << 64) - 1
 
 
 class RowsOnce:
-    """Rows of one database in one batch, those asked for once more not read again."""
+    """Rows of one database in one batch. Each row is read once."""
 
     def __init__(self, reader: Reader, db: str) -> None:
         self._reader = reader
@@ -49,7 +49,7 @@ class RowsOnce:
         self._seen: dict[bytes, bytes | None] = {}
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """The rows of these keys."""
+        """Return the rows of these keys, None for an absent one."""
         seen = self._seen
         cold = [key for key in keys if key not in seen] if seen else keys
         if cold:
@@ -58,29 +58,29 @@ class RowsOnce:
 
 
 class _InColumns(Exception):
-    """Columns have to decide."""
+    """Raised when the columns have to decide."""
 
 
 @dataclass(slots=True)
 class _Moving:
-    """What comes to a group and goes from it, by where it stands, and how its accumulators move."""
+    """The changes of one group: items added and removed by position, and the changes of its accumulators."""
 
     come: dict[int, Item] = field(default_factory=dict)
     gone: dict[int, Item] = field(default_factory=dict)
-    n: int = 0  # so many more
-    moves: list[tuple[int, int]] = field(default_factory=list)  # (1 or −1, which contribution of that side)
+    n: int = 0  # change of the number of contributions
+    moves: list[tuple[int, int]] = field(default_factory=list)  # (1 or −1, index of the contribution on that side)
 
 
 @dataclass(slots=True)
 class _Held:
-    """A group that changes: all its contributions after it did, and its accumulators."""
+    """A group after its change: all its contributions and its accumulators."""
 
     items: list[Item]
     totals: list[State]
 
 
 class FewTrees:
-    """The few of one view."""
+    """The fold of a few contributions to the small groups of one view."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class FewTrees:
         self._kept = tuple(kept)
         self._stamped = stamped
         self._values = tuple(values)
-        self._totals: list[tuple[Moved, Field, int]] = []  # of accumulators, with the places of the cells
+        self._totals: list[tuple[Moved, Field, int]] = []  # the accumulators, with the places of their cells
         accumulators = [(i, cell) for i, cell in enumerate(codec.cells) if is_accumulator(cell)]
         for i, cell in accumulators:
             moved = getattr(cell, "moved", None)
@@ -113,7 +113,7 @@ class FewTrees:
         plus: Contributions,
         minus: Contributions,
     ) -> ChangedRows | None:
-        """The rows that these contributions change; None where columns have to decide. `known` are tries with nodes."""
+        """Return the rows that change, or None if the columns have to decide. `known` names the tries with nodes."""
         if not self._able:
             return None
         try:
@@ -139,10 +139,10 @@ class FewTrees:
         ints = not self._values and all(plain for _, plain in leaves) and not said.why and _only_ints(said)
         return self._rows.settled(batch, said, ints, lambda place: leaves[place][0])
 
-    # -- what moves
+    # -- changes
 
     def _moving(self, plus: Contributions, minus: Contributions) -> dict[int, _Moving]:
-        """By group what comes and goes, of those in which not everything that goes comes again."""
+        """Return the changes by group. Groups whose contributions stay the same are left out."""
         out: dict[int, _Moving] = {}
         for sign, side in ((1, plus), (-1, minus)):
             if not side.n:
@@ -166,7 +166,7 @@ class FewTrees:
         return out
 
     def _read_totals(self, plus: Contributions, minus: Contributions) -> dict[int, list[list[Any]]]:
-        """By sign, for each accumulator the values that it reads."""
+        """Return by sign, for each accumulator, the values that it reads."""
         return {
             sign: [side.inputs[field].values() if side.n else [] for _, field, _ in self._totals]
             for sign, side in ((1, plus), (-1, minus))
@@ -175,7 +175,7 @@ class FewTrees:
     def _held(
         self, old: list[RowState | None], n: list[int], moved: list[_Moving], read: dict[int, list[list[Any]]]
     ) -> list[_Held]:
-        """The groups after the change."""
+        """Return the groups after the change."""
         before = self._items(old)
         out: list[_Held] = []
         for place, own in enumerate(moved):
@@ -188,12 +188,12 @@ class FewTrees:
                 _check_same(here.get(at, item), item)
                 here[at] = item
             if len(here) != n[place]:
-                raise _InColumns  # which name the damage
+                raise _InColumns  # the columns report the damage
             out.append(_Held(sorted(here.values(), key=_AT), self._moved(old[place], own.moves, read)))
         return out
 
     def _items(self, old: list[RowState | None]) -> list[list[Item]]:
-        """The contributions in these rows."""
+        """Return the contributions in these rows."""
         out: list[list[Item]] = []
         for state in old:
             if state is not None and state.items is None:
@@ -204,7 +204,7 @@ class FewTrees:
     def _moved(
         self, old: RowState | None, moves: list[tuple[int, int]], read: dict[int, list[list[Any]]]
     ) -> list[State]:
-        """The accumulators of a group."""
+        """Return the accumulators of a group after its change."""
         out: list[State] = []
         for j, (moved, _, i) in enumerate(self._totals):
             a, b = self._codec.spans[i]
@@ -216,10 +216,10 @@ class FewTrees:
             out.append(state)
         return out
 
-    # -- what they say
+    # -- results
 
     def _said(self, batch: TreeBatch, held: list[_Held]) -> Said:
-        """What the groups say, cell by cell."""
+        """Return the states of the groups, cell by cell."""
         full = [place for place, one in enumerate(held) if one.items]
         leaves = _FewLeaves([held[place].items for place in full], self._kept, [batch.value(place) for place in full])
         spills: list[list[list[Any] | None]] = [[None] * len(self._codec.cells) for _ in held]
@@ -246,7 +246,7 @@ class FewTrees:
 
 
 class _FewLeaves:
-    """The contributions of groups, as cells read leaves."""
+    """The contributions of groups in the form in which cells read leaves."""
 
     def __init__(self, groups: Sequence[list[Item]], fields: Sequence[Field], values: list[Any]) -> None:
         self._items = [item for own in groups for item in own]
@@ -260,7 +260,7 @@ class _FewLeaves:
         self._groups = values
 
     def column(self, field: Field) -> Column:
-        """The values of a field."""
+        """Return the values of a field."""
         found = self._columns.get(field)
         if found is None:
             found = self._columns[field] = Column.of(self._read(field))
@@ -275,16 +275,16 @@ class _FewLeaves:
         return [reach(item[4][i], field) for item in self._items]
 
     def sources(self, at: Ints) -> list[tuple[bytes, int]]:
-        """Who made the contributions at these indexes."""
+        """Return the sources of the contributions at these indexes."""
         some = [self._items[i] for i in at.tolist()]
         return [(encode_key(lane) if text is None else text, rank) for _, lane, text, rank, _ in some]
 
     def groups(self) -> list[Any]:
-        """The group of each leaf."""
+        """Return the group of each leaf."""
         return self._groups
 
     def folded(self, cell: TreeCell) -> list[Any]:
-        """The partial of each group."""
+        """Return the partial of each group."""
         fold = getattr(cell, "fold_few", None)
         if fold is None:
             return cell.fold(self).values() if self._groups else []
@@ -292,7 +292,7 @@ class _FewLeaves:
         return [fold(values[a:b]) for a, b in pairwise(ends)]
 
     def settled(self, tree: ValueTree) -> list[Settled]:
-        """What each group answers to a cell that is read from values."""
+        """Return the answer of each group to a value cell."""
         values, ends = self._read(tree.cell.field), self._ends
         return [tree.small_one(Column.of(values[a:b])) for a, b in pairwise(ends)]
 
@@ -301,7 +301,7 @@ class _FewLeaves:
 
 
 def _items_of(side: Contributions, kept: Sequence[Field]) -> list[Item]:
-    """Contributions as items."""
+    """Return contributions as items."""
     sources = side.sources
     if sources is None or sources.keys.text is not None or sources.rank is not None:
         return _listed(items_of(side, side.code, kept))
@@ -312,7 +312,7 @@ def _items_of(side: Contributions, kept: Sequence[Field]) -> list[Item]:
 
 
 def _of_leaf(leaf: Sequence[Any], columns: int) -> list[Item]:
-    """The contributions of a leaf."""
+    """Return the contributions of a leaf."""
     keys, ranks, parts = leaf
     if type(keys) is not bytes or ranks is not None:
         return _listed(read_leaves([leaf], columns))
@@ -323,12 +323,12 @@ def _of_leaf(leaf: Sequence[Any], columns: int) -> list[Item]:
 
 
 def _rows(columns: Sequence[Sequence[Any]], n: int) -> Sequence[tuple[Any, ...]]:
-    """Columns as rows, also where there is none."""
+    """Transpose columns into rows. Without columns, return n empty rows."""
     return list(zip(*columns, strict=True)) if columns else [()] * n
 
 
 def _listed(items: Items) -> list[Item]:
-    """Items of columns."""
+    """Return items of columns as tuples."""
     n = len(items)
     text = [None] * n if items.text is None else items.text.tolist()
     rank = [0] * n if items.rank is None else items.rank.tolist()
@@ -337,19 +337,19 @@ def _listed(items: Items) -> list[Item]:
 
 
 def _check_same(one: Item | None, other: Item) -> None:
-    """Two items that stand at one place are of one source, or columns tell them apart."""
+    """Require two items at one position to have one source. Otherwise let the columns decide."""
     if one is None or one[1:4] != other[1:4]:
         raise _InColumns
 
 
 def _are_equal(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
-    """Whether values are equal, as far as lanes tell."""
+    """Compare values by their lanes. Values outside lanes count as different."""
     lanes = list(map(lane_of, some))
     return lanes == list(map(lane_of, others)) and all(kind < Kind.BIG for _, kind in lanes)
 
 
 def _leaf(items: list[Item], columns: int) -> tuple[list[Any], bool]:
-    """The row of a leaf as data, to be part of another row; and whether all its values are ints and nulls."""
+    """Return a leaf as data for another row, and True if all its values are ints or nulls."""
     n = len(items)
     lanes = [item[1] for item in items]
     keys: Any = pack(f"<{n}q", *lanes)
@@ -362,6 +362,6 @@ def _leaf(items: list[Item], columns: int) -> tuple[list[Any], bool]:
 
 
 def _only_ints(said: Said) -> bool:
-    """Whether groups say nothing but 64-bit ints."""
+    """Return True if all spills of the groups are single 64-bit ints."""
     told = (spill for own in said.spills for spill in own if spill is not None)
     return all(len(spill) == 1 and type(spill[0]) is int and lane_of(spill[0])[1] is Kind.INT for spill in told)

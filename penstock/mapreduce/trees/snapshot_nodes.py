@@ -1,7 +1,7 @@
-"""The nodes of a view's trees in one snapshot: those that are written, with what the log says since laid over them.
+"""The nodes of a view's trees in one snapshot: the stored nodes with the log applied.
 
-Replaying the log makes the very nodes that its batches made: a trie's shape and its nodes' rows follow from its items
-alone, and the log has the last word on each item that moved. Nothing here needs the memory of the writer.
+The replay of the log recreates the nodes that its batches made. A trie's shape and rows depend on its items only, and
+the log holds the last state of each changed item. The replay needs no memory of the writer.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from penstock.mapreduce.tries.value_trie import Moved, ValueTree
 from penstock.views import TreeCell
 
 CONTRIBUTIONS = 0
-"""The number of a group's trie of contributions; those of its values have the next ones."""
+"""The number of a group's trie of contributions. The tries of its values follow."""
 
 
 def nodes_db(view: int) -> str:
-    """The database of the nodes of a view's trees."""
+    """Return the name of the database with the nodes of a view's trees."""
     return f"tree:{view}"
 
 
 def behind_db(view: int) -> str:
-    """The database of what changed in a view's trees since nodes were written."""
+    """Return the name of the database with the log of changes since nodes were last written."""
     return f"behind:{view}"
 
 
 class TreeNodes:
-    """The trees of one view, wherever their nodes stand."""
+    """The trees of one view, with stored nodes and logged changes."""
 
     def __init__(
         self, view: int, cells: Sequence[TreeCell], kept: Sequence[Field], value_trees: Sequence[ValueTree]
@@ -47,11 +47,11 @@ class TreeNodes:
         self._value_trees = tuple(value_trees)
 
     def trie(self, group_of: GroupOf) -> Trie:
-        """The trie of contributions, whose cells are told groups by their places."""
+        """Return the trie of contributions. `group_of` gives cells the group at a place."""
         return Trie(CONTRIBUTIONS, len(self._kept), CellFolding(self._cells, self._kept, group_of))
 
     def read_behind(self, reader: Reader) -> Behind:
-        """The nodes of a snapshot that are not written yet, made again from the log."""
+        """Recreate from the log the nodes of a snapshot that are not written yet."""
         behind = Behind(nodes_db(self._view), behind_db(self._view))
         found = read_log(reader, behind_db(self._view), len(self._kept))
         if found is None:
@@ -76,7 +76,7 @@ class TreeNodes:
         return behind
 
     def all(self, reader: Reader) -> Iterator[tuple[bytes, bytes]]:
-        """All nodes of a snapshot, addresses and payloads, in the order of the addresses."""
+        """Yield the address and payload of all nodes of a snapshot, sorted by address."""
         behind = self.read_behind(reader).nodes
         db = nodes_db(self._view)
         late = ((key, behind[key]) for key in sorted(behind))

@@ -1,4 +1,4 @@
-"""What a batch makes of a view's groups and of the trees under them."""
+"""The change that a batch makes to a view's groups and their trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.mapreduce.nodes.node_log import Nodes
 from penstock.mapreduce.trees.deferred_items import Waiting
 from penstock.mapreduce.trees.tree_rows import ChangedRows
 
-Depths = dict[tuple[bytes, int], int]  # by group and trie how deep it is known to be
+Depths = dict[tuple[bytes, int], int]  # known depth by group and trie
 
 
 class Stages(Protocol):
@@ -26,13 +26,13 @@ class Stages(Protocol):
     def stage(
         self, change: TreeChange, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]
     ) -> None:
-        """Leave the trees of a change to be written, and the work in memory after the commit."""
+        """Add the writes of the change to `during`, and its updates of memory to `after`, for the commit."""
         ...
 
 
 @dataclass(slots=True)
 class TreeChange:
-    """Groups that change, and what is to be written of trees."""
+    """The groups that change, with the nodes and log rows to write."""
 
     node: Stages
     groups: Groups
@@ -44,35 +44,35 @@ class TreeChange:
 
     @property
     def m(self) -> int:
-        """How many rows change."""
+        """Return the number of rows that change."""
         return len(self.changed.old)
 
     def group(self, place: int) -> tuple[bytes, Any]:
-        """The key of a row that changes, as it is stored and as a value."""
+        """Return the group of a changed row, as its stored key and as a value."""
         code = int(self.changed.codes[place])
         return self.groups.stored[code], self.groups.value(code)
 
     def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
-        """Whether a changed group has a row, and its result."""
+        """Return (True, result) of a changed group, or (False, None) if it has no row."""
         state = (self.changed.old if before else self.changed.new)[place]
         return (False, None) if state is None else (True, self.node.codec.result(state))
 
     def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
-        """The rows to put and the keys to delete."""
+        """Return the rows to put and the keys to delete."""
         return self.changed.puts, self.changed.deletes
 
     def new_keys(self) -> list[bytes] | None:
-        """The keys of rows that come."""
+        """Return the keys of added rows."""
         stored, now = self.groups.stored, self.changed
         sides = zip(now.codes.tolist(), now.old, now.new, strict=True)
         return [stored[code] for code, old, new in sides if old is None and new is not None]
 
     def newly_held(self) -> int:
-        """How many more groups are held than before."""
+        """Return the increase of the number of held groups."""
         return self.changed.held
 
     def fed(self, view: int) -> Fed:
-        """The change as the feed keeps it: rows without their contributions, of groups that show something else."""
+        """Return the entry for the feed: the old and new rows, without contributions, of groups with another result."""
         whole: list[bytes] = []
         odd: list[list[Any]] = []
         codec = self.node.codec
@@ -83,5 +83,5 @@ class TreeChange:
         return Fed(view, whole, None, odd)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
-        """Leave what is to be written of trees, and what memory does after the commit."""
+        """Add the tree writes to `during`, and the updates of memory to `after`."""
         self.node.stage(self, during, after)

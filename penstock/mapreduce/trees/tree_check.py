@@ -1,9 +1,9 @@
-"""Whether the trees of a view are what its contributions make of them: every node, every count, every partial.
+"""The check of a view's trees against its contributions: every node, every count, every partial.
 
-Contributions are the truth here: each node's row is made again from its items, what each inner node says of a child is
-held against that child, and what a group's row says against all of them. What a store shows that has no fault is then
-what its contributions say; whether these are what documents said is another question. Each node is read once, a level
-of a group by one read. It only reads, and names what is wrong instead of raising.
+The check takes the contributions as correct. It recomputes each node's row from its items. It compares each inner
+node's entry for a child with that child, and each group's row with its tree. A store without faults agrees with its
+contributions; a comparison of these with the documents is another check. It reads each node once, one read per level
+of a group. It writes nothing, and reports faults instead of raising.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from penstock.mapreduce.tries.partials import CellFolding, Tally, field_of
 from penstock.mapreduce.tries.value_trie import ValueTree, listed
 from penstock.views import Accumulator, Totals, is_accumulator, is_tree_cell
 
-Wrong = tuple[str, str]  # where, and what
+Wrong = tuple[str, str]  # (place, description of the fault)
 Payloads = Callable[[list[bytes]], list[bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class TreeFault:
-    """One thing that is wrong with a group: where, and what."""
+    """One fault of a group: its place and description."""
 
     view: str
     group: Any
@@ -48,7 +48,7 @@ class TreeFault:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A node of a level: its number there, its prefix, its row as it is stored and what that says."""
+    """A node of a level: its index, its prefix, its stored row and the decoded node."""
 
     i: int
     prefix: int
@@ -58,7 +58,7 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a walk through one trie found."""
+    """The result of a walk through one trie."""
 
     items: Items  # of all leaves, in order
     count: int
@@ -66,14 +66,14 @@ class _Found:
 
 
 def check_trees(reduce: TreeReduce, reader: Reader) -> Iterator[TreeFault]:
-    """All that is wrong with a view's rows and nodes in a snapshot, one fault after the other."""
+    """Yield all faults of a view's rows and nodes in a snapshot."""
     check = _Check(reduce, reader)
     yield from check.rows()
     yield from check.strays()
 
 
 class _Check:
-    """One view being checked."""
+    """The check of one view."""
 
     def __init__(self, reduce: TreeReduce, reader: Reader) -> None:
         self._reduce = reduce
@@ -84,7 +84,7 @@ class _Check:
         self._columns = len(reduce.kept)
 
     def rows(self) -> Iterator[TreeFault]:
-        """What is wrong with rows, and with the nodes below them."""
+        """Yield the faults of rows and of the nodes below them."""
         name = self._reduce.name
         for key, row in self._reader.scan(self._reduce.db):
             group: Any = _shown(key)
@@ -137,7 +137,7 @@ class _Check:
         return self._nodes.payloads(self._reader, nodes)
 
     def _answers(self, key: bytes, state: RowState, found: _Found) -> Iterator[Wrong]:
-        """What a row says against what contributions say, cell by cell."""
+        """Compare a row's results with those of its contributions, cell by cell."""
         partials = iter(found.partials)
         values = iter(self._reduce.value_trees)
         counts = iter(state.values or [None] * len(self._reduce.value_trees))
@@ -149,7 +149,7 @@ class _Check:
             if is_accumulator(cell):
                 wanted, failed = _totals(cell, field_of(found.items, self._reduce.kept, cell.field))
                 own = [state.lanes[a:b], spill]
-                if failed:  # what it owes depends on the way here
+                if failed:  # the owed values depend on the order of past batches
                     own = wanted = None
                 failing = failing or failed
             elif is_tree_cell(cell):
@@ -167,7 +167,7 @@ class _Check:
             yield "its row", f"it is {'not ' if failing else ''}held, and {failing or 'nothing fails'}"
 
     def _values(self, key: bytes, state: RowState, tree: ValueTree, found: _Found) -> Generator[Wrong, None, list[Any]]:
-        """Check a trie of values; gives what the row should say of it."""
+        """Check a trie of values. Return the entries that the row should have for it."""
         counted = tree.counted(found.items)
         total = sum(count for _, _, count in counted)
         if state.n <= trees.CAPACITY:
@@ -183,7 +183,7 @@ class _Check:
 
 
 class _Walk:
-    """One trie, level by level from its root."""
+    """A walk through one trie, level by level from its root."""
 
     def __init__(
         self, payloads: Payloads, key: bytes, number: int, columns: int, folding: Folding, top: int, seen: set[bytes]
@@ -193,21 +193,21 @@ class _Walk:
         self._number = number
         self._columns = columns
         self._folding = folding
-        self._top = top  # a root that is a leaf has a row where this is 0
+        self._top = top  # at 0, a root that is a leaf has a row
         self._leaves: list[tuple[int, Node]] = []
         self._root: list[Any] = []
 
     def found(self) -> _Found:
-        """What there was, after all faults."""
+        """Return the items, the count and the partials of the trie, after `faults` has ended."""
         leaves = [leaf for _, leaf in sorted(self._leaves, key=itemgetter(0))]
         items = read_nodes(leaves, self._columns)
         items = items.moved(np.zeros(len(items), np.int64))
         return _Found(items, len(items), self._root)
 
     def faults(self) -> Iterator[Wrong]:
-        """What is wrong with its nodes."""
+        """Yield the faults of the trie's nodes."""
         level: list[int] = [0]
-        told: Items | None = None  # what the nodes above say of those of this level, in order
+        told: Items | None = None  # the parents' entries for this level's nodes, in order
         depth = 0
         while level:
             rows = self._payloads([address(self._key, self._number, prefix, depth) for prefix in level])
@@ -255,7 +255,7 @@ class _Walk:
             yield from self._as_told(told, leaf.i, where, b - a, [p[places[i]] for p in partials])
 
     def _inner_level(self, inner: list[_Stored], told: Items | None, depth: int) -> Generator[Wrong, None, Items]:
-        """Check inner nodes; gives what they say of their children."""
+        """Check inner nodes. Return their entries for their children."""
         columns = 1 + self._folding.partials
         if not inner:
             return Items.none(columns)
@@ -284,7 +284,7 @@ class _Walk:
         return children
 
     def _as_told(self, told: Items | None, k: int, where: str, count: int, partials: list[Any]) -> Iterator[Wrong]:
-        """What the node above says of this one; the root says it to the row."""
+        """Compare a node with its parent's entry for it. Keep the root's partials for the check of the row."""
         if told is None:
             self._root = partials
             return
@@ -297,17 +297,17 @@ class _Walk:
 
 
 def _node(trie: int, prefix: int, depth: int) -> str:
-    """How a node is named."""
+    """Return the name of a node for messages."""
     return f"trie {trie}, node {prefix:016x}/{depth}"
 
 
 def _shown(key: bytes) -> Any:
-    """The group of a stored key; of one that is not stored whole, what there is."""
+    """Return the group of a stored key, or the key itself if the group is not stored whole."""
     return key if is_long(key) else decode_key(key)
 
 
 def _leaf_faults(items: Items, prefix: int, depth: int, number: int) -> Iterator[str]:
-    """What is wrong with the items of one leaf."""
+    """Yield the faults of the items of one leaf."""
     order = sort_order(items)
     if not bool((order == np.arange(len(items))).all()):
         yield "its items are out of order"
@@ -321,12 +321,12 @@ def _leaf_faults(items: Items, prefix: int, depth: int, number: int) -> Iterator
 
 
 def _below(at: Codes64, prefix: int, depth: int, own: int) -> bool:
-    """Whether positions are below a node, and prefixes of this depth."""
+    """Return True if all positions lie below a node and are prefixes of the depth `own`."""
     return bool(((at & MASKS[depth]) == np.uint64(prefix)).all() and ((at & MASKS[own]) == at).all())
 
 
 def _totals(cell: Accumulator, column: Column) -> tuple[list[Any], str]:
-    """What an accumulator says over a column of values of one group, and why it fails on some."""
+    """Recompute an accumulator from the values of one group. Return its state and the first error's message."""
     none = cell.batch(np.zeros(0, np.int64), 1, Column.nulls(0))
     plus = cell.batch(np.zeros(len(column), np.int64), 1, column)
     totals = cell.update(Totals.none(cell.lanes, 1), plus, none)
@@ -335,5 +335,5 @@ def _totals(cell: Accumulator, column: Column) -> tuple[list[Any], str]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two parts of rows are the same to the byte."""
+    """Compare two parts of rows by their canonical bytes."""
     return canonical(one) == canonical(other)

@@ -1,13 +1,12 @@
-"""The reduce node of views that keep contributions: trees of them, and what is folded along these.
+"""The reduce node of views that keep contributions, in trees with partial results.
 
-Each group's row holds its accumulators, what its tree cells and value cells answer, and, while it has few
-contributions, these too: such a group costs one read and one write. The contributions of a larger group stand in a trie
-of nodes, which are written behind. Invariants:
+Each group's row holds its accumulators and the answers of its tree cells and value cells. The row of a small group
+also holds its contributions: such a group costs one read and one write. A larger group has a trie of nodes, which are
+written later. Invariants:
 
-- memory holds nodes that are not written yet, what waits to be laid over them, and how deep tries are; all else is read
-  with each batch;
-- what a batch takes back is found in the tree, or the store is damaged: the number of items is checked each time;
-- a group that a user's reducer fails on shows its last good result until its partials can be made again.
+- memory holds only unwritten nodes, deferred items, depths of tries and a cache of recent rows;
+- a removed contribution must be in the tree, or the store is damaged: each batch checks the number of items;
+- a group whose user reducer fails shows its last good result until its partials can be computed again.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _MOST_DEPTHS = 1 << 16
 
 
 class TreeReduce:
-    """One view's reducer, where contributions are kept."""
+    """The reducer of one view that keeps contributions."""
 
     def __init__(self, name: str, number: int, db: str, codec: RowCodec, fields: Sequence[Field], few: int) -> None:
         self.name = name
@@ -61,7 +60,7 @@ class TreeReduce:
         self.fields: tuple[Field, ...] = tuple(dict.fromkeys([*fields, *wanted]))
         by_value = [c for c in codec.cells if is_value_cell(c)]
         self.value_trees = [ValueTree(c, self.kept, CONTRIBUTIONS + i) for i, c in enumerate(by_value, 1)]
-        self._few = few  # contributions up to which they are taken one by one
+        self._few = few  # the limit up to which contributions are folded one by one
         self._few_trees = FewTrees(name, codec, self._rows, self.kept, self.stamped, self.value_trees)
         self._nodes = TreeNodes(number, self.tree_cells, self.kept, self.value_trees)
         self._behind: Behind | None = None
@@ -70,12 +69,12 @@ class TreeReduce:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use, about."""
+        """Estimate the bytes in use."""
         behind = 0 if self._behind is None else self._behind.nbytes
         return behind + self._late.nbytes + 200 * len(self._depths) + self._rows.nbytes
 
     def forget(self) -> None:
-        """Drop what memory holds."""
+        """Drop everything in memory."""
         self._behind = None
         self._late = Late()
         self._depths = {}
@@ -84,7 +83,7 @@ class TreeReduce:
     # -- a batch
 
     def folded(self, reader: Reader, groups: Groups, plus: Contributions, minus: Contributions) -> TreeChange:
-        """The change that these contributions make."""
+        """Return the change that these contributions make."""
         rows = RowsOnce(reader, self.db)
         if plus.n + minus.n <= self._few:
             changed = self._few_trees.fold(rows, self._depths, groups, plus, minus)
@@ -95,13 +94,13 @@ class TreeReduce:
     def _in_columns(
         self, reader: Reader, rows: RowsOnce, groups: Groups, plus: Contributions, minus: Contributions
     ) -> TreeChange:
-        """The same of any number, to groups of any size."""
+        """Fold any number of contributions to groups of any size, in columns."""
         codes, loc = local_codes(np.concatenate((plus.code, minus.code)), groups.size)
         here, gone = loc[: plus.n], loc[plus.n :]
         new, removed = coming((plus, here), (minus, gone), self.kept, self.stamped)
         stirred = np.zeros(codes.size, bool)
         stirred[new.node] = True
-        if not stirred.all():  # in some groups everything comes as it goes
+        if not stirred.all():  # some groups get back all that they lose
             place = np.cumsum(stirred) - 1
             plus, minus = plus.take(stirred[here]), minus.take(stirred[gone])
             codes, here, gone = codes[stirred], place[here[stirred[here]]], place[gone[stirred[gone]]]
@@ -154,7 +153,7 @@ class TreeReduce:
         return out
 
     def _without_trees(self, fetch: Fetch, batch: TreeBatch, plus: Side, minus: Side, items: int) -> Sure | None:
-        """The groups whose rows can be told without their trees, where so many items may wait; else none wait then."""
+        """Return the groups whose rows follow without their trees. Apply the deferred items of all others."""
         behind, late = self._behind, self._late
         assert behind is not None, "what is behind is read first"
         if behind.due({}, items) or len(late) + items > waits.MOST:
@@ -169,7 +168,7 @@ class TreeReduce:
         return sure
 
     def _lay(self, fetch: Fetch, waiting: Waiting | None) -> None:
-        """Lay what waited over its nodes. It is committed already, and so are these, whatever becomes of the batch."""
+        """Apply deferred items to the nodes. They are committed, so the nodes stay valid if the batch fails."""
         if waiting is None:
             return
         assert self._behind is not None, "what is behind is read first"
@@ -184,7 +183,7 @@ class TreeReduce:
     def _grown(
         self, fetch: Fetch, batch: TreeBatch, known: Tries, new: Items, removed: Mask, sure: Sure | None
     ) -> Grown:
-        """What becomes of the trees, of those that are not sure without."""
+        """Apply the items to the trees, except to those of `sure` groups."""
         inline = self._inline(batch)
         if sure is None:
             return self._nodes.trie(batch.value).change(fetch, known, inline, new, removed)
@@ -217,7 +216,7 @@ class TreeReduce:
     def _moved(
         self, batch: TreeBatch, grown: Grown, new: Items, removed: Mask
     ) -> tuple[Moved, tuple[Items, Mask] | None]:
-        """What comes to and goes from trees with nodes, a group's whole tree where it gets nodes or loses them."""
+        """Return items gained and lost by tries with nodes: the whole trie if its group gets or loses nodes."""
         deep, was_deep = batch.n > trees.CAPACITY, batch.old_n > trees.CAPACITY
         if not (deep | was_deep).any():
             none = Items.none(len(self.kept))
@@ -230,7 +229,7 @@ class TreeReduce:
         logged = [(new.take(deep[place] & was_deep[place]), removed[deep[place] & was_deep[place]])]
         rises = deep & ~was_deep
         if rises.any():
-            # What was in the row, and stays, comes to the tree.
+            # The items of the row that stay move to the tree.
             inline = self._inline(batch)
             stay = inline.take(rises[inline.node])
             own = rises[place]
@@ -250,7 +249,7 @@ class TreeReduce:
         return Moved(Items.join(minus), Items.join(plus)), (items, np.concatenate([gone for _, gone in logged]))
 
     def _known(self, trie: int, keys: list[bytes], items: Ints) -> Tries:
-        """One kind of trie of groups, so many items in each, and how deep they are known to be."""
+        """Return one trie of each group, with its number of items and its known depth."""
         depth = np.zeros(items.size, np.int64)
         if self._depths:
             deep, known = np.flatnonzero(items > trees.CAPACITY), self._depths.get
@@ -258,7 +257,7 @@ class TreeReduce:
         return Tries(keys, items, depth)
 
     def _deeper(self, depths: Depths, trie: int, known: Tries, grown: Grown) -> None:
-        """What is then known of depths: hints are held only for tries with more than one node."""
+        """Record changed depths. Only tries with more than one node have an entry."""
         few = grown.items <= trees.CAPACITY
         for i in np.flatnonzero(few & (known.depth > 0)).tolist():
             depths[known.keys[i], trie] = 0
@@ -269,7 +268,7 @@ class TreeReduce:
     def _value_states(
         self, fetch: Fetch, batch: TreeBatch, grown: Grown, moved: Moved, change: TreeChange
     ) -> list[dict[int, Settled]]:
-        """By value cell: what groups answer where any of their values moved."""
+        """Return for each value cell the answers of groups whose values change."""
         out: list[dict[int, Settled]] = []
         if not self.value_trees:
             return out
@@ -288,7 +287,7 @@ class TreeReduce:
     def stage(
         self, change: TreeChange, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]
     ) -> None:
-        """Leave what is to be written of trees, and what memory does after the commit."""
+        """Add the tree writes to `during`, and the updates of memory to `after`."""
         behind, log = self._behind, change.log
         depths = self._depths
         if change.depths:
@@ -311,10 +310,10 @@ class TreeReduce:
             waiting = change.late
             after.append(lambda: late.add(waiting))
 
-    # -- what is there
+    # -- reads
 
     def of_sources(self, reader: Reader, groups: Groups, named: Items) -> Contributions:
-        """What these documents contribute to these groups: `node` of each is the group's code, its rank is 0."""
+        """Return the contributions of these documents to these groups. `node` is the group's code, and `rank` is 0."""
         codes, place = local_codes(named.node.astype(np.int32), groups.size)
         keys = [groups.stored[c] for c in codes.tolist()]
         raw = reader.get_many(self.db, keys)
@@ -344,7 +343,7 @@ class TreeReduce:
         return self._contributed(before.take(was[here]), codes[asked.node[here]])
 
     def _contributed(self, items: Items, codes: Ints) -> Contributions:
-        """Items as contributions to the groups of these codes."""
+        """Return items as contributions to the groups with these codes."""
         inputs = dict(zip(self.kept, items.columns, strict=True))
         for path in self.fields:
             if path is not None and path not in inputs:
@@ -352,7 +351,7 @@ class TreeReduce:
         sources = Sources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
         return Contributions(codes.astype(np.int32), inputs, sources)
 
-    # -- what is written behind
+    # -- late writes
 
     def _ready(self, reader: Reader) -> Behind:
         if self._behind is None:
@@ -360,15 +359,15 @@ class TreeReduce:
         return self._behind
 
     def read_behind(self, reader: Reader) -> Behind:
-        """The nodes of a snapshot that are not written yet."""
+        """Return the nodes of a snapshot that are not written yet."""
         return self._nodes.read_behind(reader)
 
     def nodes(self, reader: Reader) -> Iterator[tuple[bytes, bytes]]:
-        """All nodes of a snapshot, addresses and payloads, in the order of the addresses."""
+        """Yield the address and payload of all nodes of a snapshot, sorted by address."""
         return self._nodes.all(reader)
 
     def _named(self, batch: TreeBatch, items: Items, gone: Mask) -> tuple[list[bytes], Items, Mask] | None:
-        """A batch's part of the log, with the encodings of its groups."""
+        """Return the log entry of a batch, with the encoded groups."""
         if not len(items):
             return None
         used, node = np.unique(items.node, return_inverse=True)
@@ -377,7 +376,7 @@ class TreeReduce:
 
 
 def _learnt(depths: Depths, news: Depths) -> None:
-    """Remember how deep tries are; which are no deeper than one node is not worth it."""
+    """Remember depths of tries. Tries with a single node have no entry."""
     if len(depths) + len(news) > _MOST_DEPTHS:
         depths.clear()
     for which, depth in news.items():

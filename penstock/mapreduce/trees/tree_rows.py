@@ -1,7 +1,7 @@
-"""Rows of views that keep contributions: what a batch makes of each group's row.
+"""The rows of views that keep contributions, and their changes by a batch.
 
-A row follows from the group's accumulators, the partials at the root of its tree, what its values answer, and, while it
-has few, from its contributions; a row whose bytes stay is not written.
+A row follows from the group's accumulators, the partials at the root of its tree and the answers of its value cells. A
+small group's row also holds its contributions. A row with unchanged bytes is not written.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from penstock.mapreduce.tries.value_trie import Settled
 from penstock.views import Cell, Totals, TreeCell, is_accumulator, is_tree_cell, is_value_cell
 
 _T = TypeVar("_T")
-_RECENT = 1 << 12  # rows that are remembered
-_EACH = 800  # bytes that one takes, about
+_RECENT = 1 << 12  # number of cached rows
+_EACH = 800  # estimated bytes of a cached row
 
 
 @dataclass(slots=True)
 class TreeBatch:
-    """One change under way: the groups at hand, and their rows before."""
+    """One change in progress: its groups and their former rows."""
 
     codes: Ints
     keys: list[bytes]
@@ -42,12 +42,12 @@ class TreeBatch:
     groups: Groups
 
     def value(self, place: int) -> Any:
-        """The group at a place."""
+        """Return the group at a place."""
         return self.groups.value(int(self.codes[place]))
 
 
 class _Kind(Enum):
-    """What a cell keeps."""
+    """The kind of state that a cell keeps."""
 
     TOTAL = "total"
     TREE = "tree"
@@ -55,13 +55,13 @@ class _Kind(Enum):
 
     @classmethod
     def of(cls, cell: Cell) -> _Kind:
-        """That of a cell."""
+        """Return the kind of a cell."""
         return cls.TOTAL if is_accumulator(cell) else cls.TREE if is_tree_cell(cell) else cls.VALUES
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What groups say: of each the lanes, spills and numbers of values of its cells, and of some why they fail."""
+    """The states of groups: lanes, spills and numbers of distinct values of their cells, messages of failures."""
 
     lanes: list[list[int]]
     spills: list[list[list[Any] | None]]
@@ -78,11 +78,11 @@ class ChangedRows:
     new: list[RowState | None]
     puts: list[tuple[bytes, bytes]]
     deletes: list[bytes]
-    held: int  # how many more groups are held than before
+    held: int  # increase of the number of held groups
 
 
 class TreeRows:
-    """Makes the rows of one view."""
+    """The rows of one view: decodes stored rows and builds changed ones."""
 
     def __init__(self, codec: RowCodec) -> None:
         self._codec = codec
@@ -93,15 +93,15 @@ class TreeRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use, about."""
+        """Estimate the bytes in use."""
         return _EACH * len(self._recent)
 
     def forget(self) -> None:
-        """Drop what memory holds."""
+        """Drop everything in memory."""
         self._recent = {}
 
     def read(self, keys: Sequence[bytes], rows: Sequence[bytes | None], where: str) -> list[RowState | None]:
-        """What rows hold. One of ints that was made a moment ago is known by its bytes, whatever became of it since."""
+        """Decode rows. A recent row of ints is found by its bytes in the cache."""
         out: list[RowState | None] = []
         recent, decode = self._recent, self._codec.decode
         for key, row in zip(keys, rows, strict=True):
@@ -115,7 +115,7 @@ class TreeRows:
     def changed(
         self, batch: TreeBatch, totals: list[Totals], grown: Grown, values: list[dict[int, Settled]]
     ) -> ChangedRows:
-        """The rows that change, of accumulators, trees and values that did."""
+        """Return the rows that change with these accumulators, trees and values."""
         now = self._say(batch, totals, grown, values)
         ints = _all_ints([*grown.partials, *grown.inline.columns]) and not (now.why or any(t.spill for t in totals))
         ints &= not values
@@ -124,7 +124,7 @@ class TreeRows:
         return self.settled(batch, now, ints, lambda place: cut.parts(starts[place], starts[place + 1]))
 
     def settled(self, batch: TreeBatch, now: Said, ints: bool, leaf: Callable[[int], list[Any]]) -> ChangedRows:
-        """The rows of groups that say this, `ints` where it is nothing but ints; `leaf` has what stands in a row."""
+        """Return changed rows of groups in these states. `ints`: all values are ints. `leaf` gives a row's items."""
         out = ChangedRows(batch.codes, [], [], [], [], 0)
         at: list[int] = []
         for place, (key, n, before) in enumerate(zip(batch.keys, batch.n.tolist(), batch.old, strict=True)):
@@ -157,7 +157,7 @@ class TreeRows:
         return out
 
     def _say(self, batch: TreeBatch, totals: list[Totals], grown: Grown, values: list[dict[int, Settled]]) -> Said:
-        """What the groups say, cell by cell."""
+        """Return the states of the groups, cell by cell."""
         places = range(len(batch.keys))
         spills: list[list[list[Any] | None]] = []
         distinct: list[list[int | None]] = []
@@ -193,7 +193,7 @@ class TreeRows:
         return state
 
     def _unmoved(self, i: int, j: int, before: RowState | None) -> Settled:
-        """What a group answers with the values that it had; one that just came to have nodes has none."""
+        """Return the former answer of a group. A group that was without nodes has no values in a trie."""
         if before is None or before.items is not None:
             return None, self._values[i].answer(0, 0, [])
         return (
@@ -203,17 +203,17 @@ class TreeRows:
 
 
 def _all_ints(columns: Sequence[Column]) -> bool:
-    """Whether no value is anything but an int or null."""
+    """Return True if all values are ints or null."""
     return all(column.kind is None or bool((column.kind <= Kind.INT).all()) for column in columns)
 
 
 def _across(columns: Sequence[list[_T]], places: range) -> list[list[_T]]:
-    """Rows of columns, also where there is none."""
+    """Transpose columns into rows. Without columns, return empty rows."""
     return list(map(list, zip(*columns))) if columns else [[] for _ in places]
 
 
 def answers_of(cell: TreeCell, partials: Sequence[Any]) -> tuple[list[list[Any] | None], dict[int, str]]:
-    """The spills of groups with these partials, and of some by their places why there is none."""
+    """Return the spills of groups with these partials, and by place the messages of failures."""
     if not cell.runs:
         return [None if partial is None else [partial] for partial in partials], {}
     found = [answer_of(cell, partial) for partial in partials]
@@ -221,7 +221,7 @@ def answers_of(cell: TreeCell, partials: Sequence[Any]) -> tuple[list[list[Any] 
 
 
 def answer_of(cell: TreeCell, partial: Any) -> tuple[list[Any] | None, str]:
-    """The spill of a group with this partial, or why there is none."""
+    """Return the spill of a group with this partial, and the message of a failure or ""."""
     if partial is None:
         return None, ""
     why = cell.failed(partial)

@@ -1,14 +1,14 @@
-"""Canonical tries of items: which nodes a change touches, what becomes of them, and what they fold to.
+"""Canonical tries of items: the nodes that a change touches, their next contents and their partials.
 
-A group's items stand in a trie by the 64 bits of their positions, four a level. A node with at most CAPACITY items is a
-leaf that holds them; over that it has a child for each next digit that occurs, and knows of each its number of items
-and its partials. So the shape follows from the items alone. A node's address is computed from the group, the trie and
-the node's prefix. A root that is a leaf has no row of its own: it stands in the row of its group. Invariants:
+The trie orders a group's items by the 64 bits of their positions, four bits per level. A node with at most CAPACITY
+items is a leaf. A larger node has one child per occurring digit, and stores each child's count and partials. So the
+items alone determine the shape. A node's address consists of group, trie and prefix. A root that is a leaf is stored
+in the row of its group. Invariants:
 
-- `change` is pure: it reads nodes through `Fetch`, and gives the rows of all nodes that are not what they were;
-- a node is an inner node exactly while it has more than CAPACITY items and bits to tell them apart;
-- a batch reads the nodes of all paths that it touches at once, as deep as `depth` is known or guessed; what lies
-  deeper is read once it shows, and `depth` is then known.
+- `change` is pure: it reads nodes through `Fetch` and returns the rows of all changed nodes;
+- a node is an inner node if and only if it has more than CAPACITY items and bits that separate them;
+- a batch reads all touched paths at once, down to the known or estimated `depth`. Deeper nodes are read when found,
+  and their `depth` is then known.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from penstock.mapreduce.tries.trie_update_small import FEW, FewWork
 
 
 class Trie:
-    """One kind of trie of a view: how its items fold, and how many columns they have.
+    """One kind of trie of a view, with its folding and its number of columns.
 
-    In one that `counts`, the one column is added to what is there, and an item of 0 is gone; its root has a row always.
+    A trie that `counts` adds its one column to the stored one, and drops items at 0. Its root always has a row.
     """
 
     def __init__(self, number: int, columns: int, folding: Folding, counts: bool = False) -> None:
@@ -36,14 +36,14 @@ class Trie:
         self._counts = counts
 
     def change(self, fetch: Fetch, tries: Tries, inline: Items, new: Items, gone: Mask) -> Grown:
-        """Lay `new` over the items of these tries, where `gone` holds remove; `inline` are those without nodes."""
+        """Add `new` to these tries, or remove it where `gone` is set. `inline`: items of tries without nodes."""
         if not self._counts and stays_inline(tries, new, gone):
             return grown_inline(self._folding, tries, inline, new, gone)
         work = self._work(fetch, tries, new)
         return work.folded(work.merged(inline, new, gone, *work.find_leaves(new)))
 
     def found(self, fetch: Fetch, tries: Tries, inline: Items, asked: Items) -> tuple[Items, Ints]:
-        """Items among which are those that are asked for, where they are there; for each its place in them, or -1."""
+        """Return items that include the ones asked for, and for each of these its index among them, or -1."""
         work = self._work(fetch, tries, asked)
         leaves = work.merged(inline, asked, np.ones(len(asked), bool), *work.find_leaves(asked))
         return leaves.before, leaves.was
@@ -53,7 +53,7 @@ class Trie:
         return kind(self._number, self._columns, self._folding, self._counts, fetch, tries)
 
     def items(self, fetch: Fetch, key: bytes) -> Items:
-        """All items of a group that has nodes, in order, each level by one read; `node` is 0."""
+        """Return all items of a group with nodes, sorted, with one read per level. `node` is 0."""
         found: list[tuple[int, Node]] = []
         level, depth = [0], 0
         while level:

@@ -1,7 +1,7 @@
-"""Tries whose groups have no nodes, before and after: their contributions stand in the rows of their groups.
+"""Changes of tries without nodes before and after: the contributions stay in the rows of their groups.
 
-Most groups of most data are like that. What becomes of them is what `Trie.change` makes of any tries, without the
-paths, the levels and the addresses. Invariant: where it may not be so, it is not decided here.
+Most groups are so small. The result equals that of `Trie.change`, without paths, levels and addresses. Invariant: where
+a trie has nodes or may get them, the change is not made here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.mapreduce.nodes.node_levels import Folding, Grown, Tries
 
 
 def stays_inline(tries: Tries, new: Items, gone: Mask) -> bool:
-    """Whether none of these tries has nodes or can get any, whatever the new items replace."""
+    """Return True if none of these tries has nodes or can get any from the added items."""
     if not tries.items.size:
         return True
     come = np.bincount(new.node[~gone], minlength=tries.items.size)
@@ -23,7 +23,7 @@ def stays_inline(tries: Tries, new: Items, gone: Mask) -> bool:
 
 
 def grown_inline(folding: Folding, tries: Tries, inline: Items, new: Items, gone: Mask) -> Grown:
-    """What becomes of tries that stay inline."""
+    """Apply the change to tries that stay inline."""
     m = int(tries.items.size)
     items, was = merge(inline, new, gone)
     counts = np.bincount(items.node, minlength=m)

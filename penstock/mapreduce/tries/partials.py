@@ -1,4 +1,4 @@
-"""How the tries of a view fold: contributions to the partials of its tree cells, values to how often they occur."""
+"""The folding of a view's tries: contributions to partials of tree cells, values to their counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GroupOf = Callable[[int], Any]
 
 
 def field_of(items: Items, fields: Sequence[Field], field: Field) -> Column:
-    """A field of contributions that have these fields; those of a whole value are looked up in it."""
+    """Return one field of contributions. A field without its own column is read from the whole value."""
     if field in fields:
         return items.columns[fields.index(field)]
     assert field is not None, "what has no field is kept whole"
@@ -24,7 +24,7 @@ def field_of(items: Items, fields: Sequence[Field], field: Field) -> Column:
 
 
 class LeafItems:
-    """The contributions of leaves, as tree cells read them."""
+    """The contributions of leaves, in the form in which tree cells read them."""
 
     def __init__(self, items: Items, starts: Ints, places: Ints, fields: Sequence[Field], group_of: GroupOf) -> None:
         self._items = items
@@ -35,27 +35,27 @@ class LeafItems:
 
     @property
     def starts(self) -> Ints:
-        """Where the contributions of each leaf begin."""
+        """Return the index of the first contribution of each leaf."""
         return self._starts
 
     def column(self, field: Field) -> Column:
-        """The values of a field."""
+        """Return the values of a field."""
         found = self._columns.get(field)
         if found is None:
             found = self._columns[field] = field_of(self._items, tuple(self._columns), field)
         return found
 
     def sources(self, at: Ints) -> list[tuple[bytes, int]]:
-        """Who made the contributions at these indexes."""
+        """Return the sources of the contributions at these indexes."""
         return self._items.take(at).sources()
 
     def groups(self) -> list[Any]:
-        """The group of each leaf."""
+        """Return the group of each leaf."""
         return [self._group_of(place) for place in self._places.tolist()]
 
 
 class CellFolding:
-    """Folds contributions by a view's tree cells."""
+    """The folding of contributions by a view's tree cells."""
 
     def __init__(self, cells: Sequence[TreeCell], fields: Sequence[Field], group_of: GroupOf) -> None:
         self._cells = tuple(cells)
@@ -64,16 +64,16 @@ class CellFolding:
 
     @property
     def partials(self) -> int:
-        """One a cell."""
+        """Return the number of partials: one per cell."""
         return len(self._cells)
 
     def fold(self, items: Items, starts: Ints, places: Ints) -> tuple[Column, ...]:
-        """The partials of leaves."""
+        """Fold leaves to partials."""
         leaves = LeafItems(items, starts, places, self._fields, self._group_of)
         return tuple(_column(cell.fold(leaves)) for cell in self._cells)
 
     def join(self, columns: Sequence[Column], starts: Ints, places: Ints) -> tuple[Column, ...]:
-        """The partials of inner nodes."""
+        """Join the partials of children to those of inner nodes."""
 
         def groups() -> list[Any]:
             return [self._group_of(place) for place in places.tolist()]
@@ -82,19 +82,19 @@ class CellFolding:
 
 
 class Tally:
-    """Adds up how often the values of a node occur."""
+    """The folding of value counts: their sum per node."""
 
     @property
     def partials(self) -> int:
-        """The sum of the counts."""
+        """Return the number of partials: the sum alone."""
         return 1
 
     def fold(self, items: Items, starts: Ints, places: Ints) -> tuple[Column, ...]:
-        """The sums of leaves."""
+        """Sum the counts of leaves."""
         return (Column(np.add.reduceat(items.columns[0].lane, starts)),)
 
     def join(self, columns: Sequence[Column], starts: Ints, places: Ints) -> tuple[Column, ...]:
-        """The sums of inner nodes."""
+        """Sum the counts of inner nodes."""
         return (Column(np.add.reduceat(columns[0].lane, starts)),)
 
 

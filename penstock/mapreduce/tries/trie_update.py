@@ -1,6 +1,6 @@
-"""One change of tries under way: down the paths to its leaves, and up again to the roots, level by level in columns.
+"""One change of tries: down the paths to the leaves and up to the roots, level by level in columns.
 
-Invariant: of what is read nothing is changed in place; nodes that are not what they were are gathered, by address.
+Invariant: nodes that were read are never changed in place; changed nodes are gathered by address.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from penstock.mapreduce.nodes.node_levels import (
     run_starts,
 )
 
-# Nodes that a batch reads on a hint alone. Where more are hinted at, most of them are not there: a hint is the depth of
-# a group's deepest path; one more read for all that are costs less.
+# Limit of nodes that a batch reads on a hint alone. A hint is the depth of a group's deepest path, so most hinted nodes
+# are absent. Above the limit, one more read costs less.
 _EAGER = 256
 _ENDS = np.dtype(f"V{SUFFIX}")
 
 
 @dataclass(slots=True)
 class Leaves:
-    """The leaves that a change leaves: of each its group, depth and prefix, its address where it is `named`, and where
-    its items begin and end."""
+    """The leaves after a change: group, depth, prefix, range of items. Its key is valid if `named`.
+
+    `before` has the former items, `was` the place of each item of the change among them, or -1."""
 
     items: Items
     place: Ints
@@ -53,7 +54,7 @@ class Leaves:
 
 @dataclass(slots=True)
 class _Paths:
-    """Nodes of one depth: on the paths to which items, of which groups, for each item which node, and the addresses."""
+    """Nodes of one depth on paths to items: the items, the groups, each item's node and the addresses."""
 
     at: Ints
     place: Ints
@@ -62,28 +63,28 @@ class _Paths:
 
 
 class Work:
-    """One change under way."""
+    """One change of tries."""
 
     def __init__(self, number: int, columns: int, folding: Folding, counts: bool, fetch: Fetch, tries: Tries) -> None:
         self._number = number
         self._columns = columns
         self._folding = folding
         self._counts = counts
-        self._top = 0 if counts else 1  # leaves of this depth and below have rows
+        self._top = 0 if counts else 1  # leaves at this depth and below have rows
         self._fetch = fetch
         self._tries = tries
         self._have: dict[bytes, Node | None] = {}
         self._nodes: dict[bytes, Node | None] = {}
-        self._inner: dict[bytes, Node] = {}  # the inner nodes on the paths, as they were
+        self._inner: dict[bytes, Node] = {}  # the former inner nodes on the paths
         self._depth: dict[int, int] = {}
-        self._inline: list[Items] = []  # of roots that became leaves; `node` is the group
+        self._inline: list[Items] = []  # items of roots that became leaves; `node` is the group
 
     def _addresses(self, place: Ints, prefix: Codes64, depth: int) -> list[bytes]:
-        """Those of nodes of one depth."""
+        """Return the addresses of nodes of one depth."""
         return self._addresses_at(place, prefix, np.full(place.size, depth))
 
     def _addresses_at(self, place: Ints, prefix: Codes64, depth: Ints) -> list[bytes]:
-        """Those of nodes of several depths."""
+        """Return the addresses of nodes of several depths."""
         ends = np.empty((place.size, SUFFIX), np.uint8)
         ends[:, 0] = self._number
         ends[:, 1:-1] = prefix.astype(">u8").view(np.uint8).reshape(-1, 8)
@@ -99,14 +100,14 @@ class Work:
     # -- down
 
     def _paths(self, new: Items, at: Ints, depth: int) -> _Paths:
-        """The distinct nodes of this depth on the paths to items `at`."""
+        """Return the distinct nodes of this depth on the paths to the items `at`."""
         place, prefix = new.node[at], new.at[at] & MASKS[depth]
         first = run_starts(place, prefix)
         keys = self._addresses(place[first], prefix[first], depth)
         return _Paths(at, place[first], np.cumsum(first) - 1, keys)
 
     def find_leaves(self, new: Items) -> tuple[Ints, Texts]:
-        """The depth of the leaf in which each item is, or would be, and its address, where such leaves have rows."""
+        """Return the depth of each item's leaf, also of an absent item, and the address of a leaf that has a row."""
         out = np.zeros(len(new), np.int64)
         leaves: Texts = np.empty(len(new), object)
         deep = (self._tries.items > trees.CAPACITY) | self._counts
@@ -141,7 +142,7 @@ class Work:
         return out, leaves
 
     def merged(self, inline: Items, new: Items, gone: Mask, depth: Ints, keys: Texts) -> Leaves:
-        """The leaves after the change, not yet folded; some may have no items."""
+        """Return the leaves after the change, before they are folded. Some may be empty."""
         prefix = new.at & MASKS[depth]
         first = run_starts(new.node, prefix, depth)
         leaf = np.cumsum(first) - 1
@@ -167,7 +168,7 @@ class Work:
         return self._split(Leaves(items, place, depth, prefix, keys, named, depth, depth, before, was))
 
     def _split(self, leaves: Leaves) -> Leaves:
-        """Split leaves that have too many items, digit by digit."""
+        """Split leaves with too many items, digit by digit."""
         items, place, depth, prefix = leaves.items, leaves.place, leaves.depth, leaves.prefix
         keys, named = leaves.keys, leaves.named
         n = int(place.size)
@@ -189,7 +190,7 @@ class Work:
     # -- up
 
     def folded(self, leaves: Leaves) -> Grown:
-        """Fold from the leaves up to the roots, and back where a node has become small enough to be a leaf."""
+        """Fold the leaves up to the roots. Turn nodes that became small back into leaves."""
         full = leaves.stop > leaves.start
         at = np.flatnonzero(full)
         starts = leaves.start[at]
@@ -219,7 +220,7 @@ class Work:
         return self._grown(levels.get(0, []), leaves)
 
     def _names(self, leaves: Leaves, at: Ints, depth: int) -> list[bytes]:
-        """The addresses of leaves of one depth."""
+        """Return the addresses of leaves of one depth."""
         keys, new = leaves.keys[at], ~leaves.named[at]
         if new.any():
             keys[new] = self._addresses(leaves.place[at[new]], leaves.prefix[at[new]], depth)
@@ -236,7 +237,7 @@ class Work:
         return Level(place, prefix, np.zeros(n, np.int64), (Column.nulls(n),) * self._folding.partials)
 
     def _up(self, nodes: Level, depth: int) -> Level:
-        """The parents of nodes of this depth."""
+        """Return the parents of nodes of this depth."""
         above = nodes.prefix & MASKS[depth - 1]
         first = run_starts(nodes.place, above)
         parent = np.cumsum(first) - 1
@@ -276,7 +277,7 @@ class Work:
     def _fold_back(
         self, children: Items, starts: Ints, stops: Ints, place: Ints, keys: Sequence[bytes], depth: int
     ) -> None:
-        """Nodes become leaves: those of these keys, whose children, of this depth, are leaves and end as rows."""
+        """Turn the nodes with these keys into leaves. Their children, at `depth`, are leaves and are deleted."""
         size = stops - starts
         index = _ranges(starts, size)
         parent = np.repeat(np.arange(size.size), size)
@@ -313,21 +314,21 @@ class Work:
 
 
 def _added(before: Items, new: Items, by_group: tuple[Ints, Ints]) -> tuple[Items, Mask]:
-    """Counts that come, added to those that are there; and which then are 0."""
+    """Return counts added to the stored ones, and a mask of those that become 0."""
     _, was = merge(before, new, np.zeros(len(new), bool), by_group)
     count = new.columns[0].lane + np.where(was < 0, 0, np.append(before.columns[0].lane, 0)[was])
     return Items(new.node, new.at, new.lane, new.text, new.rank, (Column(count),)), count == 0
 
 
 def _ranges(starts: Ints, size: Ints) -> Ints:
-    """The indexes of ranges of these sizes, one range after the other."""
+    """Return the indexes of ranges of these sizes, one range after the other."""
     return np.repeat(starts - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
 
 
 def _cut(
     items: Items, size: Ints, big: Mask, place: Ints, depth: Ints, prefix: Codes64, start: Ints, stop: Ints
 ) -> tuple[Ints, Ints, Codes64, Ints, Ints]:
-    """Leaves, the big ones of them cut in `size` parts by their next digit."""
+    """Cut the big leaves into `size` parts each, by their next digit."""
     new_depth = np.repeat(depth + big, size)
     new_place = np.repeat(place, size)
     new_prefix = np.repeat(prefix, size)

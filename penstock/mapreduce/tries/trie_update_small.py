@@ -1,8 +1,8 @@
-"""A change of tries by a few items: their paths are gone down and up one by one, and not in columns.
+"""A change of tries by a few items: it walks their paths one by one, not in columns.
 
-Leaves are made as columns make them; their parents have a child or none for each of sixteen digits, which few values of
-Python are. It makes the very nodes that columns make. Invariant: where a leaf is split, and where a node has become
-small enough to be a leaf, columns do all of the way up.
+Leaves are made in columns. Their parents have at most sixteen children, so plain Python values are enough. The nodes
+equal those of the columns. Invariant: if a leaf splits, or a node becomes small enough to be a leaf, the columns do the
+whole way up.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from penstock.mapreduce.nodes.node_levels import MASKS, Grown, Level, address, d
 from penstock.mapreduce.tries.trie_update import Leaves, Work
 
 FEW = 16
-"""Items up to which a change is of a few."""
+"""Limit of items of a small change."""
 _MASKS: list[int] = MASKS.tolist()
 _ONE = np.zeros(1, np.int64)
 
-_Child = tuple[int, int, tuple[Any, ...]]  # its prefix, how many items it has, its partials
+_Child = tuple[int, int, tuple[Any, ...]]  # prefix, number of items, partials
 
 
 class FewWork(Work):
     """One change of a few items."""
 
     def find_leaves(self, new: Items) -> tuple[Ints, Texts]:
-        """The depth of the leaf in which each item is, or would be, and its address, where such leaves have rows."""
+        """Return the depth of each item's leaf, also of an absent item, and the address of a leaf that has a row."""
         out = np.zeros(len(new), np.int64)
         leaves: Texts = np.empty(len(new), object)
-        ways: list[tuple[int, int, int, list[bytes]]] = []  # which item, of which group, how deep that is, its path
+        ways: list[tuple[int, int, int, list[bytes]]] = []  # item, group, known depth, path
         deep = (self._tries.items > trees.CAPACITY) | self._counts
         ahead = np.maximum(depths_for(self._tries.items), self._tries.depth).tolist()
         for i, (place, at) in enumerate(zip(new.node.tolist(), new.at.tolist(), strict=True)):
@@ -85,7 +85,7 @@ class FewWork(Work):
     def _up_one_by_one(
         self, leaves: Leaves, size: Ints
     ) -> tuple[dict[bytes, Node | None], list[tuple[int, _Child]]] | None:
-        """The nodes on the paths, and of each group what its root is; None where a node becomes small."""
+        """Return the nodes on the paths and the root of each group, or None if a node becomes small."""
         nodes: dict[bytes, Node | None] = {}
         levels: dict[int, dict[tuple[int, int], _Child]] = {}
         full = size.nonzero()[0]
@@ -117,9 +117,9 @@ class FewWork(Work):
         return nodes, [(place, child) for (place, _), child in sorted(levels[0].items())]
 
     def _parent(self, node: Node, changed: list[_Child], place: int) -> tuple[Node, int, tuple[Any, ...]] | None:
-        """An inner node with these of its children as they are now; how many items it has, and its partials.
+        """Return an inner node with the current state of these children, its number of items and its partials.
 
-        None where it has become small.
+        Return None if the node became small.
         """
         n = len(node[1]) >> 3
         at = list(struct.unpack(f"<{n}Q", node[1]))
@@ -127,7 +127,7 @@ class FewWork(Work):
         columns = [list(few_values(part, n)) for part in node[3:]]
         for prefix, count, partials in changed:
             i = bisect_left(at, prefix)
-            old = slice(i, i + (i < len(at) and at[i] == prefix))  # the child that there was, or none
+            old = slice(i, i + (i < len(at) and at[i] == prefix))  # the former child, or an empty range
             at[old] = [prefix] if count else []
             counts[old] = [count] if count else []
             for column, partial in zip(columns, partials or columns, strict=True):

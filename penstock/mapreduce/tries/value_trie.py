@@ -1,8 +1,8 @@
-"""The second tree of a group: its values in order, each with how often it occurs, for cells that are read from those.
+"""The second tree of a group: its values in order with their counts, for value cells.
 
-A group whose contributions stand in its row has none: what it answers follows from them. Another has a trie for each
-such cell, and in its row how many values differ. A value is an item by its code, with the bytes that it shares with its
-equals as the key, and a count as its one column.
+A group whose contributions are in its row has no such tree: its answers follow from them. A larger group has one trie
+for each value cell, and its row holds the number of distinct values. The item of a value has the value's code as
+position, the bytes that equal values share as key, and the count as its one column.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from penstock.mapreduce.tries.partials import Field, Tally, field_of
 from penstock.views import ValueCell
 
 Counted = list[tuple[int, bytes, int]]  # code, bytes, count
-Settled = tuple[int | None, list[Any] | None]  # how many values differ, where there is a trie, and the spill
+Settled = tuple[int | None, list[Any] | None]  # the number of distinct values if there is a trie, and the spill
 
 
 @dataclass(slots=True)
 class Moved:
-    """What came and went in trees of contributions, by group."""
+    """Items that trees of contributions gained and lost, by group."""
 
     minus: Items
     plus: Items
@@ -36,7 +36,7 @@ class Moved:
 
 @dataclass(slots=True)
 class Changed:
-    """What becomes of the tries of one cell: of each its group's place in the batch, and what was known of it."""
+    """The changed tries of one cell, with the place of each group in the batch and its former trie."""
 
     places: list[int]
     known: Tries
@@ -48,12 +48,12 @@ class ValueTree:
 
     def __init__(self, cell: ValueCell, fields: Sequence[Field], number: int) -> None:
         self.cell = cell
-        self._fields = tuple(fields)  # those of contributions
+        self._fields = tuple(fields)  # the fields of contributions
         self.number = number
         self._trie = Trie(number, 1, Tally(), counts=True)
 
     def small(self, inline: Items, starts: Sequence[int], places: Sequence[int]) -> dict[int, Settled]:
-        """What these groups answer, whose contributions stand in their rows and begin at `starts`."""
+        """Return the answers of these groups, whose contributions are in their rows and begin at `starts`."""
         column = field_of(inline, self._fields, self.cell.field)
         out: dict[int, Settled] = {}
         for place in places:
@@ -62,11 +62,11 @@ class ValueTree:
         return out
 
     def small_one(self, column: Column) -> Settled:
-        """What a group answers with these values, which stand in its row."""
+        """Return the answer of a group with these values, which are in its row."""
         return None, self.answered(_counted(self.cell, column))
 
     def change(self, fetch: Fetch, tries: Tries, moved: Moved) -> Changed:
-        """What becomes of these tries, the items of each its values, of those whose values move."""
+        """Change the tries of groups whose values changed. `tries` counts each group's distinct values."""
         if not (len(moved.minus) or len(moved.plus)):
             return _unmoved()
         new = self._deltas(moved)
@@ -77,7 +77,7 @@ class ValueTree:
         return Changed(places.tolist(), known, grown)
 
     def settled(self, fetch: Fetch, changed: Changed) -> dict[int, Settled]:
-        """What each group answers whose values moved, by its place."""
+        """Return by place the answer of each group whose values changed."""
         return {
             place: self._settled(fetch, key, changed.grown, i)
             for i, (place, key) in enumerate(zip(changed.places, changed.known.keys, strict=True))
@@ -97,7 +97,7 @@ class ValueTree:
         return distinct, self.answer(read, key, distinct, int(grown.partials[0].lane[i]))
 
     def answer(self, fetch: Fetch, key: bytes, distinct: int, total: int) -> list[Any] | None:
-        """The spill of a group whose values stand in nodes: one path for each place asked."""
+        """Return the spill of a group whose values are in nodes. Each place asked costs one path."""
         found = [self._at(fetch, key, place) for place in self.cell.asked(total)]
         return self.cell.answer(total, distinct, found)
 
@@ -127,18 +127,18 @@ class ValueTree:
         return sorted(values, key=lambda v: (v[0], key(v[1])))
 
     def counted(self, items: Items) -> Counted:
-        """The values that the trie of a group with these contributions has."""
+        """Return the values for the trie of a group with these contributions."""
         return _counted(self.cell, field_of(items, self._fields, self.cell.field))
 
     def answered(self, values: Counted) -> list[Any] | None:
-        """The spill of a group with these values."""
+        """Return the spill of a group with these values."""
         total = sum(count for _, _, count in values)
         ordered = self._sorted(values)
         asked = self.cell.asked(total)
         return self.cell.answer(total, len(ordered), [self._nth(ordered, place) for place in asked])
 
     def _deltas(self, moved: Moved) -> Items:
-        """The counts that move: one item for each group and value."""
+        """Return the changes of counts, one item for each group and value."""
         counts: dict[tuple[int, int, bytes], int] = {}
         for items, sign in ((moved.minus, -1), (moved.plus, 1)):
             entries = self.cell.entries(field_of(items, self._fields, self.cell.field))
@@ -162,7 +162,7 @@ class ValueTree:
 
 
 def _unmoved() -> Changed:
-    """Of no trie any value moved."""
+    """Return a change of no trie."""
     none, items = np.zeros(0, np.int64), Items.none(1)
     return Changed([], Tries([], none, none), Grown({}, none, items, (), items, none, {}))
 
@@ -176,7 +176,7 @@ def _counted(cell: ValueCell, column: Column) -> Counted:
 
 
 def listed(items: Items) -> Counted:
-    """The values that items of a trie of values are."""
+    """Return the values in items of a trie of values."""
     if items.text is None:
         assert not len(items), "values stand by their bytes"
         return []
