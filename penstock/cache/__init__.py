@@ -90,7 +90,18 @@ from penstock.cache.log.document_log import DocLog, Limits, LogMark, index_db, m
 from penstock.cache.log.hash_index import Entries, bits_for, look_up, rest_of, write_anew
 from penstock.cache.log.index_rebuild import reindex
 from penstock.cache.log.key_cache import GONE, LOADED, PRESENT, RECORD, KeyCache
-from penstock.cache.log.key_slots import Lane, SlotMap, Slots, first_size, key_hash, mix, mix_one, roomy, roomy_size
+from penstock.cache.log.key_slots import (
+    Lane,
+    SlotMap,
+    Slots,
+    bounds,
+    first_size,
+    key_hash,
+    mix,
+    mix_one,
+    roomy,
+    roomy_size,
+)
 from penstock.cache.log.log_reader import (
     log_db,
     read_lines,
@@ -192,6 +203,7 @@ __all__ = [
     "at_base",
     "beside",
     "bits_for",
+    "bounds",
     "built_beside",
     "canonical",
     "check_file",

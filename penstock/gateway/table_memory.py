@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Slots, first_size, roomy, roomy_size
+from penstock.cache import Slots, bounds, first_size, roomy, roomy_size
 from penstock.gateway.versions.version_stamps import Stamps, is_lane, pair_of, unpaired
 from penstock.mapreduce import MANY, Codes, Column, Columns, Emissions, Kind, Plan, Reading, Yielded, lane_of, value_of
 from penstock.views import Key, Path, Where
@@ -24,8 +24,8 @@ _INTS = tuple(
 
 def _wide_enough(a: NDArray[Any], low: int, high: int, used: int) -> NDArray[Any]:
     """The column, or a wider one with what it holds, so that ints from low to high fit."""
-    for kind, size, least, most in _INTS:
-        if size >= a.itemsize and least <= low and high <= most:
+    for kind, size, bottom, top in _INTS:
+        if size >= a.itemsize and bottom <= low and high <= top:
             if a.itemsize == size:
                 return a
             out: NDArray[Any] = np.empty(a.size, kind)
@@ -45,7 +45,7 @@ class SlotCodes:
     def put(self, slots: Slots, codes: Codes, used: int) -> None:
         """Set the codes of these slots."""
         if codes.size:
-            self.lane = _wide_enough(self.lane, int(codes.min()), int(codes.max()), used)
+            self.lane = _wide_enough(self.lane, *bounds(codes), used)
             self.lane[slots] = codes
 
     def put_one(self, slot: int, code: int, used: int) -> None:
@@ -69,7 +69,7 @@ class SlotColumn:
         """Set the values of these slots."""
         if not slots.size:
             return
-        self._fit(int(column.lane.min()), int(column.lane.max()), column.kind is not None, used)
+        self._fit(*bounds(column.lane), column.kind is not None, used)
         self.lane[slots] = column.lane
         if self.kind is not None:
             self.kind[slots] = column.kinds()

@@ -88,7 +88,9 @@ class TableNode:
         if isinstance(few, Report):
             return few
         records, rejected = take_in(self, batch, few)
-        report = Report(np.full(batch.n, REJECTED, np.uint8), rejected)
+        outcome = np.empty(batch.n, np.uint8)
+        outcome.fill(REJECTED)
+        report = Report(outcome, rejected)
         if not records.n:
             return report
         if self.patcher is not None:
@@ -101,19 +103,19 @@ class TableNode:
         if records.void is not None:
             report.outcome[records.at[records.void]] = Outcome.EQUAL
         if decision.winners.size:
-            self.commit(reader, self._next(batch, records, decision), records, report, writes)
+            self.commit(reader, self._next(batch, records, stored, decision), records, report, writes)
         return report
 
     def look_up(self, reader: Reader, records: Records) -> tuple[Slots, Stored]:
         """The slots of the records' keys, all that is remembered of them loaded, and what is stored there."""
         slots = self.slots_of(reader, records.k0, records.k1)
+        return slots, self._stored(slots, self.table.has_ts)
+
+    def _stored(self, slots: Slots, stamped: bool) -> Stored:
+        """Return the facts stored of these slots, with ts if `stamped`. Tombstones count in tables with ts."""
         state = self.log.keys.state[slots]
-        has_ts = self.table.has_ts
-        return slots, Stored(
-            state & PRESENT != 0,
-            (state & GONE != 0) if has_ts else np.zeros(slots.size, bool),
-            self.memory.stamps(slots) if has_ts else None,
-        )
+        gone = (state & GONE).astype(bool) if self.table.has_ts else np.zeros(slots.size, bool)
+        return Stored((state & PRESENT).astype(bool), gone, self.memory.stamps(slots) if stamped else None)
 
     def slots_of(self, reader: Reader, k0: Lane, k1: Lane | None) -> Slots:
         """Return the slots of keys by their lanes, with all that is remembered of them in memory."""
@@ -151,7 +153,7 @@ class TableNode:
             slots[take],
             None if records.gone is None else records.gone[take],
             None if records.stamps is None else records.stamps.take(take),
-            Stored(stored.present[take], stored.tombstone[take], None if stored.ts is None else stored.ts.take(take)),
+            stored.take(take),
             lambda i, j: same(int(take[i]), int(take[j])),
             lambda which: same_as_stored(take[which]),
         )
@@ -173,16 +175,19 @@ class TableNode:
             out &= kept[at] == old.where[where]
         return out
 
-    def _next(self, batch: TableBatch, records: Records, decision: Decision) -> Next:
+    def _next(self, batch: TableBatch, records: Records, stored: Stored, decision: Decision) -> Next:
         winners = decision.winners
-        docs = records.doc[winners]
-        gone = None if records.gone is None else records.gone[winners]
-        if gone is not None and not gone.any():
+        docs, gone, stamps = records.doc, records.gone, records.stamps
+        if winners.size < records.n:
+            stored = stored.take(winners)
+            docs = docs[winners]
+            gone = None if gone is None else gone[winners]
+            stamps = None if stamps is None else stamps.take(winners)
+        if gone is not None and not np.count_nonzero(gone):
             gone = None
-        stamps = None if records.stamps is None else records.stamps.take(winners)
         lines = self._lines(batch, records, winners, docs)
         own = docs if gone is None else docs[~gone]
-        return Next(decision.slots, winners, gone, stamps, records.columns, own, lines)
+        return Next(decision.slots, winners, gone, stamps, records.columns, own, lines, stored=stored)
 
     def _lines(
         self, batch: TableBatch, records: Records, winners: NDArray[np.int64], docs: NDArray[np.int64]
@@ -219,16 +224,18 @@ class TableNode:
     def tell(self, reader: Reader, new: Next, writes: Writes) -> list[int]:
         """The same without a report; the answer is which of the new versions some view holds."""
         log, memory = self.log, self.memory
-        state = log.keys.state[new.slots]
-        was, tomb = state & PRESENT != 0, state & GONE != 0
-        now = np.ones(new.slots.size, bool) if new.gone is None else ~new.gone
+        stored = new.stored or self._stored(new.slots, False)
+        was = stored.present
+        now = None if new.gone is None else ~new.gone
         writes.changed = True
         held = self.telling.tell(reader, new, was, now, writes)
-        kept = ~now & self.table.has_ts
-        change = (int(now.sum() - was.sum()), int(kept.sum() - (tomb & self.table.has_ts).sum()))
+        left = 0 if new.gone is None else int(np.count_nonzero(new.gone))
+        change = new.slots.size - left - int(np.count_nonzero(was)), 0
+        if self.table.has_ts:
+            change = change[0], left - int(np.count_nonzero(stored.tombstone))
         slots, gone = new.slots, new.gone
         docs = None if new.docs.size == new.columns.n else new.docs  # they ascend: so many are all of them
-        present = slots if gone is None else slots[now]
+        present = slots if now is None else slots[now]
 
         marks: list[LogMark] = []
 

@@ -29,6 +29,7 @@ from penstock.cache import (
 from penstock.gateway.lines.stored_lines import unwrap
 from penstock.gateway.table_memory import Remembered, TableMemory
 from penstock.gateway.versions.version_stamps import Stamps
+from penstock.gateway.versions.winners import Stored
 from penstock.mapreduce import (
     Column,
     Columns,
@@ -75,6 +76,7 @@ class Next:
     lines: list[bytes]
     places: list[Place] | None = None  # where they stand, if they are in the log already
     remember: Callable[[Writer, ViewNode, Emissions], None] | None = None  # how, if not with the next segment
+    stored: Stored | None = None  # of their keys, where that was looked up already
 
 
 class Teller(Protocol):
@@ -153,15 +155,18 @@ class Telling:
     def __init__(self, node: Teller) -> None:
         self._node = node
         self.held: dict[str, dict[int, Pairs]] = {view.name: {} for view in node.views}
+        self._fields = any(isinstance(view.mapper, FieldMapper) for view in node.views)
+        self._keeps = any(view.keeps for view in node.views)
 
-    def tell(self, reader: Reader, new: Next, was: Mask, now: Mask, writes: Writes) -> list[int]:
+    def tell(self, reader: Reader, new: Next, was: Mask, now: Mask | None, writes: Writes) -> list[int]:
         """Tell all views; the answer is which of the new versions some view holds."""
         node = self._node
-        fields = any(isinstance(view.mapper, FieldMapper) for view in node.views)
         at = was.nonzero()[0]
-        old = node.memory.take_fields(new.slots[at]) if fields else None
-        keys = self.keys_of(new) if any(view.keeps for view in node.views) else None
-        sides = _Sides(new, at, now.nonzero()[0], old, keys)
+        old = None
+        if self._fields:
+            old = node.memory.take_fields(new.slots if at.size == new.slots.size else new.slots[at])
+        keys = self.keys_of(new) if self._keeps else None
+        sides = _Sides(new, at, np.arange(new.slots.size) if now is None else now.nonzero()[0], old, keys)
         part = sides if node.sweep is None else self._told_sides(sides, node.sweep)
         held: set[int] = set()
         for view in node.views:

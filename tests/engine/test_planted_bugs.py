@@ -32,15 +32,15 @@ BUGS = [
     # versions
     Bug(
         "a late record is applied",
-        "gateway.versions.winners:_older_than_stored",
-        "return versioned &",
-        "return np.False_ & versioned &",
+        "gateway.versions.winners:_late",
+        "return (stored.present | stored.tombstone) &",
+        "return np.False_ & (stored.present | stored.tombstone) &",
     ),
     Bug(
         "of two versions with equal ts the earlier one stays",
-        "gateway.versions.winners:_older_than_stored",
-        "ts.take(records).less(stored.ts.take(records))",
-        "~stored.ts.take(records).less(ts.take(records))",
+        "gateway.versions.winners:_late",
+        "& ts.less(stored.ts)",
+        "& ~stored.ts.less(ts)",
     ),
     Bug(
         "of a key's records in a batch the first one wins",
@@ -51,14 +51,14 @@ BUGS = [
     Bug(
         "a redelivery is applied again",
         "gateway.versions.winners:_equal_to_stored",
-        "equal[at] = same_as_stored(records[at])",
+        "equal[at] = facts.same_as_stored(records[at])",
         "pass",
     ),
     Bug(
         "a tombstone is not looked at",
-        "gateway.table_node:TableNode.look_up",
-        "state & GONE != 0",
-        "state & GONE == 255",
+        "gateway.table_node:TableNode._stored",
+        "(state & GONE).astype(bool)",
+        "(state & 0).astype(bool)",
     ),
     Bug(
         "a patch from before the deletion is applied",

@@ -141,10 +141,10 @@ class DocLog:
         if self.mark.tail == 0:
             keys.state[slots] = LOADED
             return slots, slots[:0]
-        state = keys.state[slots]
-        raw = (state & LOADED == 0).nonzero()[0]
-        if not raw.size:
-            return slots, slots[:0]
+        loaded = keys.state[slots] & LOADED
+        if np.count_nonzero(loaded) == slots.size:
+            return slots, _NO_SLOTS
+        raw = (loaded == 0).nonzero()[0]
         fresh = np.unique(slots[raw])
         if not self.tombstones:  # the line only says that there is no document, and may be compacted away
             keys.state[fresh[keys.state[fresh] & GONE != 0]] |= LOADED
@@ -227,9 +227,8 @@ class DocLog:
         base, self.mark = self.mark.tail, mark
         if not slots.size:
             return
-        state = np.full(slots.size, PRESENT | LOADED | RECORD, np.uint8)
-        if gone is not None:
-            state[gone] = GONE | LOADED | RECORD
+        here = np.uint8(PRESENT | LOADED | RECORD)
+        state = here if gone is None else np.where(gone, np.uint8(GONE | LOADED | RECORD), here)
         self.keys.put(slots, np.arange(base, base + slots.size), state)
         self._entries += 1
 

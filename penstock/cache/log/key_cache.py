@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache.log.key_slots import Lane, SlotMap, Slots, first_size, roomy
+from penstock.cache.log.segment import FEW
 
 PRESENT, GONE, LOADED, RECORD = 1, 2, 4, 8
 
@@ -50,7 +51,8 @@ class KeyCache:
         """Return the slot of each key. New slots have the state 0."""
         before = self.map.used
         slots = self.map.find_or_add(k0, k1)
-        self._fit(before)
+        if self.map.used != before:
+            self._fit(before)
         return slots
 
     def find_or_add_few(self, keys: Sequence[tuple[int, int]]) -> list[int]:
@@ -69,11 +71,14 @@ class KeyCache:
         self.record = roomy(self.record, before, need, capacity)
         self.state = roomy(self.state, before, need, capacity)
 
-    def put(self, slots: Slots, records: NDArray[Any], state: NDArray[np.uint8]) -> None:
+    def put(self, slots: Slots, records: NDArray[Any], state: NDArray[np.uint8] | np.uint8) -> None:
         """Set newer records of these slots. The index does not have them yet."""
-        self.record[slots] = records.astype(np.uint32)
+        self.record[slots] = records  # modulo 2**32
         self.state[slots] = state
-        self._dirty.append(slots)
+        if slots.size <= FEW:
+            self._single += slots.tolist()
+        else:
+            self._dirty.append(slots)
         self.dirty_count += int(slots.size)
 
     def put_few(self, slots: list[int], base: int, state: Sequence[int]) -> None:

@@ -37,24 +37,33 @@ def build_segment(
     base: int, lines: Sequence[bytes], k0: Lane, k1: Lane | None, gone: NDArray[np.bool_] | None
 ) -> bytes:
     """Encode a segment whose first record is `base`. `gone` marks the lines that delete their keys."""
-    n = len(lines)
-    offsets = np.zeros(n + 1, np.uint32)
-    np.cumsum(np.fromiter(map(len, lines), np.uint32, n), out=offsets[1:])
-    raw = b"".join(lines)
-    view = memoryview(raw)
-    cuts = [*offsets[:-1:_GROUP].tolist(), len(raw)]
-    crcs = np.fromiter((crc32c(view[a:b]) for a, b in pairwise(cuts)), np.uint32, len(cuts) - 1)
+    n, raw = len(lines), b"".join(lines)
+    if 0 < n <= FEW:  # one CRC covers all of them, and the fixed cost of NumPy would be most of the work
+        offsets = struct.pack(f"<{n + 1}I", 0, *accumulate(map(len, lines)))
+        crcs = crc32c(raw).to_bytes(4, "little")
+    else:
+        offsets, crcs = _offsets_and_crcs(lines, raw)
     flags = (0 if k1 is None else _LANE1) | (0 if gone is None else _GONE)
     columns = b"".join(
         (
             k0.tobytes(),
             b"" if k1 is None else k1.tobytes(),
-            offsets.tobytes(),
-            b"" if gone is None else gone.astype(np.uint8).tobytes(),
-            crcs.tobytes(),
+            offsets,
+            b"" if gone is None else gone.tobytes(),
+            crcs,
         )
     )
     return _entry(base, n, flags, columns, raw)
+
+
+def _offsets_and_crcs(lines: Sequence[bytes], raw: bytes) -> tuple[bytes, bytes]:
+    """Return the offsets of lines in `raw`, and the CRCs of groups of lines."""
+    offsets = np.zeros(len(lines) + 1, np.uint32)
+    np.cumsum(np.fromiter(map(len, lines), np.uint32, len(lines)), out=offsets[1:])
+    view = memoryview(raw)
+    cuts = [*offsets[:-1:_GROUP].tolist(), len(raw)]
+    crcs = np.fromiter((crc32c(view[a:b]) for a, b in pairwise(cuts)), np.uint32, len(cuts) - 1)
+    return offsets.tobytes(), crcs.tobytes()
 
 
 def build_few(

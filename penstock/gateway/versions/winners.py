@@ -13,7 +13,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Slots
+from penstock.cache import FEW, Slots
 from penstock.gateway.versions.version_stamps import Stamps
 
 Index = NDArray[np.int64]
@@ -46,6 +46,11 @@ class Stored:
     tombstone: Mask
     ts: Stamps | None
 
+    def take(self, records: Index) -> Stored:
+        """Return the facts of these records."""
+        ts = None if self.ts is None else self.ts.take(records)
+        return Stored(self.present[records], self.tombstone[records], ts)
+
 
 def decide(
     slots: Slots,
@@ -61,36 +66,62 @@ def decide(
     holds the stored document of its key.
     """
     n = int(slots.size)
+    late, unmoved = _late(slots, ts, stored), None
+    if ts is not None and stored.ts is not None:
+        unmoved = ts.same(stored.ts)
+    facts = _Facts(deletes, unmoved, stored, same_as_stored)
+    if n <= FEW and len(set(slots.tolist())) == n:
+        return _decide_unique(slots, late, facts)
     arrival = _by_slot(slots)
     first = np.ones(n, bool)
     ordered = slots[arrival]
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    unique = bool(first.all())
-    late = _late(slots, ts, stored)
-    winners, alone = np.arange(n), np.ones(n, bool)
-    if not unique:
-        ascends = ts is None or ts.ascends()
-        order = arrival if ts is None or ascends else np.lexsort((np.arange(n), ts.ranks(), slots))
-        last = np.append(first[1:], True)
-        winners = np.sort(order[last])
-        alone[arrival[~(first & last)]] = False
-        if not ascends:
-            late |= _late_inside(slots, ts, arrival)
+    if first.all():
+        return _decide_unique(slots, late, facts)
+    ascends = ts is None or ts.ascends()
+    order = arrival if ts is None or ascends else np.lexsort((np.arange(n), ts.ranks(), slots))
+    last = np.append(first[1:], True)
+    winners = np.sort(order[last])
+    lost = late[winners]  # an older version than the one that is stored
+    if not ascends:
+        late = late | _late_inside(slots, ts, arrival)
+    alone = np.ones(n, bool)
+    alone[arrival[~(first & last)]] = False
     alone = alone[winners]
-    if ts is not None and stored.ts is not None:
-        lost = _older_than_stored(winners, ts, stored)
-        if lost.any():
-            winners, alone = winners[~lost], alone[~lost]
+    if lost.any():
+        winners, alone = winners[~lost], alone[~lost]
     outcome = late.astype(np.uint8) * np.uint8(Outcome.LATE)
-    equal = _equal_to_stored(winners, deletes, ts, stored, same_as_stored)
+    equal = _equal_to_stored(winners, facts)
     outcome[winners[equal & alone]] = Outcome.EQUAL
-    if not unique:
-        settled = np.zeros(n, bool)
-        settled[winners[alone]] = True
-        _equal_inside(outcome, settled, arrival, slots, deletes, ts, stored, same, same_as_stored)
+    settled = np.zeros(n, bool)
+    settled[winners[alone]] = True
+    _equal_inside(outcome, settled, arrival, slots, deletes, ts, facts, same)
     if equal.any():
         winners = winners[~equal]
     return Decision(outcome, winners, slots if winners.size == n else slots[winners])
+
+
+@dataclass(slots=True)
+class _Facts:
+    """Facts of each record beside the version that is stored of its key."""
+
+    deletes: Mask | None
+    unmoved: Mask | None  # its ts is that of the stored version; None in a table without ts
+    stored: Stored
+    same_as_stored: Callable[[Index], Mask]
+
+
+def _decide_unique(slots: Slots, late: Mask, facts: _Facts) -> Decision:
+    """Decide a batch whose records are of one key each."""
+    winners, outcome = np.arange(slots.size), np.zeros(slots.size, np.uint8)
+    if np.count_nonzero(late):
+        winners = (~late).nonzero()[0]
+        outcome[late] = Outcome.LATE
+    equal = _equal_to_stored(winners, facts)
+    if np.count_nonzero(equal):
+        outcome[winners[equal]] = Outcome.EQUAL
+        winners = winners[~equal]
+    return Decision(outcome, winners, slots if winners.size == slots.size else slots[winners])
 
 
 def _by_slot(slots: Slots) -> Index:
@@ -102,12 +133,10 @@ def _by_slot(slots: Slots) -> Index:
 
 
 def _late(slots: Slots, ts: Stamps | None, stored: Stored) -> Mask:
+    """Mark the records whose ts is less than that of the stored version."""
     if ts is None or stored.ts is None:
         return np.zeros(slots.size, bool)
-    versioned = stored.present | stored.tombstone
-    if not versioned.any():
-        return np.zeros(slots.size, bool)
-    return versioned & ts.less(stored.ts)
+    return (stored.present | stored.tombstone) & ts.less(stored.ts)
 
 
 def _late_inside(slots: Slots, ts: Stamps | None, arrival: Index) -> Mask:
@@ -123,35 +152,22 @@ def _late_inside(slots: Slots, ts: Stamps | None, arrival: Index) -> Mask:
     return out
 
 
-def _older_than_stored(records: Index, ts: Stamps, stored: Stored) -> Mask:
-    assert stored.ts is not None
-    versioned = stored.present[records] | stored.tombstone[records]
-    return versioned & ts.take(records).less(stored.ts.take(records))
-
-
-def _equal_to_stored(
-    records: Index,
-    deletes: Mask | None,
-    ts: Stamps | None,
-    stored: Stored,
-    same_as_stored: Callable[[Index], Mask],
-) -> Mask:
+def _equal_to_stored(records: Index, facts: _Facts) -> Mask:
     """Which of these records are what is stored of their keys already."""
-    equal = np.zeros(records.size, bool)
+    equal, stored = np.zeros(records.size, bool), facts.stored
     may = stored.present[records]
-    gone = np.zeros(records.size, bool)
-    if deletes is not None:
-        gone = deletes[records]
-        absent = stored.tombstone[records] if ts is not None else ~stored.present[records]
+    if facts.deletes is not None:
+        gone = facts.deletes[records]
+        absent = ~may if facts.unmoved is None else stored.tombstone[records]
         equal |= gone & absent
         may &= ~gone
-    if ts is not None and stored.ts is not None:
-        unmoved = ts.take(records).same(stored.ts.take(records))
+    if facts.unmoved is not None:
+        unmoved = facts.unmoved[records]
         equal &= unmoved
         may &= unmoved
     at = may.nonzero()[0]
     if at.size:
-        equal[at] = same_as_stored(records[at])
+        equal[at] = facts.same_as_stored(records[at])
     return equal
 
 
@@ -162,9 +178,8 @@ def _equal_inside(
     slots: Slots,
     deletes: Mask | None,
     ts: Stamps | None,
-    stored: Stored,
+    facts: _Facts,
     same: SameDocument,
-    same_as_stored: Callable[[Index], Mask],
 ) -> None:
     """Mark records that repeat the version that was current when they came, where a key occurs several times."""
     order = arrival[outcome[arrival] != Outcome.LATE]
@@ -182,5 +197,5 @@ def _equal_inside(
             outcome[k] = Outcome.EQUAL
     lead = order[~repeats]
     lead = lead[~settled[lead]]
-    equal = _equal_to_stored(lead, deletes, ts, stored, same_as_stored)
+    equal = _equal_to_stored(lead, facts)
     outcome[lead[equal]] = Outcome.EQUAL

@@ -165,11 +165,12 @@ class Column:
     def values(self) -> list[Any]:
         """The values as Python objects; an OTHER that was not kept is True, which is one as well."""
         if self.kind is None:
-            return list(self.lane.tolist())
+            out: list[Any] = self.lane.tolist()
+            return out
         if self.lane.size <= _FEW:
             rows = enumerate(zip(self.lane.tolist(), self.kind.tolist(), strict=True))
             return [value_of(lane, kind, self.objs.get(i, True)) for i, (lane, kind) in rows]
-        out: list[Any] = self.lane.tolist()
+        out = self.lane.tolist()
         for i in (self.kind == Kind.NULL).nonzero()[0].tolist():
             out[i] = None
         at = (self.kind == Kind.FLOAT).nonzero()[0]

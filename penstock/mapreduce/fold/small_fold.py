@@ -42,9 +42,12 @@ def in_columns(side: FewContributions, fields: Sequence[Field]) -> Contributions
 
 def one_by_one(side: Contributions, fields: Sequence[Field]) -> FewContributions:
     """The same value by value."""
+    codes = side.code.tolist()
     if not fields:
-        return [(code, ()) for code in side.code.tolist()]
-    return list(zip(side.code.tolist(), zip(*(side.inputs[f].values() for f in fields), strict=True), strict=True))
+        return [(code, ()) for code in codes]
+    if len(fields) == 1:
+        return [(code, (value,)) for code, value in zip(codes, side.inputs[fields[0]].values(), strict=True)]
+    return list(zip(codes, zip(*(side.inputs[f].values() for f in fields), strict=True), strict=True))
 
 
 class Folds(Protocol):

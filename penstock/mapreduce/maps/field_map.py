@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import KeyKind, KeyTooLong, encode_key, shown
+from penstock.cache import KeyKind, KeyTooLong, bounds, encode_key, shown
 from penstock.mapreduce.columns.column import Column, Kind
 from penstock.mapreduce.columns.group_codes import BAD, Codes
 from penstock.mapreduce.maps.contribution_deltas import DocumentContributions
@@ -69,11 +69,11 @@ class FieldMapper:
         """Which documents it would have to hold, were they kept; None: none."""
         code = columns.codes[self.fields.key]
         bad: Mask | None = None
-        if code.size and int(code.min()) == BAD:
+        if code.size and bounds(code)[0] == BAD:
             bad = code == BAD
         for path in self.numbers:
             kind = columns.inputs[path].kind
-            if kind is not None and bool((kind == Kind.OTHER).any()):
+            if kind is not None and np.count_nonzero(kind == Kind.OTHER):
                 bad = (kind == Kind.OTHER) if bad is None else bad | (kind == Kind.OTHER)
         return bad
 
@@ -86,6 +86,8 @@ class FieldMapper:
         """
         kept, bad = self.kept(columns), self.bad(columns)
         if bad is None:
+            if kept is None:
+                return DocumentContributions(self.contributions(columns, at), documents), []
             return self._of_kept(columns, kept, at, documents), []
         wrong = bad if kept is None else bad & kept
         stuck = documents[wrong if at is None else wrong[at]].tolist()
