@@ -19,7 +19,7 @@ from unittest import mock
 
 import penstock as ps
 from bench.workload import TABLE, Workload, app, cut
-from penstock.engine import Parted
+from penstock.engine import PartitionedStore
 from penstock.mapreduce import rows_db
 
 KEYS = 100_000
@@ -28,22 +28,22 @@ KEYS = 100_000
 @contextmanager
 def waiting(seconds: list[float]) -> Iterator[None]:
     """Add up the time in which the partitions are blocked."""
-    real: Callable[..., Any] = Parted.still
+    real: Callable[..., Any] = PartitionedStore.still
 
     @contextmanager
-    def still(self: Parted, settled: bool = True) -> Iterator[None]:
+    def still(self: PartitionedStore, settled: bool = True) -> Iterator[None]:
         began = process_time()
         with real(self, settled):
             yield
         seconds.append(process_time() - began)
 
-    with mock.patch.object(Parted, "still", still):
+    with mock.patch.object(PartitionedStore, "still", still):
         yield
 
 
 def lose_a_row(engine: Any, view: str) -> None:
     """Remove the first row of a view from the first partition."""
-    core = engine._seats[0].engine._core
+    core = engine.store.seats[0].engine.core
     db = rows_db(core.views[view].number)
     with core.store.write() as writer:
         writer.delete_many(db, [key for key, _ in islice(writer.scan(db), 1)])
@@ -63,7 +63,7 @@ def main() -> None:
     """Print the figures."""
     shop, work = app(), Workload(KEYS)
     with ps.open(shop, None, partitions=2) as engine:
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         began = process_time()
         for part in cut(work.upserts(KEYS), 10_000):
             engine.put_many(TABLE, part)

@@ -28,7 +28,7 @@ from bench.plan import Plan
 from bench.report import Figure, median, percentile
 from bench.workload import TABLE, Workload, app
 from penstock.cache import encode_key
-from penstock.engine import Parted
+from penstock.engine import PartitionedStore
 from penstock.remote.socket_wire import Wire, connect, listen
 from penstock.views import Production
 
@@ -48,10 +48,8 @@ def partitions(plan: Plan) -> Iterator[Figure]:
     yield from _snapshots(plan)
 
 
-def _opened(shop: ps.App, store: Path) -> Parted:
-    engine = ps.open(shop, store, partitions=_PARTS)
-    assert isinstance(engine, Parted), "it has two"
-    return engine
+def _opened(shop: ps.App, store: Path) -> ps.Engine:
+    return ps.open(shop, store, partitions=_PARTS)
 
 
 # -- latency
@@ -125,11 +123,12 @@ def hops(folder: str, puts: int) -> dict[str, Any]:
 class _Putting:
     """A source of single puts, whose views another process reads meanwhile."""
 
-    def __init__(self, engine: Parted, kind: str, looking: _Other) -> None:
+    def __init__(self, engine: ps.Engine, kind: str, looking: _Other) -> None:
         self._engine = engine
         self._kind = kind
         self._looking = looking
-        self._ranges = engine._layout.ranges()
+        assert isinstance(engine.store, PartitionedStore), "it has two"
+        self._ranges = engine.store.ranges
         self._key = self._owned(0, (f"k{i}" for i in itertools.count()))
         self._group = self._owned(1, (f"g{i}" for i in itertools.count()))
         self._numbers = (i for i in itertools.count() if self._ranges.of(encode_key(i)) == 0)

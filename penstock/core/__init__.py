@@ -43,6 +43,7 @@ from penstock.core.generation_switch import (
 from penstock.core.hidden_writes import hidden_transaction, write_hidden
 from penstock.core.input.batches import MOST_BYTES, ONE, Batch, batches_of, delivered, line_of, sized
 from penstock.core.input.decode_ahead import helped
+from penstock.core.input.open_state import OpenState
 from penstock.core.input.source_fence import check_fence
 from penstock.core.input.user_transaction import Transaction, counts_of, joined_records, rejects_in
 from penstock.core.partition_identity import ForeignPartition, identity_of, must_be_alone, must_be_partition
@@ -94,6 +95,7 @@ __all__ = [
     "Identity",
     "Layout",
     "Next",
+    "OpenState",
     "Passed",
     "Progress",
     "Ready",

@@ -33,9 +33,9 @@ from penstock.core import (
 )
 from penstock.engine.engine import Engine
 from penstock.engine.group_commit import Ticket
+from penstock.engine.one_store import OneStore
 from penstock.engine.opening import open_engine
-from penstock.engine.partitioned_reading import SpannedEngine
-from penstock.engine.partitioned_store import Parted
+from penstock.engine.partitioned_store import PartitionedStore
 from penstock.engine.store_opening import open_on, open_partition
 from penstock.engine.writers.failover import Failover
 from penstock.engine.writers.open_writer import memory_of_holder, writer
@@ -72,9 +72,10 @@ __all__ = [
     "Marks",
     "Member",
     "MemberStanding",
-    "Parted",
+    "OneStore",
     "Parting",
     "PartitionHandle",
+    "PartitionedStore",
     "Progress",
     "Refilled",
     "Repartitioned",
@@ -84,7 +85,6 @@ __all__ = [
     "Settings",
     "Shipped",
     "Snapshot",
-    "SpannedEngine",
     "SpannedSnapshot",
     "StandbyWriter",
     "State",

@@ -1,53 +1,42 @@
-"""The engine as users have it: put, delete, batches, snapshots.
+"""The public API of an open store: put, delete, batches, snapshots, the feed.
 
-One lock stands before the writer, so that puts are thread-safe; a batch is decided, written and synced under it.
-Snapshots take no lock and never wait for the writer.
+`Engine` checks the state of the store and the arguments of a call, waits for puts of a group, and delegates to its
+store. All calls are thread-safe.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from types import TracebackType
 from typing import Any, Self
 
-from penstock.cache import BatchRejected, Closed, CopyFailed, ForkedStore, Owner, ReadOnly, Tell, checked
+from penstock.cache import BatchRejected, CopyFailed, Tell, checked
 from penstock.core import (
     Batch,
     Compacted,
     Consistency,
-    Core,
     Progress,
-    Resume,
+    Scrubbing,
+    ScrubResult,
     Snapshot,
     Transaction,
-    Turns,
     batches_of,
-    compact,
-    counts_of,
     digest_of,
-    helped,
-    joined_records,
-    must_be_known,
-    rejects_in,
 )
-from penstock.core import follow as followed
-from penstock.engine.calls.envelopes import ingested
-from penstock.engine.calls.spout_input import Loading
+from penstock.engine.calls.definition_calls import DefinitionCalls
+from penstock.engine.calls.protocol import EngineStore
+from penstock.engine.calls.repair_calls import RepairCalls
 from penstock.engine.group_commit import Committer, Ticket
-from penstock.engine.store_status import status_of
-from penstock.mapreduce import Writes
-from penstock.partitions.copies.store_copies import Copied, copy_of
-from penstock.partitions.partition_operations import ALL_OPERATIONS
+from penstock.partitions.copies.store_copies import Copied
 from penstock.remote import Holder
-from penstock.spout import Record
+from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import Change, Changes, Counts, Position
 
 
-class Engine(Loading):
+class Engine(RepairCalls, DefinitionCalls):
     """An open store; made by `ps.open`.
 
     >>> import penstock as ps
@@ -61,37 +50,32 @@ class Engine(Loading):
     {'id': 7, 'name': 'Sue'}
     """
 
-    def __init__(
-        self,
-        core: Core,
-        path: str | None,
-        owner: Owner | None,
-        readonly: bool,
-        grouped: bool,
-        sock: socket.socket | None = None,
-    ) -> None:
-        super().__init__()
-        self._core = core
-        self._path = path
-        self._owner = owner
-        self._readonly = readonly
-        self._pid = os.getpid()
-        self._lock = Turns(self._check_process)
-        self._closed = False
-        self._ended = threading.Event()
+    def __init__(self, store: EngineStore, grouped: bool = False, sock: socket.socket | None = None) -> None:
+        self.store = store
+        """The store behind the calls, for the rooms of this package."""
+        self._state = store.state
         self._committer: Committer | None = None
         if grouped:
             self.begin_group()
-        self._holder = None if sock is None or path is None else Holder(self, core.app.name, sock, path, ALL_OPERATIONS)
+        path = self._state.path
+        self._holder: Holder | None = None
+        if sock is not None and path is not None:
+            self._holder = Holder(self, self._state.app.name, sock, path, store.operations)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
+    @property
+    def holder(self) -> None:
+        """The process that holds the store: None, for this process holds it."""
+
     def __repr__(self) -> str:
-        return f"<engine of {self._core.app.name!r} at {self._path or 'memory'}>"
+        return f"<engine of {self.store}>"
 
     # -- writing
 
@@ -123,19 +107,11 @@ class Engine(Loading):
 
         engine.put_many("users", open("users.jsonl", "rb"))
         """
-        self._writable(table)
-        parts = batches_of(docs, batch)
+        self._state.must_be_writable(table)
         if self._committer is not None and not strict:
-            return self._committer.submit(table, parts)
+            return self._committer.submit(table, batches_of(docs, batch))
         self.flush()
-        total = Counts()
-        with helped(parts, docs, self._core.tables[table]) as coming:
-            for part in coming:
-                counts = self._write({table: [part]}, None, strict)
-                if strict and counts.rejected:
-                    raise BatchRejected(total.applied + total.equal, counts.rejections)
-                total += counts
-                del part  # so that no more than two batches are in memory while the next one is gathered
+        total = self.store.put_many(table, docs, batch, strict)
         return total if self._committer is None else Ticket.of(total)
 
     @contextmanager
@@ -147,14 +123,14 @@ class Engine(Loading):
             b.delete("orders", 12)
         b.counts
         """
-        self._writable()
-        transaction = Transaction(self)
+        self._state.must_be_writable()
+        transaction = Transaction(self._state)
         try:
             yield transaction
         finally:
             tables = transaction.take()
         self.flush()
-        transaction.counts = self._write(tables, None, False)
+        transaction.counts = self.store.write(tables, None, False)
 
     @checked
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
@@ -165,15 +141,35 @@ class Engine(Loading):
 
         engine.ingest([ps.Record("users", 7, {"id": 7, "name": "Sue"}, offset=41)], source="file:a", resume=42)
         """
-        self._writable()
+        self._state.must_be_writable()
         self.flush()
-        records = list(records)
-        self._repost_of(records, self._core.state.sources.get(source, 0))
-        with self._lock:
-            self._core.ready()
-            done = self._core.state.sources.get(source, 0)
-            tables, counts = ingested(self._core.app, records, source, done)
-            return self._write(tables, {source: Resume(resume)}, False) + counts
+        return self.store.ingest(list(records), source, resume, self._repost)
+
+    def load(
+        self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
+    ) -> Generator[tuple[SpoutBatch, Counts]]:
+        """Take a spout's batches, each with the offset after it in one transaction; gives its counts as it is durable.
+
+        A batch below the offset that is committed already is a redelivery: it changes nothing and counts as late. One
+        that does not begin there raises SourceMoved. Under `envelope` each record goes to the table that it names, and
+        one with ts 0 is a repost, which is done before the rest and counts as equal. `long` says whether there is
+        enough for another core to help, or with None that it will show; `batches` is then read ahead, so it should end
+        where no more is there yet.
+
+        for batch, counts in engine.load("users", batches):
+            spout.committed(batch)
+        """
+        self._state.must_be_writable(table)
+        self.flush()
+        yield from self.store.load(table, batches, long, self._repost)
+
+    def remembered(self, source: str) -> Remembered | None:
+        """Give the offset and the spout state that the store has of a source; None if it has none.
+
+        engine.remembered("file:a")
+        """
+        self._state.must_be_open()
+        return self.store.remembered(source)
 
     def take(self, tables: dict[str, list[Batch]], strict: bool = False, atomic: bool = False) -> Counts:
         """One transaction of batches that another process made; under `strict` a rejection undoes it.
@@ -182,10 +178,9 @@ class Engine(Loading):
 
         engine.take({"users": [batch]})
         """
-        for name in tables:
-            self._writable(name)
+        self._state.must_be_writable(*tables)
         self.flush()
-        counts = self._write(tables, None, strict, atomic or strict)
+        counts = self.store.write(tables, None, strict, atomic or strict)
         if strict and counts.rejected:
             raise BatchRejected(0, counts.rejections)
         return counts
@@ -199,10 +194,9 @@ class Engine(Loading):
 
         engine.compact().freed
         """
-        self._writable()
+        self._state.must_be_writable()
         self.flush()
-        self._settle()
-        return compact(self._core, self._lock, progress)
+        return self.store.compact(progress)
 
     @checked
     def copy(self, folder: str | os.PathLike[str], progress: Tell | None = None) -> Copied:
@@ -213,22 +207,36 @@ class Engine(Loading):
 
         engine.copy("backups/monday").bytes
         """
-        self._open()
         self.flush()
-        if self._path is None:
+        path = self._state.path
+        if path is None:
             raise CopyFailed(os.fspath(folder), "a store in memory has no file to copy", "open the app on a path")
-        return copy_of(self._path, os.fspath(folder), progress)
+        return self.store.copy(path, os.fspath(folder), progress)
+
+    def begin_scrubbing(self, scrubbing: Scrubbing | None) -> None:
+        """Have a thread scrub the store now and then; a store in memory has no pages."""
+        self._state.must_be_open()
+        self.store.begin_scrubbing(scrubbing)
+
+    def last_scrub(self) -> ScrubResult | None:
+        """The result of the last scrub; None if there was none."""
+        return self.store.last_scrub()
+
+    def scrub_once(self, progress: Progress | None = None) -> None:
+        """Walk all pages, and keep and log the result. Damage that no check repairs stops all transactions."""
+        self._state.must_be_open()
+        self.store.scrub(progress)
 
     def begin_group(self) -> None:
         """Give tickets for puts from now on: durability="group"."""
-        self._committer = Committer(self._commit_group, self._check_process)
+        self._committer = Committer(self.store.write_group, self._state.must_be_own_process)
 
     def flush(self) -> None:
         """Wait until all that was put before is durable, or has failed; at once under durability="sync".
 
         engine.flush()
         """
-        self._open()
+        self._state.must_be_open()
         if self._committer is not None:
             self._committer.flush()
 
@@ -238,6 +246,7 @@ class Engine(Loading):
         engine.settle()
         """
         self.flush()
+        self.store.settle()
 
     # -- reading
 
@@ -250,9 +259,7 @@ class Engine(Loading):
         with engine.snapshot() as snap:
             snap.view("namecount")["Sue"]
         """
-        self._open()
-        must_be_known(consistency)
-        return Snapshot(self._core)
+        return self.store.snapshot(consistency)
 
     def changes(
         self,
@@ -294,103 +301,46 @@ class Engine(Loading):
         for part in engine.feed("namecount", since=position):
             print(part.groups, part.old, part.new, part.positions)
         """
-        self._open()
-        return self._follows(views, since, follow, initial, until, early, self._rest, lambda: not self._closed)
-
-    @property
-    def _follows(self) -> Callable[..., Iterator[Changes]]:
-        """Follows the feed of this store."""
-        return partial(followed, self._core)
+        self._state.must_be_open()
+        return self.store.follow(views, since, follow, initial, until, early)
 
     def status(self) -> dict[str, Any]:
         """Tables, views, position, sources and sizes, as data.
 
         engine.status()["tables"]["users"]["documents"]
         """
-        with self.snapshot() as snap, snap.naming():
-            return status_of(self._core, snap, self._path, self._readonly)
+        self._state.must_be_open()
+        return self.store.status()
 
     def digest(self) -> str:
         """One digest over all content: equal for equal content, whatever its history.
 
         engine.digest()
         """
-        with self.snapshot() as snap:
-            return digest_of(snap, self._core.app)
+        with self.store.settled() as snap:
+            return digest_of(snap, self._state.app)
 
     def close(self) -> None:
         """Finish what was put and let go of the store. A child that inherited it by a fork has nothing to close.
 
         engine.close()
         """
-        if self._closed or self._pid != os.getpid():
+        if self._state.closed or self._state.inherited:
             return
         try:
-            self._stop_scrubbing()
-            self._stop_sweeping()
+            self.store.stop()
             if self._holder is not None:
-                self._holder.close()
+                self._holder.close()  # its work needs the store
             if self._committer is not None:
                 self._committer.close()
         finally:
-            with self._lock:
-                self._closed = True
-                self._ended.set()
-                self._core.close()
-                if self._owner is not None:
-                    self._owner.close()
-
-    # -- within
-
-    def _check_process(self) -> None:
-        """ForkedStore in a forked child, before any lock: no thread is there that would let go of it."""
-        if self._pid != os.getpid():
-            raise ForkedStore(self._path or "memory", self._pid)
-
-    def _open(self) -> None:
-        self._check_process()
-        if self._closed:
-            raise Closed(f"the engine of {self._core.app.name!r}")
-
-    def _rest(self, seconds: float) -> bool:
-        """Wait so long, or until the engine is closed: then True."""
-        self._check_process()
-        return self._ended.wait(seconds)
-
-    def _writable(self, *tables: str) -> None:
-        self._open()
-        if self._readonly:
-            raise ReadOnly(self._path or "memory")
-        for table in tables:
-            self._core.app.table_of(table)
+            self.store.close()
 
     def _one(self, table: str, batch: Batch) -> Counts | Ticket:
-        self._writable(table)
+        self._state.must_be_writable(table)
         if self._committer is not None:
             return self._committer.submit(table, [batch])
-        return self._write({table: [batch]}, None, False)
-
-    def _write(
-        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, atomic: bool = True
-    ) -> Counts:
-        """One transaction of these batches, whether or not it is to be `atomic` over partitions; their counts."""
-        return self.write_each(tables, sources, strict)[0]
-
-    def write_each(
-        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, dry: Writes | None = None
-    ) -> tuple[Counts, dict[int, Counts]]:
-        """One transaction of these batches; the counts of all, and of each by its identity."""
-        joined = {name: joined_records(parts) for name, parts in tables.items()}
-        with self._lock:
-            self._open()
-            done = self._core.commit(joined, sources, strict, lambda reports: rejects_in(tables, reports), dry)
-        return counts_of(tables, done)
-
-    def _commit_group(self, work: Sequence[tuple[str, Batch]]) -> dict[int, Counts]:
-        tables: dict[str, list[Batch]] = {}
-        for name, part in work:
-            tables.setdefault(name, []).append(part)
-        return self.write_each(tables, None, False)[1]
+        return self.store.write({table: [batch]}, None, False)
 
 
 def _each(parts: Iterator[Changes]) -> Iterator[Change]:

@@ -32,8 +32,8 @@ from penstock.core import (
     read_layout,
 )
 from penstock.engine.engine import Engine
-from penstock.engine.partitioned_opening import open_parted
-from penstock.engine.partitioned_reading import open_spanned
+from penstock.engine.one_store import OneStore
+from penstock.engine.partitioned_opening import open_parted, read_parted
 from penstock.generations import MEMORY, Migrate, build_few, core_on
 from penstock.remote import drop_socket, take_socket
 from penstock.views import App
@@ -144,12 +144,13 @@ def _writer(
     core = core_on(app, store, path or "memory", settings, None, migrate)
     try:
         build_few(core)
-        engine = Engine(core, path, owner, False, durability == "group", sock)
+        opened = OneStore(core, path, owner, readonly=False)
+        engine = Engine(opened, durability == "group", sock)
     except BaseException:
         store.close()
         raise
-    engine.begin_sweeping()
-    engine.begin_scrubbing(settings.scrub)
+    opened.building.begin()
+    opened.begin_scrubbing(settings.scrub)
     return engine
 
 
@@ -161,7 +162,7 @@ def _to_read(app: App, path: str, settings: Settings, partitions: int | None) ->
         raise WrongPartitions(path, has, partitions or has)
     while True:
         try:
-            return _reader(app, path, settings) if layout is None else open_spanned(app, path, layout, settings)
+            return _reader(app, path, settings) if layout is None else read_parted(app, path, layout, settings)
         except StoreMissing:
             before, layout = layout, read_layout(path)
             if layout == before:
@@ -180,4 +181,4 @@ def _reader(app: App, path: str, settings: Settings) -> Engine:
     except BaseException:
         store.close()
         raise
-    return Engine(core, path, None, True, False)
+    return Engine(OneStore(core, path, None, readonly=True))

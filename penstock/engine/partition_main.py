@@ -16,6 +16,7 @@ from typing import IO
 
 from penstock.cache import Owner, PenstockError, open_lmdb, pack
 from penstock.engine.engine import Engine
+from penstock.engine.one_store import OneStore
 from penstock.engine.store_opening import open_partition
 from penstock.mapreduce import Ranges
 from penstock.partitions.exchange.exchange import Parting
@@ -30,8 +31,8 @@ def _serve(message: StartMessage, until: IO[bytes], say: IO[bytes]) -> None:
     """Be this partition until the input ends."""
     parting = Parting(message.here, Ranges(message.starts, message.seed))
     with _signs(say):
-        engine = _opened(message, parting)
-    member = Member(engine)
+        engine, store = _opened(message, parting)
+    member = Member(store)
     couriers = [Courier(member, other, message.folders[other], message.patience) for other in member.others]
 
     def wake() -> None:
@@ -41,7 +42,7 @@ def _serve(message: StartMessage, until: IO[bytes], say: IO[bytes]) -> None:
     parting.wake = wake
     member.tells(_Telling({courier.other: courier for courier in couriers}, message.deadline))
     try:
-        engine.begin_scrubbing(message.settings.scrub)
+        store.begin_scrubbing(message.settings.scrub)
         _say(say, {"ready": os.getpid()})
         while until.read(1):
             pass
@@ -70,13 +71,14 @@ class _Telling:
         return there
 
 
-def _opened(message: StartMessage, parting: Parting) -> Engine:
+def _opened(message: StartMessage, parting: Parting) -> tuple[Engine, OneStore]:
     path = message.folders[message.here]
     owner = Owner(path, message.settings.mode)
     try:
         sock = take_socket(path)
-        store = open_lmdb(path, mode=message.settings.mode)
-        return open_partition(message.app.app(), store, parting, path, owner, message.settings, sock, message.concert)
+        opened = open_lmdb(path, mode=message.settings.mode)
+        store = open_partition(message.app.app(), opened, parting, path, owner, message.settings, message.concert)
+        return Engine(store, sock=sock), store
     except BaseException:
         owner.close()
         raise

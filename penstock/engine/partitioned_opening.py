@@ -29,8 +29,9 @@ from penstock.core import (
     write_layout,
 )
 from penstock.engine import partition_main
+from penstock.engine.engine import Engine
 from penstock.engine.partitioned_reading import cores_of
-from penstock.engine.partitioned_store import Parted
+from penstock.engine.partitioned_store import PartitionedStore
 from penstock.engine.store_opening import open_partition
 from penstock.generations import Concert, Migrate, concerted
 from penstock.mapreduce import even_starts
@@ -44,7 +45,7 @@ from penstock.partitions.transport.delivery import carried, join
 from penstock.remote import drop_socket, take_socket
 from penstock.views import App, Changed
 
-__all__ = ["open_parted"]
+__all__ = ["open_parted", "read_parted"]
 
 _MOST = 256
 PATIENCE = 5.0
@@ -64,7 +65,7 @@ def open_parted(
     patience: float = PATIENCE,
     migrate: Migrate = "auto",
     grouped: bool = False,
-) -> Parted:
+) -> Engine:
     """Open a store of so many partitions, or of as many as it has; with `listen` others can hand work over.
 
     A process that gives no sign of life for `patience` seconds counts as hanging, and is followed by another. With
@@ -74,10 +75,7 @@ def open_parted(
         raise DefinitionError(f"partitions= is {shown_key(partitions)}; write a number from 1 to {_MOST}")
     if path is None:
         layout = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
-        engine = _here(app, layout, None, None, settings, None, migrate)
-        if grouped:
-            engine.begin_group()
-        return engine
+        return Engine(_here(app, layout, None, None, settings, migrate), grouped)
     owner = Owner(path, settings.mode)
     sock: socket.socket | None = None
     try:
@@ -86,22 +84,27 @@ def open_parted(
         for folder in layout.folders(path):
             evict(folder, settings.mode)
         if processes:
-            engine = _away(app, layout, path, owner, settings, sock, patience, migrate)
+            store = _away(app, layout, path, owner, settings, patience, migrate)
         else:
-            engine = _here(app, layout, path, owner, settings, sock, migrate)
+            store = _here(app, layout, path, owner, settings, migrate)
+        engine = Engine(store, grouped, sock)
     except BaseException:
         if sock is not None:
             drop_socket(path, sock)
         owner.close()
         raise
     try:
-        if grouped:
-            engine.begin_group()
-        engine.begin_sweeping()
+        store.building.begin()
     except BaseException:
         engine.close()
         raise
     return engine
+
+
+def read_parted(app: App, path: str, layout: Layout, settings: Settings) -> Engine:
+    """Open the partitions of a store to read them."""
+    cores = cores_of(app, path, layout, settings)
+    return Engine(PartitionedStore(app, layout, cores, (), None, path, None, readonly=True))
 
 
 def _layout(app: App, path: str, partitions: int | None, mode: int) -> Layout:
@@ -122,9 +125,8 @@ def _here(
     path: str | None,
     owner: Owner | None,
     settings: Settings,
-    sock: socket.socket | None,
     migrate: Migrate,
-) -> Parted:
+) -> PartitionedStore:
     """All partitions in this process, one after the other in the thread of who calls."""
     members: list[Member] = []
     own = settings.share(len(layout.parts))
@@ -139,7 +141,7 @@ def _here(
         raise
     join(members)
     cores = [member.core for member in members]
-    return Parted(app, layout, cores, members, lambda: carried(members), path, owner, sock, changed)
+    return PartitionedStore(app, layout, cores, members, lambda: carried(members), path, owner, changed)
 
 
 def _member(app: App, folder: str | None, parting: Parting, settings: Settings, concert: Concert) -> Member:
@@ -147,13 +149,13 @@ def _member(app: App, folder: str | None, parting: Parting, settings: Settings, 
     held = None if folder is None else Owner(folder, settings.mode)
     try:
         store = MemoryStore() if folder is None else open_lmdb(folder, mode=settings.mode)
-        engine = open_partition(app, store, parting, folder, held, settings, None, concert)
+        partition = open_partition(app, store, parting, folder, held, settings, concert)
     except BaseException:
         if held is not None:
             held.close()
         raise
-    engine.begin_scrubbing(settings.scrub)
-    return Member(engine)
+    partition.begin_scrubbing(settings.scrub)
+    return Member(partition)
 
 
 def _away(
@@ -162,10 +164,9 @@ def _away(
     path: str,
     owner: Owner,
     settings: Settings,
-    sock: socket.socket | None,
     patience: float,
     migrate: Migrate,
-) -> Parted:
+) -> PartitionedStore:
     """A process for each partition."""
     concert, changed = _concerted(app, layout, path, migrate, settings)
     sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
@@ -186,13 +187,14 @@ def _away(
             seat.begin()
         for seat in seats:
             seat.ready()
-        engine = Parted(app, layout, cores_of(app, path, layout, settings), seats, None, path, owner, sock, changed)
+        cores = cores_of(app, path, layout, settings)
+        store = PartitionedStore(app, layout, cores, seats, None, path, owner, changed)
     except BaseException:
         for seat in seats:
             seat.close()
         raise
     _Watch(seats)
-    return engine
+    return store
 
 
 def _concerted(

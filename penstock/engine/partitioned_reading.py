@@ -1,4 +1,4 @@
-"""A store of several partitions, open to be read: every way of reading that a store of one has, in any process.
+"""The partitions of a store, read as one in any process: snapshots, the feed, the status.
 
 Invariant: it writes nothing; what others write shows in the next snapshot.
 """
@@ -6,88 +6,58 @@ Invariant: it writes nothing; what others write shows in the next snapshot.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
-from penstock.core import Core, Layout, Settings, digest_of, must_be_known, must_be_partition, places_of
-from penstock.engine.engine import Engine
+from penstock.core import Core, Layout, OpenState, Settings, Snapshot, must_be_partition, places_of
 from penstock.engine.partitioned_status import status_of_all
 from penstock.mapreduce import Ranges
 from penstock.partitions.union.union_feed import follow_all
 from penstock.partitions.union.union_snapshot import SpannedSnapshot, Switching, settled
-from penstock.views import App, Changes, Progress
+from penstock.views import App, Changes, Position
 
-if TYPE_CHECKING:
-    from penstock.core import Consistency, Snapshot
-
-__all__ = ["SpannedEngine", "cores_of", "open_spanned"]
+__all__ = ["PartitionedReading", "cores_of"]
 
 _AGAIN = 0.01  # seconds after which a snapshot is tried again
 _IN_FLIGHT = (
     "partitions have not taken yet what they owe each other, so there is no digest of the documents; run this again "
     "once less is written, or, if no process has the store open to write, open it, with `penstock check` for one"
 )
-_UNHELD = (
-    "a snapshot with consistency='position' is made by the process that serves the store, which holds its partitions "
-    "meanwhile; ask there, or leave consistency= out"
-)
 
 
-class SpannedEngine(Engine):
-    """An open store of several partitions; made by `ps.open(…, readonly=True)`."""
+class PartitionedReading:
+    """The partitions of an open store, read as one; `cores` are those of the partitions, in their order."""
 
     looks = 100
     """How often a snapshot is tried again while partitions switch to other views."""
 
-    def __init__(self, cores: list[Core], path: str, layout: Layout) -> None:
-        super().__init__(cores[0], path, None, True, False)
-        self._cores = cores
-        self._layout = layout
-        self._ranges = layout.ranges()
+    def __init__(self, cores: list[Core], layout: Layout, state: OpenState) -> None:
+        self.cores = cores
+        self.layout = layout
+        self.ranges = layout.ranges()
+        self._state = state
 
-    def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
-        """All views and tables, each partition as of a commit of its own; it sees nothing of what comes after.
-
-        With consistency="position" nothing is on its way between partitions: views show all that documents say. That
-        takes the process which serves the store.
-
-        with engine.snapshot() as snap:
-            snap.view("namecount")["Sue"]
-        """
-        self._open()
-        must_be_known(consistency)
-        if consistency == "position":
-            raise PenstockError(_UNHELD)
-        return self._spanned()
-
-    def _spanned(self) -> SpannedSnapshot:
+    def snapshot(self) -> SpannedSnapshot:
+        """Make a snapshot of each partition, as of a commit of its own."""
+        self._state.must_be_open()
         for _ in range(self.looks):
             try:
-                return SpannedSnapshot(self._cores, self._ranges)
+                return SpannedSnapshot(self.cores, self.ranges)
             except Switching:
                 time.sleep(_AGAIN)  # partitions switch one right after the other
-        return SpannedSnapshot(self._cores, self._ranges)
+        return SpannedSnapshot(self.cores, self.ranges)
 
-    def digest(self) -> str:
-        """One digest over all content, with nothing in flight between partitions.
-
-        engine.digest()
-        """
-        with self._settled() as snap:
-            return digest_of(snap, self._core.app)
-
-    def _settled(self) -> Snapshot:
+    def settled(self) -> Snapshot:
         """Make a snapshot in which nothing is in flight. A reader can't hold the partitions, so it looks again.
 
         Each partition is shown as of a moment of its own. Where a second look shows the states of the first, all of
         them stood so at one moment between the two.
         """
-        self._open()
         for _ in range(self.looks):
-            snap = self._spanned()
-            with self._spanned() as again:
+            snap = self.snapshot()
+            with self.snapshot() as again:
                 same = [part.state for part in again.parts] == [part.state for part in snap.parts]
             if same and settled(snap.parts):
                 return snap
@@ -95,31 +65,33 @@ class SpannedEngine(Engine):
             time.sleep(_AGAIN)
         raise PenstockError(_IN_FLIGHT)
 
-    @property
-    def _follows(self) -> Callable[..., Iterator[Changes]]:
-        return partial(follow_all, self._cores, self.snapshot)
+    def follow(
+        self,
+        views: Sequence[str],
+        since: Position | None,
+        on: bool,
+        initial: bool,
+        until: Position | None,
+        early: bool,
+    ) -> Iterator[Changes]:
+        """Give the changes of views since a position, and those that come if it goes `on`."""
+        state = self._state
+        return follow_all(
+            self.cores, self.snapshot, views, since, on, initial, until, early, state.rest, lambda: not state.closed
+        )
 
-    def status(self) -> dict[str, Any]:
-        """Tables, views, position, sources and sizes, as data: those of all partitions together, and of each.
+    def naming(self) -> AbstractContextManager[None]:
+        """Name damage that is found within; all partitions give views and tables the same numbers."""
+        return self.cores[0].naming()
 
-        engine.status()["partitions"][0]["documents"]
-        """
-        self._open()
-        with self._spanned() as snap, snap.naming():
-            return status_of_all(self._cores, snap, self._path, self._readonly, self._layout)
-
-    def scrub_once(self, progress: Progress | None = None) -> None:
-        """Refuse: the process of each partition scrubs its own folder."""
-        self._open()
-        raise PenstockError("each partition scrubs itself; open the store with scrub=, or run `penstock check`")
+    def status(self, trouble: str | None) -> dict[str, Any]:
+        """Describe all partitions together, and each; `trouble` is why their views can't be built further."""
+        with self.snapshot() as snap, snap.naming():
+            return status_of_all(self.cores, snap, self._state, self.layout, trouble)
 
     def close(self) -> None:
-        """Let go of the store.
-
-        engine.close()
-        """
-        super().close()
-        for core in self._cores[1:] if self._closed else ():
+        """Release the cores."""
+        for core in self.cores:
             core.close()
 
 
@@ -134,11 +106,6 @@ def cores_of(app: App, path: str, layout: Layout, settings: Settings) -> list[Co
             core.close()
         raise
     return cores
-
-
-def open_spanned(app: App, path: str, layout: Layout, settings: Settings) -> SpannedEngine:
-    """Open the store at a path to read it."""
-    return SpannedEngine(cores_of(app, path, layout, settings), path, layout)
 
 
 def _core(app: App, folder: str, settings: Settings, ranges: Ranges, number: int) -> Core:

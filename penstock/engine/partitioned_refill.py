@@ -14,86 +14,81 @@ from __future__ import annotations
 
 import os
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
-from penstock.cache import PenstockError, StoreMissing, open_lmdb
-from penstock.core import is_store, read_catalog, read_layout
-from penstock.engine.calls.refill_calls import REST, must_define
+from penstock.cache import PenstockError, StoreMissing, Tell, open_lmdb
+from penstock.core import Layout, is_store, read_catalog, read_layout
+from penstock.engine.calls.store_refill import REST
+from penstock.engine.partitioned_writing import PartitionedWriting
 from penstock.generations import Progressed, Refilled, not_meant
 from penstock.partitions.copies.repartition_job import repartition
 from penstock.partitions.handle_protocol import PartitionHandle
-from penstock.partitions.source_positions import Stands
-from penstock.partitions.union.view_building import PartedBuilding
+from penstock.partitions.union.view_building import PartitionedBuilding, ServedStore
 
 __all__ = ["PartitionedRefill"]
 
 _STEP_LINES = 1 << 12
 
-_T = TypeVar("_T")
+
+class RefilledStore(ServedStore, Protocol):
+    """A store of several partitions, as a refill of its tables needs it."""
+
+    building: PartitionedBuilding
+    layout: Layout
+    seats: list[PartitionHandle]
+    writing: PartitionedWriting
+
+    def carry(self) -> list[str]:
+        """Wait until nothing is in flight, or until a partition can't take something; which one, and why."""
+        ...
 
 
-class PartitionedRefill(PartedBuilding):
-    """The part of a store of several partitions that refills tables."""
+class PartitionedRefill:
+    """The refill of tables at all partitions of a store."""
 
-    _stands: Stands
+    def __init__(self, store: RefilledStore) -> None:
+        self._store = store
+        self._state = store.state
+        self._building = store.building
 
-    def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
-        """Begin to refill some tables, and all views on them, from a store of an app with these definitions.
-
-        The answer is the seed that the other store must have. A refill that was begun before is discarded. Others may
-        write meanwhile: records from now on are applied to the copies from the other store.
-        """
-        for name in tables:
-            self._writable(name)
-        self.flush()
-        self._settle()
-        with self.snapshot() as snap:
-            must_define(snap.schema.catalog, tables, wanted)
-        with self._lock.next():
-            self._open()
-            self._finish_switch_first()
+    def begin(self, tables: Sequence[str]) -> int:
+        """Begin to refill these tables everywhere; the seed that the other store must have."""
+        with self._state.lock.next():
+            self._state.must_be_open()
+            self._building.finish_switch_first()
             self._each("begin", list(tables))
-        self._sweep_on()
-        return self._layout.seed
+        return self._store.layout.seed
 
-    def refill(
-        self, folder: str | os.PathLike[str], progress: Callable[[str, int, int], None] | None = None
-    ) -> Refilled:
-        """Take over another store's content of the tables for which a refill was begun, at all partitions at once.
+    def run(self, path: str, progress: Tell | None) -> Refilled:
+        """Take over the content of the store at a path. If `progress` raises, the refill is discarded.
 
-        Records that were put since the beginning are applied to it. The other store becomes one of as many partitions.
-        Sources that were read there go on where the answer says. If `progress` raises, the refill is discarded.
+        The other store becomes one of as many partitions.
         """
-        self._writable()
-        self.flush()
-        self._settle()
-        path, rest, first = os.fspath(folder), threading.Event(), 0
+        rest, first = threading.Event(), 0
         tell = progress or _nobody
         folders = self._split(path, tell)
         try:
-            with self._lock.next():
-                self._open()
-                self._finish_switch_first()
+            with self._state.lock.next():
+                self._state.must_be_open()
+                self._building.finish_switch_first()
                 first = 1 + max(self._each("highest"))
-                for seat, own in zip(self._seats, folders, strict=True):
+                for seat, own in zip(self._store.seats, folders, strict=True):
                     seat.repair("refill", "open", own, first)
             for done in self._filled():
                 tell(*done)
                 rest.wait(REST)
-            with self._lock.next():
+            with self._state.lock.next():
                 out = self._switched(first)
             tell("switching", 1, 1)
         except BaseException:
             self._give_up(first)
             raise
         finally:
-            for seat in self._seats:
+            for seat in self._store.seats:
                 with suppress(PenstockError):
                     seat.repair("refill", "end")
-            self._sweep_on()
         return out
 
     def _split(self, path: str, tell: Callable[[str, int, int], None]) -> list[str]:
@@ -111,91 +106,79 @@ class PartitionedRefill(PartedBuilding):
             seed = None if catalog is None else catalog.seed
         else:
             seed = layout.seed
-        with self.snapshot() as snap:
+        with self._store.snapshot() as snap:
             begun = all(part.schema.catalog.refill is not None for part in snap.parts)
-        if not begun or seed != self._layout.seed:
+        if not begun or seed != self._store.layout.seed:
             raise not_meant(path)
-        repartition(path, len(self._seats), tell)
+        repartition(path, len(self._store.seats), tell)
         layout = read_layout(path)
         return [os.path.abspath(own) for own in ([path] if layout is None else layout.folders(path))]
 
     def _filled(self) -> Iterator[Progressed]:
         """Copy the other store, and apply most of the records that came since, in steps between batches."""
-        copied, more = [(0, 0)] * len(self._seats), True
+        copied, more = [(0, 0)] * len(self._store.seats), True
         while more:
-            with self._lock.next():
+            with self._state.lock.next():
                 now = self._step_each("copy")
             copied = [before if own is None else own for before, own in zip(copied, now, strict=True)]
             more = any(own is not None for own in now)
             if more:
                 yield "copying", sum(done for done, _ in copied), sum(total for _, total in copied)
-        with self._lock.next():
+        with self._state.lock.next():
             self._step_each("wake")
         passed = left = 0
         while (behind := self._behind_by()) > _STEP_LINES:
             limit = max(_STEP_LINES, 2 * max(0, behind - left))  # more than writers add, so that it comes to an end
-            with self._lock.next():
+            with self._state.lock.next():
                 passed += sum(self._step_each("carry", limit))
                 with suppress(PenstockError):  # a partition that can't take contributions fails the switch
-                    self._carry()
+                    self._store.push()
             left = self._behind_by()
             yield "carrying over", passed, passed + left
 
     def _behind_by(self) -> int:
-        with self._lock.next():
+        with self._state.lock.next():
             return sum(self._step_each("behind"))
 
     def _switched(self, first: int) -> Refilled:
         """Apply the rest while nobody else writes, and switch."""
-        self._open()
-        with self.still():
+        self._state.must_be_open()
+        with self._store.still():
             self._step_each("carry", None)
             self._arrive()
             self._step_each("repeat")
             self._arrive()
             answers = self._step_each("ready", first)
-            self._refilled = first
-            self.switching = True
-            self._stands.sure = False
-            self.finish_switch()
+            self._building.refilled = first
+            self._building.switching = True
+            self._store.writing.stands.sure = False
+            self._building.finish_switch()
         position = tuple(self._each("switch", first))
-        self._learn()
+        self._store.writing.learn()
         sources = {name: min(own[name] for own, _ in answers) for name in sorted(answers[0][0])}
         return Refilled(position, sources, tuple(sorted({name for _, back in answers for name in back})))
 
     def _arrive(self) -> None:
         """Wait until nothing is in flight; PenstockError is raised if a partition can't take something."""
-        for why in self.carry():
+        for why in self._store.carry():
             raise PenstockError(f"{why}; run penstock check --fix, then the backfill again")
 
     def _give_up(self, first: int) -> None:
         """Discard the refill, unless a partition may have switched: then the next batch completes the switch."""
-        if self.switching:
+        if self._building.switching:
             return
-        with self._lock.next():
-            for seat in self._seats:
+        with self._state.lock.next():
+            for seat in self._store.seats:
                 with suppress(PenstockError):  # the next opening discards it there
                     seat.repair("refill", "give_up", first)
 
     def _step_each(self, do: str, *what: Any) -> list[Any]:
         """Take a step at each partition, unless the store was closed meanwhile."""
-        self._open()
+        self._state.must_be_open()
         return self._each(do, *what)
 
     def _each(self, do: str, *what: Any) -> list[Any]:
-        return self._at_each(lambda seat: seat.repair("refill", do, *what))
-
-    @abstractmethod
-    def _at_each(self, one: Callable[[PartitionHandle], _T]) -> list[_T]:
-        """Do something at each partition; the answers in their order."""
-
-    @abstractmethod
-    def carry(self) -> list[str]:
-        """Wait until nothing is in flight, or until a partition can't take something; which one, and why."""
-
-    @abstractmethod
-    def _learn(self) -> None:
-        """Know of what kind the ts of tables are."""
+        return self._store.at_each(lambda seat: seat.repair("refill", do, *what))
 
 
 def _nobody(what: str, done: int, total: int) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from penstock.core import Layout
+from penstock.core import Layout, OpenState
 from penstock.engine.store_status import SHOWN, status_of
 from penstock.partitions.union.union_snapshot import SpannedSnapshot
 
@@ -24,9 +24,10 @@ _SIZES = ("bytes", "used", "map_size")
 
 
 def status_of_all(
-    cores: Sequence[Core], snap: SpannedSnapshot, path: str | None, readonly: bool, layout: Layout
+    cores: Sequence[Core], snap: SpannedSnapshot, state: OpenState, layout: Layout, trouble: str | None
 ) -> Status:
     """Tables, views, position, sources and sizes of a snapshot, and a line of each partition."""
+    path, readonly = state.path, state.readonly
     parts = [
         status_of(core, part, None if path is None else folder, readonly)
         for core, part, folder in zip(cores, snap.parts, layout.folders(path or ""), strict=True)
@@ -41,7 +42,7 @@ def status_of_all(
         "sources": snap.sources,
         "tables": {name: _table([part["tables"][name] for part in parts]) for name in first["tables"]},
         "views": {name: _view(snap, name, [part["views"][name] for part in parts]) for name in first["views"]},
-        "building": _building([part["building"] for part in parts if part["building"] is not None]),
+        "building": _building([part["building"] for part in parts if part["building"] is not None], trouble),
         "scrub": _scrub([part["scrub"] for part in parts]),
         "memory": sum(part["memory"] for part in parts),
         "store": _store(path, [part["store"] for part in parts]),
@@ -95,11 +96,11 @@ def _scrub(parts: Sequence[Status | None]) -> Status | None:
     }
 
 
-def _building(parts: Sequence[Status]) -> Status | None:
+def _building(parts: Sequence[Status], trouble: str | None) -> Status | None:
     if not parts:
         return None
     return {
         "views": list(dict.fromkeys(chain.from_iterable(part["views"] for part in parts))),
         **_sums(parts, ("done", "total")),
-        "trouble": next((part["trouble"] for part in parts if part["trouble"] is not None), None),
+        "trouble": trouble,
     }

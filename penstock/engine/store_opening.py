@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import socket
-
 from penstock.cache import Limits, Owner, Store
 from penstock.core import Core, Settings
 from penstock.engine.engine import Engine
+from penstock.engine.one_store import OneStore
 from penstock.generations import MEMORY, Concert, Migrate, core_on
 from penstock.partitions.exchange.exchange import Parting
 from penstock.views import App
@@ -28,7 +27,7 @@ def open_on(
     by `core.sweep_step()`, and by nothing else.
     """
     core = core_on(app, store, "memory", Settings(memory, limits or Limits()), seed, migrate)
-    return Engine(core, None, None, False, False), core
+    return Engine(OneStore(core, None, None, readonly=False)), core
 
 
 def open_partition(
@@ -38,9 +37,8 @@ def open_partition(
     path: str | None,
     owner: Owner | None,
     settings: Settings,
-    sock: socket.socket | None = None,
     concert: Concert | None = None,
-) -> Engine:
-    """The engine of one partition, on a store that the caller has opened; views that changed begin as all agreed."""
+) -> OneStore:
+    """Open one partition on a store that the caller has opened; views that changed begin as all agreed."""
     core = core_on(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting, concert)
-    return Engine(core, path, owner, False, False, sock)
+    return OneStore(core, path, owner, readonly=False)

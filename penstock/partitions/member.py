@@ -105,7 +105,7 @@ class Marks:
 
 
 class PartitionEngine(Protocol):
-    """The open engine of one partition."""
+    """The open store of one partition."""
 
     @property
     def core(self) -> Core:
@@ -137,7 +137,7 @@ class PartitionEngine(Protocol):
 
 
 class Member:
-    """One partition, by its open engine."""
+    """One partition, by its open store."""
 
     def __init__(self, engine: PartitionEngine) -> None:
         parting = engine.core.parting

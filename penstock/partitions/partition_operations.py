@@ -45,12 +45,12 @@ _SWEPT = Codec(Swept.data, lambda data: Swept(*data))
 
 
 def _by_member(name: str) -> Callable[..., Any]:
-    """Call this method of the member that the target is opened as."""
-    return lambda target, **arguments: getattr(Member(target), name)(**arguments)
+    """Call this method of the member that the target's store is opened as."""
+    return lambda target, **arguments: getattr(Member(target.store), name)(**arguments)
 
 
 def _repair(target: Any, step: str, arguments: list[Any]) -> Any:
-    return Member(target).repair(step, *arguments)
+    return Member(target.store).repair(step, *arguments)
 
 
 def _alive(target: object) -> bool:

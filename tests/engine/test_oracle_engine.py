@@ -193,9 +193,9 @@ class EngineMachine(RuleBasedStateMachine):
     def forget(self) -> None:
         """As where memory ran out: what was kept of documents and groups is dropped, and read again when needed."""
         digest = self.engine.digest()
-        for node in self.engine._core.tables.values():
+        for node in self.engine.store.core.tables.values():
             node.forget()
-        for view in self.engine._core.views.values():
+        for view in self.engine.store.core.views.values():
             if view.chained:
                 view.forget(None)
         assert self.engine.digest() == digest

@@ -181,7 +181,7 @@ def read(engine: Any) -> dict[str, Any]:
     A read of damaged data returns its StoreDamaged error; other errors are raised.
     """
     out: dict[str, Any] = {}
-    for name, reading in readings(engine._core.app).items():
+    for name, reading in readings(engine.store.core.app).items():
         try:
             out[name] = reading(engine)
         except ps.StoreDamaged as damage:
@@ -192,4 +192,4 @@ def read(engine: Any) -> dict[str, Any]:
 def names_of(path: Path) -> dict[str, str]:
     """Return the names of tables and views by their numbers."""
     with opened(path) as engine:
-        return {str(entry.written): name for name, entry in engine._core.catalog.entries.items()}
+        return {str(entry.written): name for name, entry in engine.store.core.catalog.entries.items()}

@@ -177,7 +177,7 @@ def outcome(world: World, path: Path) -> str:
 
 def _remedies(world: World, engine: Any) -> None:
     """Apply the remedies that damage errors name. Each may end in a typed error."""
-    views = [view.name for view in engine._core.app.views()]
+    views = [view.name for view in engine.store.core.app.views()]
     documents = [document(number, 20) for number in range(15)]
     reading = [lambda: world.read(engine), lambda: engine.put_many("users", documents)]
     mending = [lambda: engine.check(fix=True), *(partial(engine.restate, view) for view in views), engine.check]

@@ -123,7 +123,7 @@ def test_a_put_after_a_lost_key_does_not_hide_it(folder: Path, tmp_path: Path) -
     (path / "data.mdb").write_bytes(world.file)
     with world.opened(path) as engine:
         name = next(iter(engine.snapshot().view("names"))).key
-        number = engine._core.views["names"].number
+        number = engine.store.core.views["names"].number
         count = engine.snapshot().view("names")[name]
     with lmdb.open(str(path), max_dbs=50) as env, env.begin(write=True) as txn:
         assert txn.delete(stored_key(encode_key(name)), db=env.open_db(b"view:%d" % number, txn=txn))

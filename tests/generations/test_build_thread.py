@@ -28,7 +28,7 @@ def fill(path: Path, documents: int = 5_000) -> None:
 
 def built(engine: ps.Engine) -> bool:
     """Whether its thread builds all there is, within some time."""
-    sweeper = engine._sweeper
+    sweeper = engine.store.building.sweeper
     assert sweeper is not None
     sweeper._thread.join(PATIENCE)
     return not sweeper._thread.is_alive()
@@ -43,13 +43,13 @@ def test_a_thread_builds_views_by_itself(tmp_path: Path) -> None:
             assert len(snap.view("names")) == 7
         assert engine.status()["building"] is None
     with ps.open(app("city"), tmp_path / "s") as engine:
-        assert engine._sweeper is None, "there is nothing left to do"
+        assert engine.store.building.sweeper is None, "there is nothing left to do"
 
 
 def test_it_ends_with_its_engine_and_goes_on_with_the_next(tmp_path: Path) -> None:
     fill(tmp_path / "s")
     engine = ps.open(app("city"), tmp_path / "s")
-    thread = engine._sweeper._thread if engine._sweeper is not None else threading.Thread()
+    thread = engine.store.building.sweeper._thread if engine.store.building.sweeper is not None else threading.Thread()
     engine.close()
     assert not thread.is_alive()
     with ps.open(app("city"), tmp_path / "s") as again:

@@ -47,7 +47,7 @@ def turns(order: str) -> Iterator[Core]:
     engine.put_many("docs", [next(source) for _ in range(BEFORE)])
     engine, core = open_on(app(True), store)
     while core.sweep is not None:
-        engine.sweep_once(LIMIT)
+        engine.store.building.sweep_once(LIMIT)
         yield core
         engine.put_many("docs", [next(source) for _ in range(3 * LIMIT)])
 
@@ -107,7 +107,7 @@ def test_dead_versions_pile_up_only_as_long_as_it_lasts() -> None:
     first, since = core.catalog.since["docs"]
     while core.sweep is not None and not core.sweep.built.rows:
         put()
-        engine.sweep_once(5)
+        engine.store.building.sweep_once(5)
         steps += 1
     assert steps <= -(-(since - first) // 5) + 1
     held = log.mark.tail - log.head

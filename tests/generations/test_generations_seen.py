@@ -176,4 +176,4 @@ def test_without_a_feed_former_rows_go_at_once(tmp_path: Path) -> None:
             engine.put_many("users", DOCS)
             report = engine.migrate()
             assert report.groups in (0, None)
-            assert engine._core.catalog.former == ()
+            assert engine.store.core.catalog.former == ()

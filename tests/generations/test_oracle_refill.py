@@ -66,7 +66,7 @@ def repeats(live: Any, tables: list[str], choose: Random) -> dict[str, list[Any]
     """Put some documents once more, which changes nothing; by table which ones."""
     out: dict[str, list[Any]] = {}
     for name in tables:
-        table = live._core.app.table_of(name)
+        table = live.store.core.app.table_of(name)
         if table.ts is not None or not table.has_ts:  # else the ts is not in the document
             with live.snapshot() as snap:
                 out[name] = [doc for _, doc in snap.table(name).items() if choose.random() < 0.3]
@@ -98,12 +98,12 @@ def test_it_has_what_was_read_elsewhere_and_what_came_since(
             if before:
                 given_to(live, before)
             mark = live.begin_refill(tables, described(app))
-            noted = dict(live._core.catalog.refill.since)
+            noted = dict(live.store.core.catalog.refill.since)
             again = repeats(live, [name for name in tables if name not in patched], choose)
             if since:
                 given_to(live, since)
             made_elsewhere(app, Path(folder) / "fresh", mark, tables, read)
-            passed = [t for t in tables if not app.table_of(t).has_ts and live._core.tables[t].log.head > noted[t]]
+            passed = [t for t in tables if not app.table_of(t).has_ts and live.store.core.tables[t].log.head > noted[t]]
             if passed:  # deletions may be gone that came since, and nothing would tell
                 with pytest.raises(PenstockError, match="compacting has passed over deletions"):
                     live.refill(Path(folder) / "fresh")

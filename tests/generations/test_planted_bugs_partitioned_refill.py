@@ -76,7 +76,7 @@ BUGS: list[tuple[Bug, Callable[[Path], None]]] = [
         Bug(
             "former offsets are remembered",
             "engine.partitioned_refill:PartitionedRefill._switched",
-            "self._stands.sure = False",
+            "self._store.writing.stands.sure = False",
             "pass",
         ),
         sources,

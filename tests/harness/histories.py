@@ -213,7 +213,7 @@ class History:
 
     def forget(self) -> None:
         """Drop the caches, as when memory runs out."""
-        for node in self.engine._core.tables.values():
+        for node in self.engine.store.core.tables.values():
             node.forget()
 
     def reopen(self) -> None:

@@ -186,7 +186,7 @@ class TwoSizes:
     def forget(self) -> None:
         """Drop the caches, as when memory runs out."""
         for engine in self.engines:
-            for node in engine._core.tables.values():
+            for node in engine.store.core.tables.values():
                 node.forget()
 
     # -- records
@@ -246,17 +246,17 @@ class TwoSizes:
 
     def check(self) -> None:
         """Check that all stored rows and all memory are equal."""
-        small, large = (engine._core.store.databases for engine in self.engines)
+        small, large = (engine.store.core.store.databases for engine in self.engines)
         for name in sorted(small.keys() | large.keys()):
             one, two = (stored[name].rows if name in stored else {} for stored in (small, large))
             for key in sorted(one.keys() | two.keys()):
                 assert one.get(key) == two.get(key), f"{name}, {key!r}: {one.get(key)!r}, in columns {two.get(key)!r}"
         assert self.calls[0] == self.calls[1], "functions are run as often"
-        for name in self.engines[0]._core.tables:
-            one, two = (dict(_remembered(engine._core.tables[name])) for engine in self.engines)
+        for name in self.engines[0].store.core.tables:
+            one, two = (dict(_remembered(engine.store.core.tables[name])) for engine in self.engines)
             _compare(f"memory of table {name}", one, two)
-        for name in self.engines[0]._core.views:
-            one, two = (dict(_accumulated(engine._core.views[name])) for engine in self.engines)
+        for name in self.engines[0].store.core.views:
+            one, two = (dict(_accumulated(engine.store.core.views[name])) for engine in self.engines)
             _compare(f"memory of view {name}", one, two)
 
 

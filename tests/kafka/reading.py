@@ -43,7 +43,7 @@ def spout(
     inner: Any = getattr(own, "_spout", own)
     ticks = itertools.count()
     inner._clock = lambda: float(next(ticks))
-    inner.timed = engine._core.app.table_of("users").broker_ts if timed is None else timed
+    inner.timed = engine.store.core.app.table_of("users").broker_ts if timed is None else timed
     try:
         with engine.snapshot() as snap:
             own.begin(snap.remembered)

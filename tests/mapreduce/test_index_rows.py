@@ -168,10 +168,10 @@ def test_a_held_document_is_held_in_each_of_its_rows(tmp_path: Path) -> None:
 def test_a_restatement_names_each_row_of_a_document(tmp_path: Path) -> None:
     with ps.open(shop(), None) as engine:
         engine.put_many("docs", DOCS)
-        db = told_db(engine._core.views["places"].number)
+        db = told_db(engine.store.core.views["places"].number)
         with engine.snapshot() as snap:
             rows = dict(snap.reader().scan(db))
         overwrite(engine, db, {key: row[:-1] + bytes([row[-1] ^ 1]) for key, row in rows.items()})
-        engine._core.forget()
+        engine.store.core.forget()
         assert {one.group for one in engine.restate("places")} == ROWS.keys()
         assert engine.check().ok

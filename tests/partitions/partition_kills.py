@@ -32,7 +32,6 @@ from pathlib import Path
 import penstock as ps
 from penstock.cache import owner_pid
 from penstock.core.store_layout import read_layout
-from penstock.engine import Parted
 from tests.partitions.partition_app import MARKS, SOURCE, STOP, Recompute, app, batch, mark, order_stop
 from tests.partitions.partition_parent import opened
 from tests.waiting import PATIENCE
@@ -248,7 +247,7 @@ class Story:
             self._given(engine, done)
             self._hold(engine)
 
-    def _marked(self, engine: Parted, done: int) -> None:
+    def _marked(self, engine: ps.Engine, done: int) -> None:
         """The last atomic batch, or the one before it, is in as a whole."""
         with engine.snapshot() as snap:
             found = [row.value["n"] for row in snap.table("marks").items()]
@@ -257,7 +256,7 @@ class Story:
             assert len(set(found)) == 1, f"of an atomic batch a part is in: {found}"
             assert self._acknowledged - 1 <= found[0] < done, f"{self._acknowledged} were acknowledged"
 
-    def _given(self, engine: Parted, done: int) -> None:
+    def _given(self, engine: ps.Engine, done: int) -> None:
         """The batch in flight is given again, as its spout does, and the recompute has all of them."""
         for number in range(self._batches, done + 1):
             records = batch(number)
@@ -271,12 +270,12 @@ class Story:
         self._batches = done + 1
         self._acknowledged = done + 1
 
-    def _hold(self, engine: Parted) -> None:
+    def _hold(self, engine: ps.Engine) -> None:
         with engine.snapshot() as snap:
             for name, rows in self._recompute.views().items():
                 assert dict(snap.view(name).items()) == rows, name
         assert engine.digest() == self._plain.digest()
-        standing = [seat.standing() for seat in engine._seats]
+        standing = [seat.standing() for seat in engine.store.seats]
         for i, own in enumerate(standing):
             assert own.pending == 0, f"partition {i} still stores what it was to send"
             for j, other in enumerate(standing):

@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 from penstock.cache import Limits
-from penstock.engine import Parted, Settings
+from penstock.engine import Engine, Settings
 from penstock.engine.partitioned_opening import open_parted
 from tests.partitions.partition_app import SOURCE, app, batch, mark
 
 _MEMORY = 64 << 20
 
 
-def opened(path: Path, partitions: int, patience: float) -> Parted:
+def opened(path: Path, partitions: int, patience: float) -> Engine:
     """The store, whose processes may be silent for so long."""
     return open_parted(app, str(path), partitions, True, Settings(_MEMORY, Limits()), patience=patience)
 

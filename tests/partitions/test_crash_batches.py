@@ -18,7 +18,7 @@ import pytest
 import penstock as ps
 from penstock.cache import encode_key
 from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
-from penstock.engine import BatchWaits, Parted, post, writer
+from penstock.engine import BatchWaits, PartitionedStore, post, writer
 from penstock.views import ProductionName
 from tests.harness.planting import Bug
 from tests.partitions.stores import placed
@@ -112,7 +112,12 @@ def test_a_kill_leaves_a_strict_batch_whole_or_not_at_all(tmp_path: Path) -> Non
 
 
 BUGS = [
-    Bug("each by itself", "engine.partitioned_store:Parted._give", "if not atomic or len(routed) <= 1:", "if True:"),
+    Bug(
+        "each by itself",
+        "engine.partitioned_writing:PartitionedWriting._give",
+        "if not atomic or len(routed) <= 1:",
+        "if True:",
+    ),
     Bug("records are not owed", "partitions.exchange.exchange:Parting.fold", "in self._records.items():", "in ():"),
     Bug(
         "rejections are lost", "partitions.exchange.exchange:_take", "added(state.rejected, refused)", "state.rejected"
@@ -149,10 +154,10 @@ def damaged(seat: Any, sender: int) -> Any:
 
 def test_a_partition_that_can_t_take_its_records_takes_no_other_batch_first() -> None:
     with opened(None, partitions=3) as engine:
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         put(engine, 1)
-        seats: Any = engine._seats
-        own = [[key for key in KEYS if engine._ranges.of(encode_key(key)) == i] for i in range(3)]
+        seats: Any = engine.store.seats
+        own = [[key for key in KEYS if engine.store.ranges.of(encode_key(key)) == i] for i in range(3)]
         with damaged(seats[1], 0):
             with pytest.raises(BatchWaits, match="partition 1 can't take its records of a batch that is saved"):
                 put(engine, 2)
@@ -171,7 +176,7 @@ def test_a_batch_that_can_t_be_tried_somewhere_is_in_nowhere() -> None:
     with opened(None) as engine:
         put(engine, 1)
         before = engine.digest()
-        broken = mock.patch.object(engine._seats[1], "tried", side_effect=ps.PenstockError("it is damaged"))
+        broken = mock.patch.object(engine.store.seats[1], "tried", side_effect=ps.PenstockError("it is damaged"))
         with broken, pytest.raises(ps.PenstockError, match="it is damaged"):
             put(engine, 2)
         assert engine.digest() == before
@@ -181,8 +186,8 @@ def test_a_put_that_fails_in_one_partition_ends_after_the_others(tmp_path: Path)
     ended: list[bool] = []
     failed = threading.Event()
     with ps.open(shop(), tmp_path / "store", partitions=2) as engine:
-        assert isinstance(engine, Parted)
-        other, take = engine._seats[1], engine._seats[1].take
+        assert isinstance(engine.store, PartitionedStore)
+        other, take = engine.store.seats[1], engine.store.seats[1].take
 
         def fail(*_: Any) -> None:
             failed.set()
@@ -194,7 +199,7 @@ def test_a_put_that_fails_in_one_partition_ends_after_the_others(tmp_path: Path)
             ended.append(True)
             return answer
 
-        with mock.patch.object(engine._seats[0], "take", fail), mock.patch.object(other, "take", late):
+        with mock.patch.object(engine.store.seats[0], "take", fail), mock.patch.object(other, "take", late):
             with pytest.raises(ps.PenstockError, match="it is damaged"):
                 engine.put_many("users", [{"id": key, "name": "n", "v": 1} for key in KEYS])
             assert ended == [True]
@@ -202,7 +207,7 @@ def test_a_put_that_fails_in_one_partition_ends_after_the_others(tmp_path: Path)
 
 def test_a_batch_that_another_process_posts_is_atomic(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as engine:
-        give = mock.patch.object(engine._saved, "give", wraps=engine._saved.give)
+        give = mock.patch.object(engine.store.writing.saved, "give", wraps=engine.store.writing.saved.give)
         with give as saved, writer(tmp_path / "store", shop()) as other:
             assert other.holder is not None
             post(other, [ps.Record("users", key, {"id": key, "name": "a", "v": 1}) for key in KEYS])

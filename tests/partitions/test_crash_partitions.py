@@ -68,7 +68,7 @@ def test_a_put_does_not_wait_for_a_partition_that_is_stopped(store_path: Path) -
         killed, stopped = pids(store_path)
         assert killed is not None
         assert stopped is not None
-        own = [key for key in range(20) if engine._ranges.of(encode_key(key)) == 0]
+        own = [key for key in range(20) if engine.store.ranges.of(encode_key(key)) == 0]
         os.kill(stopped, signal.SIGSTOP)
         try:
             os.kill(killed, signal.SIGKILL)

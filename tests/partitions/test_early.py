@@ -13,7 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import encode_key, open_lmdb
-from penstock.engine import Member, Parted, repartition
+from penstock.engine import Member, PartitionedStore, repartition
 from penstock.partitions.member import MOST_EARLY
 from penstock.recovery import BEFORE, Early, OldEpoch, untold
 from penstock.views import Production, ProductionName
@@ -31,13 +31,13 @@ def shop(production: ProductionName = "weak", chained: bool = True) -> ps.App:
 
 
 def members(engine: ps.Engine) -> list[Member]:
-    assert isinstance(engine, Parted)
-    return engine._seats  # type: ignore[return-value]
+    assert isinstance(engine.store, PartitionedStore)
+    return engine.store.seats  # type: ignore[return-value]
 
 
 def crossing(engine: ps.Engine, n: int = 40) -> tuple[list[dict[str, Any]], int]:
     """Documents of the first partition whose groups the second one owns, and how many."""
-    ranges = engine._ranges  # type: ignore[attr-defined]
+    ranges = engine.store.ranges  # type: ignore[attr-defined]
     keys = [i for i in range(10 * n) if ranges.of(encode_key(i)) == 0][:n]
     name = next(name for name in map(str, range(100)) if ranges.of(encode_key(name)) == 1)
     return [{"id": key, "name": name, "v": key, "ts": 1} for key in keys], len(keys)
@@ -113,7 +113,7 @@ def test_what_was_told_of_a_batch_that_is_not_in_is_taken_back(tmp_path: Path) -
         with engine.snapshot() as snap:
             assert snap.view("names")[docs[0]["name"]]["most"] > 1000, "it shows, for now"
         with ps.open(shop(), tmp_path / "s", readonly=True) as reading:
-            reading.looks = 2  # type: ignore[attr-defined]
+            reading.store.reading.looks = 2  # type: ignore[attr-defined]
             with pytest.raises(ps.PenstockError, match="have not taken yet"):
                 reading.digest()
             assert engine.digest() == before == reading.digest(), "a digest is of what is saved"

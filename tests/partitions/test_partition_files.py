@@ -14,7 +14,7 @@ import penstock as ps
 from penstock.cache import PenstockError
 from penstock.cli.files.lossless_json import read_portable
 from penstock.core.input.batches import delivered
-from penstock.engine import Parted, Resume
+from penstock.engine import PartitionedStore, Resume
 from penstock.gateway import TableBatch
 from penstock.spout import FileSpout, ParquetSpout, SourceCut, SpoutBatch, open_file
 
@@ -72,13 +72,13 @@ def begun(path: Path, engine: Any) -> FileSpout | ParquetSpout:
     return spout
 
 
-def crash_between(engine: Parted, spout: FileSpout | ParquetSpout, limit: int, first: int) -> None:
+def crash_between(engine: ps.Engine, spout: FileSpout | ParquetSpout, limit: int, first: int) -> None:
     """Give all partitions the first batch, and the next one to the first or the second partition alone."""
     list(engine.load("users", [next(batches(spout, 5))]))
     batch = next(batches(spout, limit))
-    own = engine._routed({"users": [delivered(batch)]}).get(first, {})
+    own = engine.store.writing.routed({"users": [delivered(batch)]}).get(first, {})
     assert batch.source is not None
-    engine._seats[first].take(own, {batch.source: Resume(batch.resume, batch.note)}, 99, {})
+    engine.store.seats[first].take(own, {batch.source: Resume(batch.resume, batch.note)}, 99, {})
 
 
 @pytest.mark.parametrize("again", [3, 7, 1000])
@@ -86,7 +86,7 @@ def crash_between(engine: Parted, spout: FileSpout | ParquetSpout, limit: int, f
 def test_a_file_goes_on_where_each_partition_stands(kind: str, again: int, tmp_path: Path) -> None:
     path = MADE[kind](tmp_path)
     with ps.open(shop(), tmp_path / "s", partitions=2, processes=False) as engine:
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         crash_between(engine, begun(path, engine), 20, again % 2)
     with ps.open(shop(), tmp_path / "s", processes=False) as engine:
         spout = begun(path, engine)
@@ -120,10 +120,10 @@ def test_a_spout_without_offsets_is_told_from_one_that_moved(tmp_path: Path) -> 
         return SpoutBatch(TableBatch(lines), "other:feed", first, last, again=again, raw=False)
 
     with ps.open(shop(), tmp_path / "s", partitions=2, processes=False) as engine:
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         cut = batch(0, 20)
-        own = engine._routed({"users": [delivered(cut)]})[1]
-        engine._seats[1].take(own, {"other:feed": Resume(20)}, 99, {})
+        own = engine.store.writing.routed({"users": [delivered(cut)]})[1]
+        engine.store.seats[1].take(own, {"other:feed": Resume(20)}, 99, {})
     with ps.open(shop(), tmp_path / "s", processes=False) as engine:
         with pytest.raises(SourceCut, match=r"^other:feed: some partition stands between 0 and 50, .* again=True$"):
             list(engine.load("users", [batch(0, 50)]))
@@ -151,7 +151,7 @@ def test_a_file_that_begins_anew_is_whole_after_a_crash(
 
     write(50, 1)
     with ps.open(shop(), tmp_path / "s", partitions=2, processes=False) as engine:
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         list(engine.load("users", batches(begun(path, engine), 1000)))
         if again:
             engine.put_many("users", [{"id": i, "g": "a", "v": 7} for i in range(50)])
@@ -159,7 +159,7 @@ def test_a_file_that_begins_anew_is_whole_after_a_crash(
             write(40, 3)
         spout = open_file(str(path), "users", again=again)
         spout.begin(engine.remembered)
-        seat, calls = engine._seats[first], iter(range(10))
+        seat, calls = engine.store.seats[first], iter(range(10))
         real = type(seat).take
 
         def take(own: Any, *what: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.engine import Parted
+from penstock.engine import PartitionedStore
 from penstock.mapreduce import rows_db
 from tests.recovery.damage import overwrite
 
@@ -61,14 +61,14 @@ def shop(scale: int = 1) -> ps.App:
 
 def test_repairs_work_where_views_run_functions_of_the_user(tmp_path: Path) -> None:
     with ps.open(shop(), tmp_path / "s", partitions=2, processes=False) as engine:
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         engine.put_many("users", DOCS)
         engine.settle()
         before = engine.digest()
         for view in VIEWS:
-            for seat in engine._seats:
-                own: Any = seat.engine  # type: ignore[attr-defined]
-                db = rows_db(own._core.views[view].number)
+            for seat in engine.store.seats:
+                own: Any = ps.Engine(seat.engine)  # type: ignore[attr-defined]
+                db = rows_db(own.store.core.views[view].number)
                 with own.snapshot() as snap:  # the store's random seed may leave a partition without groups
                     lost = [key for key, _ in islice(snap.reader().scan(db), 1)]
                 overwrite(own, db, dict.fromkeys(lost))

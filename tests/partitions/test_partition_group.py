@@ -16,7 +16,7 @@ import pytest
 import penstock as ps
 from penstock.cache import PenstockError, encode_key, owner_pid
 from penstock.core.store_layout import read_layout
-from penstock.engine import Parted
+from penstock.engine import PartitionedStore
 from penstock.partitions.member import Member
 from tests.cache.processes import heard, process
 from tests.partitions.partition_app import Recompute, app
@@ -76,7 +76,7 @@ def answers(engine: Any) -> None:
 
 def test_tickets_that_wait_share_a_commit(engine: Any) -> None:
     before = sum(engine.snapshot().position)
-    with engine._lock:  # nothing is committed meanwhile
+    with engine.store.state.lock:  # nothing is committed meanwhile
         tickets = [engine.put("users", document(i)) for i in range(200)]
         assert not any(ticket.done() for ticket in tickets)
     engine.flush()
@@ -197,7 +197,7 @@ def killed(path: Path, after: int) -> int:
 def check(path: Path, last: int) -> None:
     """All acknowledged documents are there, each partition has a prefix of its documents, and views say the same."""
     with ps.open(app, path, processes=False) as engine:
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         engine.settle()
         with engine.snapshot() as snap:
             stored = [sorted(number for number, _ in part.table("users").items()) for part in snap.parts]
@@ -205,7 +205,7 @@ def check(path: Path, last: int) -> None:
         missing = set(range(last + 1)) - set(numbers)
         assert not missing, f"{len(missing)} acknowledged documents are missing"
         for place, own in enumerate(stored):
-            owned = [n for n in range(max(own, default=-1) + 1) if engine._ranges.of(encode_key(n)) == place]
+            owned = [n for n in range(max(own, default=-1) + 1) if engine.store.ranges.of(encode_key(n)) == place]
             assert own == owned, f"partition {place} lacks a document before one that is there"
         assert views(engine) == of(numbers)
 

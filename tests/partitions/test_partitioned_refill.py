@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.cache import Closed, MemoryStore, PenstockError, StoreMissing, open_lmdb
 from penstock.core.schema import described
-from penstock.engine import Parted, open_on
+from penstock.engine import PartitionedStore, open_on
 from penstock.mapreduce import small_trees
 from penstock.views import ProductionName
 from tests.core.crash.crash_points import unsynced
@@ -57,7 +57,7 @@ def give(engine: Any, given: list[Change]) -> None:
 def compare(parts: Any, whole: Any) -> None:
     """Both have the same content, and nothing is wrong with the one of several partitions."""
     assert parts.digest() == whole.digest()
-    views = [view.name for view in parts._app.views()]
+    views = [view.name for view in parts.store.state.app.views()]
     assert shown(parts, views) == shown(whole, views)
     for name in ("users", "plain"):
         own, other = (engine.status()["tables"][name] for engine in (parts, whole))
@@ -78,8 +78,8 @@ def agree(choose: Random, partitions: int, production: ProductionName, folder: P
     """Give one history to both stores, with puts during the refill, and compare them."""
     app = shop(production)
     with ps.open(app, None, partitions=partitions) as parts:
-        assert isinstance(parts, Parted)
-        seed = parts._layout.seed
+        assert isinstance(parts.store, PartitionedStore)
+        seed = parts.store.layout.seed
         whole, _ = open_on(app, MemoryStore(), seed=seed)
         both: tuple[Any, Any] = parts, whole
         for now in range(choose.randrange(3)):

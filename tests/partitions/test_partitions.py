@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.cache import MemoryStore
 from penstock.core.store_layout import NAME, WrongPartitions
-from penstock.engine import Batch, Parted, Resume, open_on
-from penstock.engine.partitioned_reading import SpannedEngine
+from penstock.engine import Batch, PartitionedStore, Resume, open_on
+from penstock.engine.partitioned_reading import PartitionedReading
 from penstock.gateway import TableBatch
 from penstock.spout import SourceMoved, SpoutBatch
 from penstock.views import ProductionName
@@ -95,8 +95,8 @@ def test_any_history_leaves_what_a_store_in_one_piece_has(
     choose: Random, partitions: int, production: ProductionName
 ) -> None:
     with ps.open(shop(production), None, partitions=partitions) as parts:
-        assert isinstance(parts, Parted)
-        whole, _ = open_on(shop(production), MemoryStore(), seed=parts._layout.seed)
+        assert isinstance(parts.store, PartitionedStore)
+        whole, _ = open_on(shop(production), MemoryStore(), seed=parts.store.layout.seed)
         for now in range(choose.randrange(1, 8)):
             docs = documents(choose, choose.randrange(1, 12), now)
             for engine in (parts, whole):
@@ -164,7 +164,7 @@ def test_a_source_goes_on_from_the_least_partition(tmp_path: Path) -> None:
             assert snap.sources == {"log": 10}
             assert snap.view("names")["a"]["n"] == 10
     with ps.open(shop(), tmp_path / "s", processes=False) as parts:
-        assert isinstance(parts, Parted)
+        assert isinstance(parts.store, PartitionedStore)
         remembered = parts.remembered("log")
         assert remembered is not None
         assert remembered.offset == 10
@@ -189,14 +189,14 @@ def _file(first: int, last: int) -> SpoutBatch:
 def test_a_file_goes_on_where_each_partition_stands(tmp_path: Path, until: int) -> None:
     """One partition has a batch, and the other one not: they are given it again, cut where the first one was or not."""
     with ps.open(shop(), tmp_path / "s", partitions=2, processes=False) as parts:
-        assert isinstance(parts, Parted)
+        assert isinstance(parts.store, PartitionedStore)
         list(parts.load("users", [_file(0, 5)]))
         cut = _file(5, 25)
-        ahead = parts._routed({"users": [Batch(cut.records)]})[1]
-        parts._seats[1].take(ahead, {"file": Resume(cut.resume)}, 99, {"users": "number"})
+        ahead = parts.store.writing.routed({"users": [Batch(cut.records)]})[1]
+        parts.store.seats[1].take(ahead, {"file": Resume(cut.resume)}, 99, {"users": "number"})
         n = sum(part.size for own in ahead.values() for part in own)
     with ps.open(shop(), tmp_path / "s", processes=False) as parts:
-        assert isinstance(parts, Parted)
+        assert isinstance(parts.store, PartitionedStore)
         remembered = parts.remembered("file")
         assert remembered is not None
         assert remembered.offset == _file(5, 25).start
@@ -245,20 +245,20 @@ def test_two_stores_do_not_share_a_folder(tmp_path: Path) -> None:
 def test_processes_do_the_work_and_are_followed(tmp_path: Path, production: ProductionName) -> None:
     app = shop(production)
     with ps.open(app, None) as whole, ps.open(app, tmp_path / "s", partitions=2) as parts:
-        assert isinstance(parts, Parted)
+        assert isinstance(parts.store, PartitionedStore)
         choose = Random(1)
         for now in range(6):
             docs = documents(choose, 40, now)
             parts.put_many("users", docs)
             whole.put_many("users", docs)
             if now == 2:
-                pid = parts._seats[0].pid  # type: ignore[attr-defined]
+                pid = parts.store.seats[0].pid  # type: ignore[attr-defined]
                 os.kill(pid, signal.SIGKILL)
         with parts.snapshot(consistency="position") as own, whole.snapshot() as other:
             for view in shop().views():
                 assert list(own.view(view.name).items()) == list(other.view(view.name).items())
         assert [part["epoch"] for part in parts.status()["partitions"]] == [2, 1]
-        assert all(seat.standing().pending == 0 for seat in parts._seats)
+        assert all(seat.standing().pending == 0 for seat in parts.store.seats)
     with ps.open(app, tmp_path / "s", readonly=True) as reader, reader.snapshot() as snap:
         assert snap.view("names")["a"]["n"]
 
@@ -275,10 +275,10 @@ def test_a_digest_waits_until_all_is_taken(tmp_path: Path, monkeypatch: pytest.M
     with ps.open(shop(), None) as whole, ps.open(shop(), tmp_path / "s", partitions=2, processes=False) as parts:
         whole.put_many("users", docs)
         with monkeypatch.context() as still:
-            still.setattr(parts, "_carry", lambda: None)  # productions wait
+            still.setattr(parts.store, "push", lambda: None)  # productions wait
             parts.put_many("users", docs)
         with ps.open(shop(), tmp_path / "s", readonly=True) as reading:
-            monkeypatch.setattr(type(reading), "looks", 2)
+            monkeypatch.setattr(PartitionedReading, "looks", 2)
             with pytest.raises(ps.PenstockError, match="have not taken yet what they owe each other"):
                 reading.digest()
             assert parts.digest() == whole.digest()
@@ -292,7 +292,7 @@ def test_a_reader_takes_no_digest_of_states_that_never_were_together(
         parts.put_many("users", [document(i) for i in range(40)])
         parts.settle()
         with ps.open(shop(), tmp_path / "s", readonly=True) as reading, ps.open(shop(), None) as whole:
-            made, real = iter(range(40, 43)), SpannedEngine._spanned
+            made, real = iter(range(40, 43)), PartitionedReading.snapshot
 
             def spanned(self: Any) -> Any:
                 overtaking = next(made, None)
@@ -300,7 +300,7 @@ def test_a_reader_takes_no_digest_of_states_that_never_were_together(
                     parts.put("users", document(overtaking))
                 return real(self)
 
-            monkeypatch.setattr(SpannedEngine, "_spanned", spanned)
+            monkeypatch.setattr(PartitionedReading, "snapshot", spanned)
             whole.put_many("users", [document(i) for i in range(43)])
             assert reading.digest() == whole.digest()
 
@@ -310,8 +310,8 @@ def test_a_digest_names_a_partition_that_takes_nothing(monkeypatch: pytest.Monke
         raise ps.PenstockError("it is damaged")
 
     with ps.open(shop(), None, partitions=2) as parts:
-        assert isinstance(parts, Parted)
-        seats: Any = parts._seats
+        assert isinstance(parts.store, PartitionedStore)
+        seats: Any = parts.store.seats
         with monkeypatch.context() as still:
             still.setattr(
                 seats[1], "receive", lambda production: seats[1]._unless_refused(0, lambda: refuse(production))

@@ -34,14 +34,14 @@ Rows = dict[str, dict[bytes, bytes]]
 
 def content_of(engine: Any) -> Rows:
     """All rows of all databases of a store in memory."""
-    databases = engine._core.store.databases
+    databases = engine.store.core.store.databases
     return {name: dict(database.rows) for name, database in databases.items() if database.rows}
 
 
 def content_dbs(engine: Any) -> list[str]:
     """The databases of rows and nodes of views."""
     found: list[str] = []
-    for view in engine._core.views.values():
+    for view in engine.store.core.views.values():
         found += [view.reduce.db, nodes_db(view.number), behind_db(view.number)]
     return found
 
@@ -92,8 +92,8 @@ def damage_bytes(engine: Any, choose: Random) -> str | None:
 
 def damage_remembered(engine: Any, choose: Random) -> str | None:
     """Turn a bit of what a view remembers, or of an index; says of what, or None where there is nothing."""
-    found, dbs = content_of(engine), [db for view in engine._core.views.values() for db in remembered_in(view)]
-    dbs += [index_db(node.number) for node in engine._core.tables.values()]
+    found, dbs = content_of(engine), [db for view in engine.store.core.views.values() for db in remembered_in(view)]
+    dbs += [index_db(node.number) for node in engine.store.core.tables.values()]
     dbs = [db for db in dbs if found.get(db)]
     if not dbs:
         return None
@@ -105,7 +105,7 @@ def damage_remembered(engine: Any, choose: Random) -> str | None:
 
 def overwrite(engine: Any, db: str, rows: dict[bytes, bytes | None]) -> None:
     """Put rows, and delete those that are None."""
-    with engine._core.store.write() as writer:
+    with engine.store.core.store.write() as writer:
         writer.put_many(db, [(key, row) for key, row in rows.items() if row is not None])
         writer.delete_many(db, [key for key, row in rows.items() if row is None])
 
@@ -115,12 +115,12 @@ def tell(engine: Any, view: str, plus: Sequence[tuple[Any, Any, Any]], minus: Se
 
     The views on it are told as well. Of a field view without a value of its own, the value is a map of what is read.
     """
-    node: ViewNode = engine._core.views[view]
+    node: ViewNode = engine.store.core.views[view]
 
     def change(reader: Any, writes: Any) -> None:
         node.advance(reader, _side(node, plus), _side(node, minus), writes)
 
-    engine._core.amend(change)
+    engine.store.core.amend(change)
 
 
 def _side(node: ViewNode, told: Sequence[tuple[Any, Any, Any]]) -> Contributions:
@@ -134,9 +134,9 @@ def _side(node: ViewNode, told: Sequence[tuple[Any, Any, Any]]) -> Contributions
 
 def add_to_lane(engine: Any, view: str, group: Any, lane: int = 0, by: int = 1) -> None:
     """An accumulator is off by some; lane 0 is how many contributions there are."""
-    reduce = engine._core.views[view].reduce
+    reduce = engine.store.core.views[view].reduce
     key = stored_key(encode_key(group))
-    with engine._core.store.write() as writer:
+    with engine.store.core.store.write() as writer:
         [row] = writer.get_many(reduce.db, [key])
         state = reduce.codec.decode(key, row, "")
         if lane:
@@ -151,9 +151,9 @@ def add_to_lane(engine: Any, view: str, group: Any, lane: int = 0, by: int = 1) 
 
 def yield_otherwise(engine: Any, view: str, change: Callable[[list[Any]], list[Any]]) -> None:
     """What a function view remembers of its documents: each row of emissions, as a list of documents' pairs."""
-    node = engine._core.views[view]
+    node = engine.store.core.views[view]
     db = told_db(node.number)
-    with engine._core.store.write() as writer:
+    with engine.store.core.store.write() as writer:
         for key, row in list(writer.scan(db)):
             groups = Groups()
             told = node.remembered(writer, groups).emissions_in(key, row)
@@ -163,6 +163,6 @@ def yield_otherwise(engine: Any, view: str, change: Callable[[list[Any]], list[A
 
 def change_payload(engine: Any, db: str, key: bytes, change: Callable[[Any], Any]) -> None:
     """Another content of a row, under a right checksum."""
-    with engine._core.store.write() as writer:
+    with engine.store.core.store.write() as writer:
         [row] = writer.get_many(db, [key])
         writer.put_many(db, [(key, seal(key, pack(change(unpack(unseal(key, row, db))))))])

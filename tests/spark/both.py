@@ -52,7 +52,7 @@ def stored(engine: Any) -> dict[str, dict[bytes, bytes]]:
     out: dict[str, dict[bytes, bytes]] = {}
     with engine.snapshot() as snap:
         reader = snap.reader()
-        for name, view in engine._core.views.items():
+        for name, view in engine.store.core.views.items():
             out[f"{name}, rows"] = dict(reader.scan(view.reduce.db))
             out[f"{name}, held"] = dict(reader.scan(held_db(view.number)))
             if isinstance(view.reduce, TreeReduce):
@@ -67,7 +67,7 @@ def documents(engine: Any) -> dict[str, dict[Any, Any]]:
     with engine.snapshot() as snap:
         return {
             table.name: {repr(row.key): canonical(row.value) for row in snap.table(table.name)}
-            for table in engine._core.app.tables()
+            for table in engine.store.core.app.tables()
         }
 
 

@@ -73,7 +73,7 @@ NAMED = [
     ),
     Bug(
         "two spouts: what a partition has of a source is taken again",
-        "engine.partitioned_store:Parted._resumed",
+        "engine.partitioned_writing:PartitionedWriting._resumed",
         "kept = [] if resume.offset <= done else [after(part, done) for part in parts]",
         "kept = parts",
     ),

@@ -72,7 +72,7 @@ NAMED = [
     ),
     Bug(
         "two spouts: what a partition has of a source is taken again",
-        "engine.partitioned_store:Parted._resumed",
+        "engine.partitioned_writing:PartitionedWriting._resumed",
         "kept = [] if resume.offset <= done else [after(part, done) for part in parts]",
         "kept = parts",
     ),
@@ -85,7 +85,7 @@ BUGS = [
     ),
     Bug(
         "a batch of several partitions is not atomic: each takes its records by itself",
-        "engine.partitioned_store:Parted._give",
+        "engine.partitioned_writing:PartitionedWriting._give",
         "if not atomic or len(routed) <= 1:",
         "if True:",
     ),

@@ -26,9 +26,7 @@ RANK = {
 OPEN = ("penstock.partitions",)
 
 # (module, module that it imports against the order): the reason
-UPWARD = {
-    ("penstock.partitions.union.view_building", "penstock.engine.partitioned_reading"): "a base class becomes a part",
-}
+UPWARD = {}
 
 # Packages of one room that import each other, directly or through others
 CYCLES: dict[frozenset[str], str] = {}

@@ -18,7 +18,7 @@ from penstock.views import KEPT, Counts, Rejection
 class Target(Protocol):
     """Whoever takes the transaction in the end."""
 
-    def _writable(self, *tables: str) -> None:
+    def must_be_writable(self, *tables: str) -> None:
         """Raises where nothing can be written, or nothing to one of these tables."""
         ...
 
@@ -159,7 +159,7 @@ class Transaction:
     def _parts(self, table: str) -> list[Batch]:
         if self._ended:
             raise Closed("the batch")
-        self._engine._writable(table)
+        self._engine.must_be_writable(table)
         return self._tables.setdefault(table, [])
 
     def _batch(self, table: str) -> Batch:

@@ -1,1 +1,1 @@
-"""The calls of `Engine`, in groups by subject."""
+"""Groups of calls of `Engine` by subject, its protocol with a store, and the parts of an unpartitioned store."""

@@ -10,15 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.cache import PenstockError, normalise
+from penstock.cache import ArgumentKind, PenstockError, RecordError, normalise
 from penstock.core import Batch, line_of
-from penstock.engine.calls.repair_calls import posted_or_not
 from penstock.gateway import Received
 from penstock.recovery import Posted, posted, wire_record
 from penstock.spout import Record
 from penstock.views import App, Counts
 
-__all__ = ["Wired", "ingested", "wired"]
+__all__ = ["Wired", "ingested", "reposts_of", "wired"]
 
 
 @dataclass(slots=True)
@@ -86,3 +85,24 @@ def ingested(
         else:
             own.add(record.doc, record.ts)
     return tables, Counts(late=late, equal=equal)
+
+
+def reposts_of(app: App, records: Iterable[Record], done: int) -> dict[str, list[Posted]]:
+    """Return the values that are posted from the offset `done` on; those that can't be taken are refused later."""
+    known: dict[str, list[Posted]] = {}
+    for record in records:
+        if not isinstance(record, Record):
+            raise ArgumentKind("records", record, "give an iterable of ps.Record")
+        if record.repost and (record.offset is None or record.offset >= done):
+            found = posted_or_not(app, record)
+            if isinstance(found, Posted):
+                known.setdefault(record.table, []).append(found)
+    return known
+
+
+def posted_or_not(app: App, record: Record) -> Posted | RecordError:
+    """Return the value that a record posts, or the error that says why it can't be one."""
+    try:
+        return posted(app.table_of(record.table), record.doc)
+    except RecordError as error:
+        return error

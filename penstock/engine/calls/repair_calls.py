@@ -1,27 +1,114 @@
-"""What users ask of repairs: reposts and restatements, one after the other, each of them online.
+"""The calls of an engine about errors in its store: quarantine, repost, restate, check.
 
-Invariant: a repair takes the lock in short steps, and waits for another one before it takes it at all.
+Invariant: a repair takes the writer's lock in short steps, and waits for another repair before it takes it at all.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from penstock.cache import ArgumentKind, RecordError, checked, encode_key
-from penstock.engine.calls.scrub_calls import Scrubs
-from penstock.recovery import Check, Checked, OneSite, Posted, Repair, Repaired, Reposting, Site, posted
-from penstock.spout import Record
-from penstock.views import App, Progress, Table
+from penstock.cache import ArgumentKind, PenstockError, checked, encode_key
+from penstock.engine.calls.protocol import EngineStore
+from penstock.recovery import (
+    Check,
+    Checked,
+    Posted,
+    Quarantined,
+    QuarantineKind,
+    Releases,
+    Repair,
+    Repaired,
+    Reposting,
+    Settled,
+    Wanted,
+    listed,
+    posted,
+)
+from penstock.views import Progress, Table
+
+__all__ = ["RepairCalls"]
 
 
-class Repairs(Scrubs):
-    """The repairs of an engine, whose writer is behind its lock; of views that are being built there is nothing yet."""
+class RepairCalls(ABC):
+    """These calls, for a store of any kind."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._turn = threading.Lock()
+    store: EngineStore
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Wait until all that was put before is durable."""
+
+    @checked
+    def quarantine(
+        self,
+        kind: str | QuarantineKind | None = None,
+        table: str | None = None,
+        view: str | None = None,
+        limit: int | None = None,
+        *,
+        ids: str | Sequence[str] | None = None,
+        resting: bool = False,
+    ) -> Iterator[Quarantined]:
+        """What could not be taken, and is kept until it can: records, documents that views hold, groups that are held.
+
+        All of it, or what is of a `kind` ("record", "document", "group"), a table, a view; `ids` names some. Documents
+        that were dropped rest until their next version, and are listed with `resting`.
+
+        for entry in engine.quarantine("record", table="users"):
+            print(entry.id, entry.source, entry.place, entry.reason)
+        """
+        return self._listed(Wanted.of(ids, kind, table, view, limit, resting))
+
+    def _listed(self, wanted: Wanted) -> Iterator[Quarantined]:
+        with self.store.snapshot() as snap, snap.naming():
+            yield from listed(snap, wanted)
+
+    @checked
+    def retry(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        kind: str | QuarantineKind | None = None,
+        table: str | None = None,
+        view: str | None = None,
+        limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> Settled:
+        """Try again what is in quarantine: entries by their ids, or all of a kind, a table, a view; else everything.
+
+        A record is taken from the bytes that were received, with its own ts; without one only if its key was not
+        written since. A document is mapped as it is now, for the view that holds it. A group's reducer is tried again.
+        The answer counts what was taken, and says of what stayed why. Others write meanwhile.
+
+        engine.retry(view="namecount").released
+        """
+        return self._releases(progress).retry(Wanted.of(ids, kind, table, view, limit))
+
+    @checked
+    def drop(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        kind: str | QuarantineKind | None = None,
+        table: str | None = None,
+        view: str | None = None,
+        limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> Settled:
+        """Let go of entries by their ids, or of all of a kind, a table, a view.
+
+        A record is forgotten. Of a document that a view holds, the view takes back what it was last told, and counts
+        nothing of it until its next version. A group can't be dropped.
+
+        engine.drop("r17").dropped
+        """
+        wanted = Wanted.of(ids, kind, table, view, limit)
+        if wanted.everything:
+            raise PenstockError("drop() needs to know what to let go of; give it ids, or kind=, table= or view=")
+        return self._releases(progress).drop(wanted)
 
     @checked
     def repost(self, table: str, doc: Any, ts: Any = None, *, progress: Progress | None = None) -> list[Repaired]:
@@ -45,8 +132,8 @@ class Repairs(Scrubs):
         if not isinstance(values, Mapping) or not all(isinstance(docs, list | tuple) for docs in values.values()):
             raise ArgumentKind("values", values, "give lists of documents by the names of their tables")
         for name in values:
-            self._writable(name)
-        app = self._core.app
+            self.store.state.must_be_writable(name)
+        app = self.store.state.app
         return self._repost(
             {name: [posted(app.table_of(name), doc) for doc in docs] for name, docs in values.items()}, progress
         )
@@ -61,20 +148,19 @@ class Repairs(Scrubs):
 
         engine.restate("namecount", "Sam")
         """
-        self._writable()
-        definition = self._core.app.lookup(name)
+        state = self.store.state
+        state.must_be_writable()
+        definition = state.app.lookup(name)
         asked = None if key_or_group is None else encode_key(key_or_group)
-        self.flush()
-        self._settle()
-        with self._turn, self._core.naming():
-            repair = Repair(self._site(), progress)
+        with self._alone():
+            repair = Repair(self.store.site(), progress)
             if not isinstance(definition, Table):
                 repair.complete(name)
                 repair.view(name, None if asked is None else [asked])
             elif asked is not None:
                 Reposting(repair).restate(name, [key_or_group])
             else:
-                for view in self._core.app.views():
+                for view in state.app.views():
                     if view.table is definition:
                         repair.view(view.name, None)
             return repair.found()
@@ -89,42 +175,26 @@ class Repairs(Scrubs):
 
         engine.check().ok
         """
-        self._writable()
-        self.flush()
-        self._settle()
-        with self._turn, self._core.naming():
-            return Check(Repair(self._site(), progress, fix), progress).run()
+        self.store.state.must_be_writable()
+        with self._alone():
+            return Check(Repair(self.store.site(), progress, fix), progress).run()
 
-    def _site(self) -> Site:
-        """Where repairs work."""
-        return OneSite(self._core, self._lock, self._path)
+    def _releases(self, progress: Progress | None) -> Releases:
+        self.store.state.must_be_writable()
+        self.flush()
+        return self.store.releases(progress)
 
     def _repost(self, values: Mapping[str, Sequence[Posted]], progress: Progress | None = None) -> list[Repaired]:
-        self.flush()
-        self._settle()
-        with self._turn, self._core.naming():
-            repair = Repair(self._site(), progress)
+        with self._alone():
+            repair = Repair(self.store.site(), progress)
             for name, posts in values.items():
                 Reposting(repair).repost(name, posts)
             return repair.found()
 
-    def _repost_of(self, records: Iterable[Record], done: int) -> None:
-        """The reposts among what a spout delivers from an offset on; those that can't be taken are refused later."""
-        known: dict[str, list[Posted]] = {}
-        for record in records:
-            if not isinstance(record, Record):
-                raise ArgumentKind("records", record, "give an iterable of ps.Record")
-            if record.repost and (record.offset is None or record.offset >= done):
-                found = posted_or_not(self._core.app, record)
-                if isinstance(found, Posted):
-                    known.setdefault(record.table, []).append(found)
-        if known:
-            self._repost(known)
-
-
-def posted_or_not(app: App, record: Record) -> Posted | RecordError:
-    """The value that a record posts, or why it can't be one."""
-    try:
-        return posted(app.table_of(record.table), record.doc)
-    except RecordError as error:
-        return error
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Repair while no other repair does, once all views are built and all puts before are in."""
+        self.flush()
+        self.store.building.settle()
+        with self.store.state.repairing, self.store.naming():
+            yield

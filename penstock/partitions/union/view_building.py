@@ -10,102 +10,144 @@ each of them switches in a transaction of its own. Invariants:
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from typing import Protocol, TypeVar
 
 from penstock.cache import PenstockError
-from penstock.core import differing
-from penstock.engine.partitioned_reading import SpannedEngine
-from penstock.generations import AT_ONCE, STEP, Sweeper, Swept, Switch
+from penstock.core import OpenState, Snapshot, differing
+from penstock.generations import AT_ONCE, STEP, Sweeper, Swept, Switch, Turn
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.views import Changed, Migrated, Progress
 
-__all__ = ["PartedBuilding"]
+__all__ = ["PartitionedBuilding", "ServedStore"]
+
+_T = TypeVar("_T")
 
 
-class PartedBuilding(SpannedEngine):
-    """The part of a store of several partitions that builds views."""
+class ServedStore(Protocol):
+    """A store of several partitions, open to write, as those that build its views need it."""
 
-    _seats: list[PartitionHandle]
-    _carry: Callable[[], None]
-    _changed: Sequence[Changed] = ()
-    switching = False
-    """Whether some partitions may have switched, and others not."""
-    _refilled = 0
-    """The lowest number of the refill to which they switch; 0 if they switch to views that were built."""
+    @property
+    def state(self) -> OpenState:
+        """Its process, its lock and its end."""
+        ...
 
-    @abstractmethod
+    def snapshot(self) -> Snapshot:
+        """Make a snapshot of each partition."""
+        ...
+
     def still(self, settled: bool = True) -> AbstractContextManager[None]:
-        """Hold all partitions, with nothing on its way."""
+        """Hold all partitions, with nothing in flight."""
+        ...
 
-    def migrate(self, progress: Progress | None = None) -> Migrated:
-        """Build what is left of views that changed, now; a thread does the same, leaving most of the time to writers.
+    @property
+    def push(self) -> Callable[[], None]:
+        """Carry productions that are in flight."""
+        ...
 
-        When it returns readers see all views as the app defines them. The report says which views were built since the
-        store was opened and why, and in how many groups readers find another result. `progress` is told how many
-        documents and rows views were told of, of how many.
+    def at_each(self, one: Callable[[PartitionHandle], _T]) -> list[_T]:
+        """Do something at each partition; the answers in their order."""
+        ...
 
-        engine.migrate().groups
-        """
-        self._writable()
-        swept = self._all_built(progress)
-        changed = tuple(self._changed)
+
+class PartitionedBuilding:
+    """The views of such a store that are being built.
+
+    `changed` are those whose definition changed at the opening. `feed` says whether the store keeps changes.
+    """
+
+    def __init__(
+        self, store: ServedStore, seats: Sequence[PartitionHandle], changed: Sequence[Changed], feed: bool
+    ) -> None:
+        self._store = store
+        self._state = store.state
+        self._seats = seats
+        self._changed = tuple(changed)
+        self._feed = feed
+        self._seen = 0  # how often the lock had been taken at the last step
+        self.sweeper: Sweeper | None = None
+        self.trouble: str | None = None
+        """Why the last step failed."""
+        self.switching = False
+        """True if some partitions may have switched, and others have not."""
+        self.refilled = 0
+        """The lowest number of the refill to which they switch; 0 if they switch to views that were built."""
+
+    def migrate(self, progress: Progress | None) -> Migrated:
+        """Build the rest now, and report the views that were built since the store was opened."""
+        swept = self.build_all(progress)
         at = [own.switched for own in swept]
         if all(position is None for position in at):
-            return Migrated(changed, 0, 0)
+            return Migrated(self._changed, 0, 0)
         told = sum(own.told for own in swept)
-        if not self._core.feed.on:
-            return Migrated(changed, told, None)
-        with self.snapshot() as snap:
+        if not self._feed:
+            return Migrated(self._changed, told, None)
+        with self._store.snapshot() as snap:
             names, groups = snap.schema.followed(), 0
             for part, position in zip(snap.parts, at, strict=True):
                 if position is not None:
                     groups += sum(1 for _ in differing(part.reader(), part.schema, names, position))
-        return Migrated(changed, told, groups)
+        return Migrated(self._changed, told, groups)
 
-    def begin_sweeping(self) -> None:
-        """Build what is left, if there is anything: at once where that is done in a moment, else by a thread."""
-        self._open()
+    def begin(self) -> None:
+        """Build the rest, if there is any: a small rest at once, a large one by a thread."""
+        self._state.must_be_open()
         swept = self._swept(None)
         if not any(own.more or own.waits_or_unfinished for own in swept):
             return
         if sum(own.total - own.done for own in swept) <= AT_ONCE:
-            self._finish(None)
+            self.build_all(None)
         else:
-            self._sweeper = Sweeper(self)
+            self.sweeper = Sweeper(self)
 
-    def _step(self, limit: int) -> bool:
-        return self._build(limit)[0]
+    def stop(self) -> None:
+        """End the thread after its step."""
+        if self.sweeper is not None:
+            self.sweeper.close()
 
-    @property
-    def _behind(self) -> int:
-        return 0  # a step at a partition tells what came since itself
+    def settle(self) -> None:
+        """Build all views that are being built, so that the next call concerns one generation only."""
+        self.build_all(None)
 
-    def _settle(self) -> None:
-        self._all_built(None)
+    def sweep_once(self, limit: int) -> Turn:
+        """Do one step."""
+        asked = time.perf_counter()
+        with self._state.lock.next():
+            self._state.must_be_open()
+            began = time.perf_counter()
+            more, _ = self.build(limit)
+            took = time.perf_counter() - began
+            busy, self._seen = self._state.lock.taken != self._seen, self._state.lock.taken
+        return Turn(more, took, began - asked, busy)
 
-    def _finish(self, progress: Progress | None) -> None:
-        self._all_built(progress)
+    def sweep_failed(self, why: str | None) -> None:
+        """Note why the last step of the thread failed; None if it succeeded."""
+        self.trouble = why
 
-    def _all_built(self, progress: Progress | None) -> list[Swept]:
+    def build_all(self, progress: Progress | None) -> list[Swept]:
+        """Build the rest in steps; return the last answers of the partitions."""
         more, swept = True, list[Swept]()
         while more:
-            with self._lock.next():
-                self._open()
-                more, swept = self._build(STEP)
+            with self._state.lock.next():
+                self._state.must_be_open()
+                more, swept = self.build(STEP)
             if progress is not None and any(own.total for own in swept):
                 progress(sum(own.done for own in swept), sum(own.total for own in swept))
         return swept
 
-    def _build(self, limit: int) -> tuple[bool, list[Swept]]:
-        """A step at each partition; once none has any left all switch. Whether there is more, and how far they are."""
+    def build(self, limit: int) -> tuple[bool, list[Swept]]:
+        """Take a step at each partition; once none has any left, all switch.
+
+        Return True if more is left, and the answers of the partitions.
+        """
         swept = self._swept(limit)
-        with suppress(PenstockError):  # what can't be taken is told where it must be, and repairs begin with this
-            self._carry()
+        with suppress(PenstockError):  # a later call reports a production that is refused, and repairs begin with this
+            self._store.push()
         if any(own.waits_or_unfinished for own in swept) and not any(own.more for own in swept):
             self.switching = self.switching or any(own.unfinished for own in swept)
-            with self.still():
+            with self._store.still():
                 self.switching = True
                 swept = self.finish_switch()
         return any(own.more or own.waits_or_unfinished for own in swept), swept
@@ -117,21 +159,20 @@ class PartedBuilding(SpannedEngine):
         """
         if not self.switching:
             return []
-        if self._refilled:
+        if self.refilled:
             for seat in self._seats:
-                seat.repair("refill", "switch", self._refilled)
+                seat.repair("refill", "switch", self.refilled)
         else:
             self._swept(None, "switch")
         swept = self._swept(None, "finish")
-        self.switching, self._refilled = False, 0
+        self.switching, self.refilled = False, 0
         return swept
 
-    def _finish_switch_first(self) -> None:
+    def finish_switch_first(self) -> None:
         """Finish a switch that failed between two partitions, before anything else is committed."""
         if self.switching:
-            with self.still(settled=False):
+            with self._store.still(settled=False):
                 pass
 
-    @abstractmethod
     def _swept(self, limit: int | None, switch: Switch | None = None) -> list[Swept]:
-        """Do at each partition what `swept_by` does."""
+        return self._store.at_each(lambda seat: seat.swept(limit, switch))

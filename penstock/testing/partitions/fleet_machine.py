@@ -18,10 +18,11 @@ from penstock.engine import (
     Catalog,
     Concert,
     Core,
+    Engine,
     Member,
     MemberStanding,
-    Parted,
     Parting,
+    PartitionedStore,
     PartitionHandle,
     SavedBatches,
     Settings,
@@ -73,17 +74,16 @@ class Saved:
     records: Sequence[Record]
 
 
-class _Served(Parted):
-    """The engine over the partitions. Its messages travel on the simulated wire."""
-
-    looks = 0
+class _Served(PartitionedStore):
+    """The store over the partitions. Its messages travel on the simulated wire."""
 
     def __init__(
         self, fleet: FleetStanding, cores: list[Core], seats: Sequence[PartitionHandle], changed: Sequence[Changed]
     ) -> None:
         self._fleet = fleet
-        super().__init__(fleet.app, fleet.layout, cores, seats, lambda: None, None, None, changed=changed)
-        self._saved = SavedBatches(seats, [seat.standing() for seat in seats], fleet.traffic)
+        super().__init__(fleet.app, fleet.layout, cores, seats, lambda: None, None, None, changed)
+        self.reading.looks = 0
+        self.writing.saved = SavedBatches(seats, [seat.standing() for seat in seats], fleet.traffic)
 
     def carry(self) -> list[str]:
         """Deliver everything that is owed."""
@@ -140,7 +140,8 @@ class FleetStanding(ABC):
         self.pubs = [Pub(disk.open(), self.downstream, self.points) for disk in self.pub_disks]
         cores = [member.core for member in self.members]
         seats = [SimulatedHandle(self, i) for i in range(len(self.disks))]
-        self.engine = _Served(self, cores, seats, changed)
+        self.store = _Served(self, cores, seats, changed)
+        self.engine = Engine(self.store)
 
     def agree(self) -> Sequence[Changed]:
         """Find the views that all partitions build for the app. Return the changed views."""
@@ -158,17 +159,17 @@ class FleetStanding(ABC):
             try:
                 settings = Settings(_MEMORY, self._limits)
                 store, parting = self.disks[i].open(), Parting(i, self.ranges)
-                engine = open_partition(self.app, store, parting, None, None, settings, None, self.concert)
+                opened = open_partition(self.app, store, parting, None, None, settings, self.concert)
             except Crash as crash:
                 self._killed(i, crash.fault)
                 continue
             except StoreFull:
                 continue  # the supervisor tries again
-            epoch = engine.core.state.epoch
+            epoch = opened.core.state.epoch
             if epoch <= self.epochs[i]:
                 raise Wrong([Finding("epoch", f"partition {i}", f"{epoch} after {self.epochs[i]}")])
             self.epochs[i] = epoch
-            member = Member(engine)
+            member = Member(opened)
             member.tells(self.told_early(i))
             return member
 
@@ -185,7 +186,7 @@ class FleetStanding(ABC):
         self._killed(i, fault)
         self.members[i] = self.member(i)
         self.pubs[i] = Pub(self.pub_disks[i].open(), self.downstream, self.points)
-        self.engine._cores[i] = self.members[i].core
+        self.store.reading.cores[i] = self.members[i].core
         self._landed_if(i)
         if self._ends:
             self._over = True

@@ -33,7 +33,7 @@ class Operator:
         """Run a step of the build at each partition, and switch when all are complete."""
         fleet = self._fleet
         before = [member.core.sweep is not None for member in fleet.members]
-        fleet.engine._build(_LIMITS[step.a % len(_LIMITS)])
+        fleet.store.building.build(_LIMITS[step.a % len(_LIMITS)])
         after = [member.core.sweep is not None for member in fleet.members]
         if any(was and not still for was, still in zip(before, after, strict=True)):
             if any(after):
@@ -59,7 +59,7 @@ class Operator:
 
     def build_all(self) -> None:
         """Finish all builds."""
-        self._fleet.engine._all_built(None)
+        self._fleet.store.building.build_all(None)
 
     def mend(self, step: FleetStep) -> None:
         """Repair part of a correct store. Only held documents and groups may change."""

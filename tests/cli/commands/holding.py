@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 from penstock.cli.program import group
-from penstock.engine.calls.migration_calls import Migrating
+from penstock.engine.calls.store_building import StoreBuilding
 from penstock.remote.operations import OPERATIONS
 from tests.core.crash.crash_points import Counted
 
@@ -43,7 +43,7 @@ def befall(when: str, operation: str) -> None:
 def main(when: str, operation: str, *arguments: str) -> None:
     """Run the command until it is killed."""
     befall(when, operation)
-    with mock.patch.object(Migrating, "begin_sweeping"):
+    with mock.patch.object(StoreBuilding, "begin"):
         group.main(list(arguments), prog_name="penstock")
 
 

@@ -82,7 +82,7 @@ def test_import_refuses(other: Path, run: Run) -> None:
 
 def test_who_reads_is_told_of_when_a_view_is(other: Path, run: Run) -> None:
     with ps.open(load_app("app.py"), STORE, listen=False) as engine:
-        engine._stop_sweeping()
+        engine.store.building.stop()
         said = run("query", "namecount", "--limit", "1")
         assert "namecount is being built anew, and stands at position" in said.stderr
         assert "view 'grown' is being built" in run("get", "grown", "NO", code=3).stderr
@@ -101,7 +101,7 @@ def test_an_app_that_is_older_than_the_store_reads_it(other: Path, run: Run) -> 
 
 def test_a_holder_does_the_rest(other: Path, run: Run) -> None:
     with ps.open(load_app("app.py"), STORE) as engine:
-        engine._stop_sweeping()
+        engine.store.building.stop()
         assert "3 views built" in run("migrate").stdout
         assert engine.status()["building"] is None
     (other / "app.py").write_text(APP)

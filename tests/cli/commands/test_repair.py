@@ -89,7 +89,7 @@ def test_an_old_value_comes_from_a_source(filled: Path, run: Run) -> None:
 
 def test_what_is_damaged_is_made_anew_and_said(filled: Path, run: Run) -> None:
     with ps.open(load("app.py"), "penstock-state") as engine:
-        where = told_db(engine._core.views["initials"].number)
+        where = told_db(engine.store.core.views["initials"].number)
         with engine.snapshot() as snap:
             rows = dict(snap.reader().scan(where))
         overwrite(engine, where, {key: row[:-1] + bytes([row[-1] ^ 1]) for key, row in rows.items()})

@@ -75,7 +75,7 @@ def test_what_is_held_is_told(filled: Path, run: Run) -> None:
 def test_a_result_without_documents_says_so(filled: Path, run: Run) -> None:
     engine: Any
     with ps.open(load("app.py"), "penstock-state") as engine:
-        core = engine._core
+        core = engine.store.core
         with core.store.write() as writer:
             writer.clear(f"log:{core.tables['users'].number}")
     told = run("why", "namecount", "Joe", code=1).stderr

@@ -72,7 +72,7 @@ def who_waits_lives_and_who_hangs_does_not(folder: Path) -> None:
             now += SESSION
             pump.beat()
             assert other.place() == (0, 1), "its source gives nothing, and doesn't come back"
-            with store.lock:
+            with store.store.state.lock:
                 spout.on.set()
                 until(lambda: pump._waits)
                 now += SESSION

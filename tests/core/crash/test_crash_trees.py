@@ -112,7 +112,7 @@ def test_nodes_that_were_behind_survive_every_commit(whole: Run, store_path: Pat
 
 def rows_behind(engine: Any, snap: Any) -> tuple[int, int]:
     """How many rows the log of one view has, and how many nodes are written."""
-    tree = engine._core.views["greatest"].reduce
+    tree = engine.store.core.views["greatest"].reduce
     assert isinstance(tree, TreeReduce)
     return snap.reader().count(behind_db(tree.number)), snap.reader().count(nodes_db(tree.number))
 

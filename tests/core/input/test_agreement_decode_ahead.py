@@ -227,7 +227,7 @@ class Source:
     def given_at_batches(self) -> list[int]:
         """How many it had given when each batch of 100 was there to be committed."""
         with ps.open(app(), None) as engine:
-            node = engine._core.tables["docs"]
+            node = engine.store.core.tables["docs"]
             with decode_ahead.helped(batches_of(self, 100), self, node, lambda: self.now) as batches:
                 return [self.given for _ in batches]
 
@@ -274,7 +274,7 @@ def test_the_helper_ends_when_its_parent_dies(tmp_path: Path) -> None:
         "import os, sys, penstock as ps\n"
         "from penstock.core.input.decode_ahead import Helper\n"
         "from tests.core.input.test_agreement_decode_ahead import app\n"
-        "node = ps.open(app(), None)._core.tables['docs']\n"
+        "node = ps.open(app(), None).store.core.tables['docs']\n"
         "own = Helper.start(node.plan, node.seed)\n"
         "assert own.wait()\n"
         "print(own.pid, flush=True)\n"
@@ -296,7 +296,7 @@ def test_it_starts_as_its_parent_did(flags: list[str]) -> None:
         "from penstock.core.input.decode_ahead import Helper\n"
         "app = ps.App('shop'); app.table('docs', key='id')\n"
         "engine = ps.open(app, None)\n"
-        "node = engine._core.tables['docs']\n"
+        "node = engine.store.core.tables['docs']\n"
         "own = Helper.start(node.plan, node.seed)\n"
         "assert own.wait()\n"
         "own.close()\n"

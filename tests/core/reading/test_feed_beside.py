@@ -163,13 +163,13 @@ def test_a_switch_that_the_feed_no_longer_has_is_not_passed_over(filled: Path) -
     """The rows of what was before are gone with it: who stands before it is told, and not left with what was."""
     with ps.open(app(True), filled, limits=TINY) as engine:
         engine.migrate()
-        assert engine._core.switched is not None
-        before = engine._core.switched - 1
+        assert engine.store.core.switched is not None
+        before = engine.store.core.switched - 1
         assert {change.view for change in engine.changes("names", since=before)} == {"names"}
     with ps.open(app(True), filled, limits=TINY, changes=5) as engine:
         choose = Random(1)
         for _ in range(40):
             put(engine, choose)
-        assert engine._core.catalog.former == ()
+        assert engine.store.core.catalog.former == ()
         with pytest.raises(ps.PositionExpired):
             engine.changes("names", since=before)

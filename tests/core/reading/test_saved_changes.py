@@ -22,7 +22,7 @@ from penstock.cli.running.feed_steps import Steps
 from penstock.cli.running.sink_thread import begun
 from penstock.core.catalog import State
 from penstock.core.reading import feed_reader, visibility
-from penstock.engine import Parted
+from penstock.engine import PartitionedStore
 from penstock.partitions.exchange import exchange
 from penstock.views import ABSENT, Change
 from tests.core.crash.crash_points import unsynced
@@ -39,7 +39,7 @@ class History:
     """A store of several partitions, a model of what is saved, and readers that follow from the beginning."""
 
     def __init__(self, engine: ps.Engine, choose: Random) -> None:
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         self.engine = engine
         self.choose = choose
         self.whole = ps.open(shop("strong"), None)
@@ -49,12 +49,12 @@ class History:
         self.since: Any = (0,) * PARTS
         self.early_since: Any = (0,) * PARTS
         self.hidden = 0
-        self.carry = engine._carry
+        self.carry = engine.store.push
 
     def run(self, steps: int) -> None:
         """Put documents, cut some of them off, and read at any time."""
         for i in range(1, steps + 1):
-            self.engine._carry = self.carry if self.choose.random() < 0.5 else lambda: None
+            self.engine.store.push = self.carry if self.choose.random() < 0.5 else lambda: None
             doc = {"id": self.choose.randrange(12), "name": self.choose.choice(NAMES), "v": i, "ts": i}
             if self.choose.random() < 0.4:
                 self.cut(doc)
@@ -63,14 +63,14 @@ class History:
                 self.save(doc)
             if self.choose.random() < 0.5:
                 self.read()
-        self.engine._carry = self.carry
+        self.engine.store.push = self.carry
         self.engine.settle()
         self.read()
         self.end()
 
     def cut(self, doc: dict[str, Any]) -> None:
         """Put a document whose partition ends after it has told the other one."""
-        member = members(self.engine)[self.engine._ranges.of(encode_key(doc["id"]))]
+        member = members(self.engine)[self.engine.store.ranges.of(encode_key(doc["id"]))]
         with cut_off(member):
             try:
                 self.engine.put("users", doc)
@@ -124,7 +124,7 @@ def told(seed: int, steps: int = 40) -> int:
         try:
             history.run(steps)
         finally:
-            history.engine._carry = history.carry  # it waits for that when it is closed
+            history.engine.store.push = history.carry  # it waits for that when it is closed
         return history.hidden
 
 
@@ -193,8 +193,8 @@ def test_a_store_that_was_killed_in_that_moment(tmp_path: Path) -> None:
 
 def owned(engine: ps.Engine, partition: int, keys: Iterable[Any]) -> Iterator[Any]:
     """Find the keys that a partition owns."""
-    assert isinstance(engine, Parted)
-    return (key for key in keys if engine._ranges.of(encode_key(key)) == partition)
+    assert isinstance(engine.store, PartitionedStore)
+    return (key for key in keys if engine.store.ranges.of(encode_key(key)) == partition)
 
 
 def pass_on(engine: ps.Engine, sender: int) -> None:
@@ -256,19 +256,19 @@ def test_an_early_set_that_changes_no_row_may_show_later() -> None:
     app = ps.App("most")
     app.table("docs", key="id").view("most", key=(), value="v", reduce=ps.max(), production="weak")
     with placed(), ps.open(app, None, partitions=2) as engine:
-        owner = engine._ranges.of(encode_key(()))  # type: ignore[attr-defined]
+        owner = engine.store.ranges.of(encode_key(()))  # type: ignore[attr-defined]
         near, far = (next(owned(engine, place, range(100))) for place in (owner, 1 - owner))
         engine.put("docs", {"id": near, "v": 10})
         engine.settle()
         since = engine.snapshot().position
         with cut_off(members(engine)[1 - owner]), suppress(Cut):
             engine.put("docs", {"id": far, "v": 5})
-        assert isinstance(engine, Parted)
-        carry, engine._carry = engine._carry, lambda: None
-        members(engine)[owner].engine.put("docs", {"id": near, "v": 1})
+        assert isinstance(engine.store, PartitionedStore)
+        carry, engine.store.push = engine.store.push, lambda: None
+        ps.Engine(members(engine)[owner].engine).put("docs", {"id": near, "v": 1})
         assert engine.snapshot().view("most")[()] == 5
         assert list(engine.changes("most", since=since)) == []
-        engine._carry = carry
+        engine.store.push = carry
         engine.settle()
         assert [(change.old, change.new) for change in engine.changes("most", since=since)] == [(10, 1)]
 

@@ -230,7 +230,7 @@ def test_a_tree_that_has_lost_a_contribution_says_so(place: Path | None) -> None
     engine: Any
     with ps.open(app, place) as engine:
         engine.put_many("docs", [{"id": i, "g": "a", "v": i} for i in range(100)])
-        core = engine._core
+        core = engine.store.core
         with core.store.write() as writer:
             writer.clear(f"behind:{core.views['most'].number}")
         with (

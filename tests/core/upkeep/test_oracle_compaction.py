@@ -132,7 +132,7 @@ def run(seed: int, place: Path | None, steps: int) -> None:
             if n % 67 == 66:
                 history.compact()
             if n % 41 == 40:
-                for node in history.engine._core.tables.values():
+                for node in history.engine.store.core.tables.values():
                     node.forget()
             if n % 83 == 82:
                 history.reopen()

@@ -196,7 +196,7 @@ def test_a_close_waits_for_no_walk(tmp_path: Path) -> None:
     with ps.open(shop(), tmp_path) as engine:
         engine.put_many("users", [{"id": i, "name": "x" * 400} for i in range(5_000)])
     engine = ps.open(shop(), tmp_path, scrub=Scrubbing(rate=1))
-    scrubber = engine._scrubber
+    scrubber = engine.store.scrubs.scrubber
     assert scrubber is not None
     engine.close()
     assert not scrubber._thread.is_alive()

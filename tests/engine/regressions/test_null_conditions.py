@@ -40,7 +40,7 @@ SHOWN = {"has": [1, 4, 5], "lacks": [2, 3], "within": [1, 5], "both": [1]}
 
 def shown(engine: Any) -> dict[str, list[Any]]:
     with engine.snapshot() as snap:
-        return {view.name: [row.key for row in snap.view(view.name)] for view in engine._core.app.views()}
+        return {view.name: [row.key for row in snap.view(view.name)] for view in engine.store.core.app.views()}
 
 
 @pytest.mark.parametrize("few", [0, 16])

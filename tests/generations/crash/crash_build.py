@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 import penstock as ps
-from penstock.engine.calls.migration_calls import Migrating
+from penstock.engine.calls.store_building import StoreBuilding
 from penstock.generations.build_thread import Turn
 
 BATCH = 50
@@ -60,9 +60,9 @@ class Steps:
 
     def __init__(self) -> None:
         self._allowed = threading.Semaphore(0)
-        self._step = Migrating.sweep_once
+        self._step = StoreBuilding.sweep_once
 
-    def sweep_once(self, engine: Migrating, limit: int) -> Turn:
+    def sweep_once(self, engine: StoreBuilding, limit: int) -> Turn:
         """Wait for a batch, then take a step."""
         self._allowed.acquire()
         return self._step(engine, min(limit, STEP))
@@ -81,7 +81,7 @@ def put(engine: ps.Engine, start: int, stop: int, keys: int) -> None:
 def main(path: Path, keys: int, later: bool) -> None:
     """Fill a store, or go on with it until its views are built."""
     steps = Steps()
-    limited = mock.patch.object(Migrating, "sweep_once", lambda engine, limit: steps.sweep_once(engine, limit))
+    limited = mock.patch.object(StoreBuilding, "sweep_once", lambda engine, limit: steps.sweep_once(engine, limit))
     with limited, ps.open(app(later), path, listen=False) as engine:
         with engine.snapshot() as snap:
             done = snap.sources.get(SOURCE, 0)

@@ -19,7 +19,7 @@ import pytest
 import penstock as ps
 from penstock.cache import META, PenstockError
 from penstock.core.schema import described
-from penstock.engine import Parted, repartition
+from penstock.engine import Engine, PartitionedStore, repartition
 from penstock.generations.refill_steps import refill_step
 from penstock.mapreduce import small_trees
 from penstock.partitions.copies.union_copies import copy_any
@@ -107,7 +107,7 @@ def cut(folder: Path) -> Cut:
             images.append(Image(target, kind, switched))
 
         with pytest.MonkeyPatch.context() as m, Counted(at).counting():
-            m.setattr(Parted, "_sweep_on", lambda self: None)
+            m.setattr(Engine, "_build_on", lambda self: None)
             live.refill(fresh)
         after = everything(live), live.digest()
     return Cut(images, Path(fresh), since, [before[0], after[0]], [before[1], after[1]])
@@ -137,7 +137,7 @@ def must_end(of: Cut, image: Image, path: Path, fresh: Path) -> None:
     """The next opening has the new content if a partition switched; otherwise the refill may be run again."""
     shutil.copytree(image.path, path)
     with ps.open(shop(), path, processes=False) as parts:
-        assert isinstance(parts, Parted)
+        assert isinstance(parts.store, PartitionedStore)
         new = image.switched > 0
         assert parts.digest() == of.digests[new]
         assert everything(parts) == of.rows[new]
@@ -148,7 +148,7 @@ def must_end(of: Cut, image: Image, path: Path, fresh: Path) -> None:
         rows = followed(list(parts.changes(since=of.since)), rows_of(of.rows[0]))
         assert rows == rows_of(of.rows[1])
         parts.migrate()
-        for core in parts._cores:
+        for core in parts.store.reading.cores:
             assert core.catalog.refill is None
             assert not core.catalog.trash
             assert strays(core) == []
@@ -235,7 +235,7 @@ def test_a_switch_that_fails_at_one_partition_is_finished_before_the_next_batch(
             return refill_step(core, do, *what)
 
         monkeypatch.setattr("penstock.recovery.repair.repair_steps.refill_step", step)
-        monkeypatch.setattr(Parted, "_sweep_on", lambda self: None)  # which would finish it
+        monkeypatch.setattr(Engine, "_build_on", lambda self: None)  # which would finish it
         before = everything(live)
         with pytest.raises(ps.StoreFull):
             live.refill(fresh)

@@ -19,11 +19,12 @@ import penstock as ps
 from penstock.core import generation_switch
 from penstock.core.commit import Core
 from penstock.core.reading.snapshot import Snapshot
-from penstock.engine import Catalog, Parted, partitioned_opening
+from penstock.engine import Catalog, PartitionedStore, partitioned_opening
 from penstock.generations import build_progress
 from penstock.mapreduce import small_trees
 from penstock.partitions.copies.union_copies import copy_any
 from penstock.partitions.union import union_feed, union_snapshot
+from penstock.partitions.union.view_building import PartitionedBuilding
 from tests.core.crash.crash_points import AFTER, Counted, unsynced
 from tests.generations.app_pair import first, followed, second, shown
 from tests.partitions.stores import placed
@@ -110,8 +111,8 @@ def copied(path: Path, to: Path) -> Path:
 
 def catalogs(parts: ps.Engine) -> list[Catalog]:
     """The catalogs of all partitions."""
-    assert isinstance(parts, Parted)
-    return [core.catalog for core in parts._cores]
+    assert isinstance(parts.store, PartitionedStore)
+    return [core.catalog for core in parts.store.reading.cores]
 
 
 def base(of: Switched) -> dict[tuple[str, Any], Any]:
@@ -162,7 +163,7 @@ def test_each_image_shows_one_generation_and_the_next_opening_ends_it(once: Swit
 def must_turn(of: Switched, image: Image, path: Path) -> None:
     """An opening with another app finishes the switch first, and then begins to build for that app."""
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(Parted, "begin_sweeping", lambda self: None)
+        m.setattr(PartitionedBuilding, "begin", lambda self: None)
         with ps.open(first(), copied(image.path, path), processes=False) as parts, ps.open(second(), None) as whole:
             put(whole, DOCS)
             assert not any(catalog.unfinished for catalog in catalogs(parts))
@@ -208,7 +209,7 @@ def test_a_switch_that_fails_at_one_partition_is_finished_before_the_next_batch(
         return plain(*args, **named)
 
     monkeypatch.setattr("penstock.generations.build.switched", fails)
-    monkeypatch.setattr(Parted, "begin_sweeping", lambda self: None)
+    monkeypatch.setattr(PartitionedBuilding, "begin", lambda self: None)
     with ps.open(second(), tmp_path / "s", processes=False) as parts:
         left = 2
         with pytest.raises(ps.StoreFull):

@@ -190,8 +190,8 @@ def _fill(path: Path) -> dict[str, int]:
                 engine.put(table, doc, ts=doc["ts"] if table == "broker" else None)
             engine.delete(table, 1, ts=None if table == "plain" else 99)
         engine.ingest([ps.Record("plain", 1, {"id": 1}, offset=4)], source="file:a", resume=5)
-        numbers = {name: node.number for name, node in engine._core.views.items()}
-        return numbers | {name: node.number for name, node in engine._core.tables.items()}
+        numbers = {name: node.number for name, node in engine.store.core.views.items()}
+        return numbers | {name: node.number for name, node in engine.store.core.tables.items()}
 
 
 def test_every_kind_of_row_is_messagepack(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def nodes_of(engine: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with engine.snapshot() as snap:
         reader = snap.reader()
-        for name, view in engine._core.views.items():
+        for name, view in engine.store.core.views.items():
             found[name] = dict(reader.scan(view.reduce.db))
             if isinstance(view.reduce, TreeReduce):
                 found[f"{name}, nodes"] = dict(view.reduce.nodes(reader))
@@ -84,7 +84,7 @@ def nodes_of(engine: Any) -> dict[str, Any]:
 def faults_of(engine: Any) -> list[str]:
     """Return all faults of trees."""
     with engine.snapshot() as snap:
-        trees = [view.reduce for view in engine._core.views.values() if isinstance(view.reduce, TreeReduce)]
+        trees = [view.reduce for view in engine.store.core.views.values() if isinstance(view.reduce, TreeReduce)]
         return [str(fault) for tree in trees for fault in check_trees(tree, snap.reader())]
 
 
@@ -161,9 +161,9 @@ class Trees:
 
     def forget(self) -> None:
         """Drop the caches, as when memory runs out."""
-        for node in self.engine._core.tables.values():
+        for node in self.engine.store.core.tables.values():
             node.forget()
-        for view in self.engine._core.views.values():
+        for view in self.engine.store.core.views.values():
             if view.chained:
                 view.forget(None)
 

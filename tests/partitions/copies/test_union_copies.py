@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import CopyFailed
-from penstock.engine import Member, Parted, copy_any
+from penstock.engine import Member, PartitionedStore, copy_any
 from penstock.partitions.copies.union_copies import consistent
 from tests.partitions.union.test_union_repairs import document, like_one, shop
 
@@ -19,7 +19,7 @@ def test_a_copy_is_a_store_with_the_same_content(tmp_path: Path) -> None:
     with ps.open(shop(), tmp_path / "store", partitions=2, processes=False) as engine:
         engine.put_many("users", [document(i) for i in range(60)])
         done = engine.copy(tmp_path / "copy")
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         with engine.snapshot() as snap:
             assert (done.app, done.position) == ("shop", snap.position)
         with pytest.raises(CopyFailed, match="not empty"):
@@ -32,13 +32,24 @@ def test_a_copy_is_a_store_with_the_same_content(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.partial"))
 
 
+def test_a_store_that_is_open_to_be_read_is_copied(tmp_path: Path) -> None:
+    with ps.open(shop(), tmp_path / "store", partitions=2, processes=False, listen=False) as engine:
+        engine.put_many("users", [document(i) for i in range(20)])
+        engine.settle()
+        digest = engine.digest()
+    with ps.open(shop(), tmp_path / "store", readonly=True) as reading:
+        reading.copy(tmp_path / "copy")
+    with ps.open(shop(), tmp_path / "copy", readonly=True) as copied:
+        assert copied.digest() == digest
+
+
 def test_what_is_on_its_way_is_in_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ps.open(shop(), tmp_path / "store", partitions=3, processes=False) as engine:
         with monkeypatch.context() as patch:  # nothing arrives
             patch.setattr(Member, "owed", lambda member, other: None)
             engine.put_many("users", [document(i) for i in range(60)])
-            assert isinstance(engine, Parted)
-            assert any(seat.standing().pending for seat in engine._seats)
+            assert isinstance(engine.store, PartitionedStore)
+            assert any(seat.standing().pending for seat in engine.store.seats)
             copy_any(str(tmp_path / "store"), str(tmp_path / "copy"))
         engine.settle()
         digest = engine.digest()
@@ -74,8 +85,8 @@ def test_copies_beside_a_writer_fit_together(tmp_path: Path) -> None:
 
 def test_snapshots_that_do_not_fit_are_told() -> None:
     with ps.open(shop(), None, partitions=2) as engine:
-        assert isinstance(engine, Parted)
-        cores: Any = engine._cores
+        assert isinstance(engine.store, PartitionedStore)
+        cores: Any = engine.store.reading.cores
 
         def fit(first: Any, second: Any) -> bool:
             states = [first.state, second.state]

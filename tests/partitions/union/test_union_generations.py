@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import decode_key, encode_key
-from penstock.engine import Parted
+from penstock.engine import PartitionedStore
 from penstock.partitions.union import view_building
 from penstock.views import NotBuilt
 from tests.generations.app_pair import first, followed, second, shown
@@ -88,17 +88,17 @@ def decoded(rows: dict[tuple[str, bytes], Any]) -> list[tuple[tuple[str, Any], A
 
 
 def test_readers_see_what_was_until_all_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view_building.PartedBuilding, "begin_sweeping", lambda self: None)  # nothing by itself
+    monkeypatch.setattr(view_building.PartitionedBuilding, "begin", lambda self: None)  # nothing by itself
     docs = documents(Random(5), 200, 1)
     with ps.open(first(), tmp_path / "s", partitions=2, processes=False) as parts:
         put(parts, docs)
         parts.settle()
         was = shown(parts, ["sums", "same"])
     with ps.open(second(), tmp_path / "s", processes=False) as parts, ps.open(second(), None) as whole:
-        assert isinstance(parts, Parted)
+        assert isinstance(parts.store, PartitionedStore)
         put(whole, docs)
         steps = 0
-        while parts.sweep_once(7).more:
+        while parts.store.building.sweep_once(7).more:
             steps += 1
             if parts.status()["building"] is not None:
                 with parts.snapshot() as snap:
@@ -135,8 +135,8 @@ def test_a_partition_is_killed_while_it_builds_and_then_who_serves_them(tmp_path
         put(parts, docs)
         put(whole, docs)
     with ps.open(second(), tmp_path / "s") as parts:
-        assert isinstance(parts, Parted)
-        os.kill(parts._seats[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        assert isinstance(parts.store, PartitionedStore)
+        os.kill(parts.store.seats[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
     with ps.open(second(), tmp_path / "s") as parts:  # what was begun goes on
         told: list[tuple[int, int]] = []
         assert len(parts.migrate(lambda *passed: told.append(passed)).changes) > 10

@@ -131,7 +131,7 @@ def test_what_lies_with_another_than_its_owner_stays(tmp_path: Path) -> None:
     app.table("nobody", key="id", ts="ts")
     parts: Any
     with placed(), ps.open(app, tmp_path / "store", partitions=3) as parts:
-        here = sum(parts._ranges.of(encode_key(100 + i)) == 0 for i in range(8))
+        here = sum(parts.store.ranges.of(encode_key(100 + i)) == 0 for i in range(8))
         settled = parts.retry(kind="record")
         assert (settled.applied, settled.left) == (here, 8 - here)
         assert "its key belongs to partition" in settled.why[0].reason

@@ -16,7 +16,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import MemoryStore, StoreDamaged, encode_key
-from penstock.engine import Member, Parted, open_on
+from penstock.engine import Member, PartitionedStore, open_on
 from penstock.mapreduce import rows_db
 from penstock.partitions.exchange.exchange import Parting
 from penstock.partitions.partition_process import PartitionProcess
@@ -66,11 +66,11 @@ def parts(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 def owner(engine: Any, group: Any) -> Any:
     """The engine of the partition that owns a group."""
-    return engine._seats[engine._ranges.of(encode_key(group))].engine
+    return ps.Engine(engine.store.seats[engine.store.ranges.of(encode_key(group))].engine)
 
 
 def contents(engine: Any) -> list[Any]:
-    return [content_of(seat.engine) for seat in engine._seats]
+    return [content_of(ps.Engine(seat.engine)) for seat in engine.store.seats]
 
 
 def shown(engine: Any) -> list[Any]:
@@ -80,7 +80,7 @@ def shown(engine: Any) -> list[Any]:
 
 def like_one(engine: Any) -> None:
     """It is what a store in one piece makes of its documents."""
-    whole, _ = open_on(shop(), MemoryStore(), seed=engine._layout.seed)
+    whole, _ = open_on(shop(), MemoryStore(), seed=engine.store.layout.seed)
     with engine.snapshot(consistency="position") as snap:
         whole.put_many("users", [row.value for row in snap.table("users").items()])
     assert engine.digest() == whole.digest()
@@ -109,16 +109,16 @@ def test_what_is_right_is_not_touched(parts: Any) -> None:
 
 def put_elsewhere(copy: bool, view: str, group: Any, engine: Any) -> None:
     """A group's row lies with a partition that doesn't own it, with the owner as well or not."""
-    db = rows_db(owner(engine, group)._core.views[view].number)
+    db = rows_db(owner(engine, group).store.core.views[view].number)
     own, key = owner(engine, group), encode_key(group)
-    other = next(seat.engine for seat in engine._seats if seat.engine is not own)
+    other = next(ps.Engine(seat.engine) for seat in engine.store.seats if seat.engine is not own.store)
     with own.snapshot() as snap:
         [row] = snap.reader().get_many(db, [key])
     overwrite(other, db, {key: row})
     if not copy:
         overwrite(own, db, {key: None})
-    for seat in engine._seats:
-        seat.engine._core.forget()
+    for seat in engine.store.seats:
+        seat.engine.core.forget()
 
 
 @pytest.mark.parametrize("copy", [True, False])
@@ -183,33 +183,33 @@ def test_a_production_that_is_taken_twice_or_never(
 def test_what_can_t_be_taken_for_damage_is_taken_once_that_is_repaired(parts: Any) -> None:
     """A damaged group keeps its partition from taking what it is owed; what is on its way counts once, as it comes."""
     choose, own = Random(3), owner(parts, "g1")
-    groups = [f"g{i}" for i in range(7) if owner(parts, f"g{i}") is own]
+    groups = [f"g{i}" for i in range(7) if owner(parts, f"g{i}").store is own.store]
     for view in ("counted", "kept", "yielded"):
-        db, key = rows_db(own._core.views[view].number), encode_key(choose.choice(groups))
+        db, key = rows_db(own.store.core.views[view].number), encode_key(choose.choice(groups))
         with own.snapshot() as snap:
             [row] = snap.reader().get_many(db, [key])
         overwrite(own, db, turn_a_bit(key, {key: row}, choose))
-    own._core.forget()
-    others = [i for i in range(90) if owner(parts, i) is not own]
+    own.store.core.forget()
+    others = [i for i in range(90) if owner(parts, i).store is not own.store]
     for ts in range(2, 5):
         values = [choose.choice([i, i / 7, -(1 << 63)]) for i in others]
         docs = [document(i, g=f"g{(i + ts) % 7}", v=v, ts=ts) for i, v in zip(others, values, strict=True)]
         with suppress(StoreDamaged):  # it is in where its documents are, and can't be taken where their groups are
             parts.put_many("users", docs)
-    assert any(seat.standing().refused for seat in parts._seats)
+    assert any(seat.standing().refused for seat in parts.store.seats)
     with pytest.raises(ps.PenstockError, match="can't take what partition"):
         parts.settle()
     assert not parts.check().ok
     for view in ("counted", "kept", "yielded"):
         parts.restate(view)
     parts.settle()
-    assert not any(seat.standing().refused for seat in parts._seats)
+    assert not any(seat.standing().refused for seat in parts.store.seats)
     assert parts.restate("users") == []
     like_one(parts)
 
 
 def test_a_group_that_has_taken_more_meanwhile_is_left(parts: Any) -> None:
-    seat, key = parts._seats[parts._ranges.of(encode_key("g3"))], encode_key("g3")
+    seat, key = parts.store.seats[parts.store.ranges.of(encode_key("g3"))], encode_key("g3")
     before, taken = parts.digest(), list(seat.standing().taken.items())
     assert not seat.repair("mend", "counted", MemoryStore(), [key], [], [(other, n - 1) for other, n in taken])
     assert parts.digest() == before
@@ -219,9 +219,11 @@ def test_a_group_that_has_taken_more_meanwhile_is_left(parts: Any) -> None:
 
 def test_what_a_repost_changes_at_others_is_said(parts: Any) -> None:
     before = parts.digest()
-    for seat in parts._seats:
-        yield_otherwise(seat.engine, "yielded", lambda docs: [[(g, v + 1) for g, v in pairs] for pairs in docs])
-        seat.engine._core.forget()
+    for seat in parts.store.seats:
+        yield_otherwise(
+            ps.Engine(seat.engine), "yielded", lambda docs: [[(g, v + 1) for g, v in pairs] for pairs in docs]
+        )
+        seat.engine.core.forget()
     parts.restate("yielded")
     assert parts.check().told == {"yielded": 60}
     found = parts.repost_many({"users": [document(i) for i in range(60)]})
@@ -289,7 +291,7 @@ def test_others_write_while_a_right_store_is_checked(parts: Any, monkeypatch: py
     real = repair_trials.Shadow.add
 
     def add(shadow: Any, *sides: Any) -> None:
-        held.append(bool(parts._lock._depth))
+        held.append(bool(parts.store.state.lock._depth))
         real(shadow, *sides)
 
     monkeypatch.setattr(repair_trials.Shadow, "add", add)
@@ -306,14 +308,14 @@ def test_a_bit_of_a_row_in_processes_of_their_own(tmp_path: Path) -> None:
     """What is damaged on the disk while nobody has the store is mended by the processes of its partitions."""
     path = tmp_path / "store"
     with ps.open(shop(), path, partitions=2, processes=False) as engine:
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         engine.put_many("users", [document(i, g="x" * 420 if i % 11 == 3 else f"g{i % 7}") for i in range(60)])
         engine.settle()
         before, choose = engine.digest(), Random(1)
         for view in ("counted", "kept", "yielded"):
-            for seat in engine._seats:
-                own: Any = seat.engine  # type: ignore[attr-defined]
-                db = rows_db(own._core.views[view].number)
+            for seat in engine.store.seats:
+                own: Any = ps.Engine(seat.engine)  # type: ignore[attr-defined]
+                db = rows_db(own.store.core.views[view].number)
                 with own.snapshot() as snap:
                     rows = dict(snap.reader().scan(db))
                 overwrite(own, db, turn_a_bit(choose.choice(sorted(rows)), rows, choose))
@@ -335,13 +337,13 @@ def test_a_bit_of_a_row_in_processes_of_their_own(tmp_path: Path) -> None:
 def spoil(path: Path) -> str:
     """A store with something wrong with many groups of both partitions; its digest before."""
     with ps.open(app, path, partitions=2, processes=False) as engine:
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         for number in range(1, 6):
             engine.ingest(batch(number), SOURCE, number + 1)
         engine.settle()
         before = engine.digest()
-        for seat in engine._seats:
-            own: Any = seat.engine  # type: ignore[attr-defined]
+        for seat in engine.store.seats:
+            own: Any = ps.Engine(seat.engine)  # type: ignore[attr-defined]
             for view in ("cities", "letters", "spent"):
                 with own.snapshot() as snap:
                     groups = [row.key for row in snap.view(view)]
@@ -371,9 +373,9 @@ def test_one_that_is_killed_in_the_middle_is_brought_to_its_end_by_the_next(at: 
     code = f"from {__name__} import die; die({str(tmp_path / 'store')!r}, {at})"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     with ps.open(app, tmp_path / "store") as engine:
-        assert isinstance(engine, Parted)
+        assert isinstance(engine.store, PartitionedStore)
         assert engine.digest() != before
-        seats: Any = engine._seats
+        seats: Any = engine.store.seats
         real, killed = seats[0].repair, iter(range(1))
 
         def repair(do: str, *what: Any) -> Any:

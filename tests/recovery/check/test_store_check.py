@@ -49,7 +49,7 @@ def engine(place: Path | None) -> Iterator[Any]:
 
 
 def db(engine: Any, of: Any, view: str) -> str:
-    return str(of(engine._core.views[view].number))
+    return str(of(engine.store.core.views[view].number))
 
 
 def test_nothing_is_wrong(engine: Any) -> None:
@@ -81,7 +81,7 @@ def test_what_is_wrong_is_named_and_left_unless_it_is_to_be_fixed(engine: Any) -
 
 def test_a_view_on_damaged_rows_is_fixed_with_them(engine: Any) -> None:
     before = engine.digest()
-    rows = rows_db(engine._core.views["names"].number)
+    rows = rows_db(engine.store.core.views["names"].number)
     overwrite(engine, rows, {encode_key("Sue"): b"\x91\x00\x00\x00\x00\x00"})
     report = engine.check()
     assert [one.what for one in report.wrong] == [Mended.UNREADABLE]
@@ -95,7 +95,7 @@ def test_a_view_on_damaged_rows_is_fixed_with_them(engine: Any) -> None:
 @pytest.mark.parametrize("kind", ["log", "index", "held", "told"])
 def test_a_bit_anywhere_is_found_and_named(kind: str, engine: Any) -> None:
     engine.put("users", {"id": 70, "name": 7, "age": 1, "ts": 9})  # a function fails on it
-    number = engine._core.tables["users"].number
+    number = engine.store.core.tables["users"].number
     where = {
         "log": log_db(number),
         "index": index_db(number),
@@ -111,7 +111,7 @@ def test_a_bit_anywhere_is_found_and_named(kind: str, engine: Any) -> None:
 
 
 def test_a_key_that_the_index_lost(engine: Any) -> None:
-    where = index_db(engine._core.tables["users"].number)
+    where = index_db(engine.store.core.tables["users"].number)
     with engine.snapshot() as snap:
         key, _ = next(iter(snap.reader().scan(where)))
     overwrite(engine, where, {key: None})
@@ -178,7 +178,7 @@ def test_it_runs_while_others_write(engine: Any, monkeypatch: pytest.MonkeyPatch
 def test_histories_leave_nothing_wrong(seed: int) -> None:
     history = History(seed)
     history.run(20)
-    history.engine._core.ready()
+    history.engine.store.core.ready()
     before = content_of(history.engine)
     report = history.engine.check()
     assert report.ok, report

@@ -122,10 +122,10 @@ def disturb(choose: Random, engine: Any, place: Path | None) -> Any:
     """Now and then memory is forgotten, or the store opened again; the engine to go on with."""
     match choose.randrange(8):
         case 0:
-            for node in engine._core.tables.values():
+            for node in engine.store.core.tables.values():
                 node.forget()
         case 1:
-            for view in engine._core.views.values():
+            for view in engine.store.core.views.values():
                 if view.chained:
                     view.forget(None)
         case 2 if place is not None:

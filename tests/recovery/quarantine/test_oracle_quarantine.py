@@ -73,8 +73,8 @@ class History:
             case 9:
                 engine.drop(**(self.asked() or {"kind": "document"}))
             case 10:
-                engine._core.forget()
-                for node in engine._core.tables.values():
+                engine.store.core.forget()
+                for node in engine.store.core.tables.values():
                     node.forget()
             case 11:
                 engine.compact()

@@ -244,7 +244,7 @@ def test_all_of_it_survives_reopening(store_path: Path, fails: Fails) -> None:
 
 
 def test_through_the_process_that_holds_the_store(store_path: Path, fails: Fails) -> None:
-    with ps.open(world(fails, fails), store_path) as engine, writer(store_path, engine._core.app) as there:
+    with ps.open(world(fails, fails), store_path) as engine, writer(store_path, engine.store.core.app) as there:
         assert there.holder is not None
         engine.put_many("docs", [GOOD, {**BAD, "id": 2}, b"no"])
         steps: list[tuple[int, int]] = []

@@ -38,7 +38,7 @@ def engine(place: Path | None) -> Any:
 
 def plant(engine: ps.Engine, table: str, *docs: Any, ts: Any = None, deletes: tuple[Any, ...] = ()) -> list[str]:
     """Put records into quarantine that can be taken, as a version of this package with narrower limits left them."""
-    core = engine._core  # how else would one be there
+    core = engine.store.core  # how else would one be there
     received = [Received.of(doc, ts) for doc in docs] + [Received.of_key(key, ts) for key in deletes]
     first = core.state.quarantined
     core.ready()
@@ -208,7 +208,7 @@ def test_what_is_kept_survives_reopening_and_memory_in_doubt(store_path: Path) -
     with ps.open(app(), store_path) as engine:
         engine.put_many(PLAIN, [b"a", b"b", {"id": 1}])
         kept = entries(engine)
-        engine._core.forget()
+        engine.store.core.forget()
         engine.put(PLAIN, b"c")
     with ps.open(app(), store_path) as engine:
         assert entries(engine)[:2] == kept

@@ -86,7 +86,7 @@ def test_the_number_before_is_noted_only_while_it_is_needed(store_path: Path) ->
     with open_engine(app(), store_path, limits=limits) as engine:
         engine.put(PLAIN, {"id": 1, "name": "before"})
         plant(engine, PLAIN, {"id": 1, "name": "planted"})
-        moved = f"moved:{engine._core.tables[PLAIN].number}"
+        moved = f"moved:{engine.store.core.tables[PLAIN].number}"
         for _ in range(3):
             many(engine)
         with engine.snapshot() as snap:

@@ -54,7 +54,7 @@ class Trial:
             self.engine: Any = ps.open(shop(), None, limits=TINY, partitions=partitions)
         self.places: list[Any] = [self.engine]
         if partitions is not None:
-            self.places = [seat.engine for seat in self.engine._seats]
+            self.places = [ps.Engine(seat.engine) for seat in self.engine.store.seats]
         self.ts = 0
         for _ in range(self.choose.randrange(4, 12)):
             self.write()
@@ -103,7 +103,7 @@ class Trial:
             done = "what was yielded"
         with suppress(StoreDamaged):
             self.engine.settle()
-        for core in (place._core for place in self.places):
+        for core in (place.store.core for place in self.places):
             for table in core.tables.values():
                 table.forget()
             for node in core.views.values():
@@ -130,7 +130,9 @@ class Trial:
 
         def add(shadow: Shadow, *sides: Any) -> None:
             real(shadow, *sides)
-            free = not self.engine._lock._depth  # one of several partitions scans once more while nobody writes
+            free = (
+                not self.engine.store.state.lock._depth
+            )  # one of several partitions scans once more while nobody writes
             if len(sides) == 1 and free and next(most, None) is not None:
                 with suppress(StoreDamaged):  # a batch that meets what is damaged is not taken
                     self.write()
@@ -228,7 +230,9 @@ def _end(trial: Trial, done: list[str]) -> None:
     assert not report.wrong, (done, report.wrong)
     assert not report.told, (done, report.told)
     with engine.snapshot() as snap:
-        trees = [view.reduce for view in engine._core.views.values() if isinstance(view.reduce, TreeReduce)]
+        trees = [
+            view.reduce for view in trial.places[0].store.core.views.values() if isinstance(view.reduce, TreeReduce)
+        ]
         faults = [str(fault) for tree in trees for fault in check_trees(tree, snap.reader())]
     assert not faults, (done, faults[:3])
     trial.right()

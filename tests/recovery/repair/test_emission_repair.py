@@ -68,12 +68,12 @@ def engine(place: Path | None) -> Iterator[Any]:
 
 def damage(engine: Any, db: Callable[[int], str], name: str, at: Callable[[list[bytes]], bytes] = min) -> bytes:
     """A bit of one of the rows of a view; its key."""
-    where = db(engine._core.views[name].number)
+    where = db(engine.store.core.views[name].number)
     with engine.snapshot() as snap:
         rows = dict(snap.reader().scan(where))
     key = at(list(rows))
     overwrite(engine, where, {key: rows[key][:-1] + bytes([rows[key][-1] ^ 1])})
-    engine._core.forget()
+    engine.store.core.forget()
     return key
 
 
@@ -177,7 +177,8 @@ def test_views_on_a_view(engine: Any) -> None:
     [one] = engine.restate("tens")
     assert (one.group, one.old, one.new, one.what) == (0, 3, 3, Mended.REMEMBERED)
     assert engine.digest() == before
-    overwrite(engine, told_db(engine._core.views["tens"].number), {key: b"\x00" * 9, encode_key("nobody"): b"\x00" * 9})
+    db = told_db(engine.store.core.views["tens"].number)
+    overwrite(engine, db, {key: b"\x00" * 9, encode_key("nobody"): b"\x00" * 9})
     assert engine.check(fix=True).ok
     assert engine.digest() == before
     FAILS.add("Sue")
@@ -193,7 +194,7 @@ def test_what_rests_goes_on_resting(engine: Any) -> None:
     engine.put("users", user(0, age=5, ts=2))
     engine.drop(view="initials")
     before = engine.digest()
-    number = engine._core.views["initials"].number
+    number = engine.store.core.views["initials"].number
     key = stored_key(encode_key(0))
     for db in (resting_db, held_db):
         damage(engine, db, "initials")
@@ -252,14 +253,14 @@ def folded(place: Path | None) -> Iterator[Any]:
 
 
 def lose(engine: Any) -> dict[bytes, bytes | None]:
-    where = index_db(engine._core.tables["users"].number)
+    where = index_db(engine.store.core.tables["users"].number)
     with engine.snapshot() as snap:
         rows = dict(snap.reader().scan(where))
     return dict.fromkeys(sorted(rows)[1:])
 
 
 def turn(engine: Any) -> dict[bytes, bytes | None]:
-    where = index_db(engine._core.tables["users"].number)
+    where = index_db(engine.store.core.tables["users"].number)
     with engine.snapshot() as snap:
         rows = dict(snap.reader().scan(where))
     return {key: row[:3] + bytes([row[3] ^ 4]) + row[4:] for key, row in rows.items()}
@@ -268,8 +269,8 @@ def turn(engine: Any) -> dict[bytes, bytes | None]:
 @pytest.mark.parametrize("how", [lose, turn])
 def test_an_index_is_made_anew(how: Callable[[Any], Any], folded: Any) -> None:
     before = folded.digest()
-    overwrite(folded, index_db(folded._core.tables["users"].number), how(folded))
-    folded._core.forget()
+    overwrite(folded, index_db(folded.store.core.tables["users"].number), how(folded))
+    folded.store.core.forget()
     report = folded.check()
     assert not report.ok
     assert any("penstock check --fix" in line for line in report.damaged), report.damaged
@@ -282,14 +283,14 @@ def test_an_index_is_made_anew(how: Callable[[Any], Any], folded: Any) -> None:
 
 
 def test_an_index_is_made_a_part_at_a_time(folded: Any) -> None:
-    before, number = folded.digest(), folded._core.tables["users"].number
+    before, number = folded.digest(), folded.store.core.tables["users"].number
     made: list[dict[bytes, bytes]] = []
     for at_once in (1 << 20, 40):
-        with folded._core.store.write() as writer:
+        with folded.store.core.store.write() as writer:
             reindex(writer, number, True, at_once)
         with folded.snapshot() as snap:
             made.append(dict(snap.reader().scan(index_db(number))))
-        folded._core.forget()
+        folded.store.core.forget()
         assert folded.digest() == before
     assert made[0] == made[1] != {}
 
@@ -298,7 +299,7 @@ def test_nothing_is_written_where_nothing_is_damaged() -> None:
     FAILS.clear()
     with ps.open(shop(), None, limits=TINY) as engine:
         engine.put_many("users", [user(i) for i in range(30)])
-        engine._core.ready()
+        engine.store.core.ready()
         before = content_of(engine)
         assert engine.check(fix=True).anew == ()
         assert engine.restate("users") == []

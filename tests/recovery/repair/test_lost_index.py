@@ -181,11 +181,11 @@ def test_documents_are_put_where_an_index_that_lost_rows_stops_compaction(
         told = [record.getMessage() for record in caplog.records if "compact" in record.getMessage()]
         assert len(told) == 1
         assert "penstock check --fix" in told[0]
-        head = engine._core.tables["users"].log.head
+        head = engine.store.core.tables["users"].log.head
         assert kept(engine) == KEPT
         for v in range(1_000, 1_060):
             engine.put("users", DOCS[0] | {"v": v})
-        assert engine._core.tables["users"].log.head > head, "it goes on after the repair"
+        assert engine.store.core.tables["users"].log.head > head, "it goes on after the repair"
         assert kept(engine) == KEPT
 
 

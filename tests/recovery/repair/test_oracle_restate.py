@@ -23,7 +23,7 @@ seeds = st.integers(0, 1 << 16)
 
 def restate_all(engine: Any) -> list[Any]:
     """Everything restated, table by table."""
-    return [one for table in engine._core.app.tables() for one in engine.restate(table.name)]
+    return [one for table in engine.store.core.app.tables() for one in engine.restate(table.name)]
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def trees(seed: int, wrong: bool) -> Iterator[TreeHistory]:
 
 def untouched(engine: Any, choose: Random, known: dict[str, list[Any]]) -> None:
     """Nothing that is asked of a store that is right changes a byte of it."""
-    engine._core.ready()  # what is due between batches is done
+    engine.store.core.ready()  # what is due between batches is done
     before, position = content_of(engine), engine.status()["position"]
     assert restate_all(engine) == []
     for table, docs in known.items():
@@ -53,7 +53,7 @@ def untouched(engine: Any, choose: Random, known: dict[str, list[Any]]) -> None:
             assert engine.repost(table, doc) == []
             assert engine.restate(table, doc["id"]) == []
         assert engine.repost_many({table: docs[:20]}) == []
-    for view in engine._core.app.views():
+    for view in engine.store.core.app.views():
         with engine.snapshot() as snap:
             groups = [row.key for row in snap.view(view.name).items(limit=1)]
         for group in groups:

@@ -100,7 +100,7 @@ def test_a_remembered_emission_that_no_longer_fits_is_replaced(engine: Any) -> N
         "initials",
         lambda docs: [[(g, v + 1) for g, v in pairs] if i == 6 else pairs for i, pairs in enumerate(docs)],
     )
-    engine._core.tables["users"].forget()
+    engine.store.core.tables["users"].forget()
     assert engine.restate("users", 6)[0].new == sum(range(0, 30, 3)) + 1, "a restatement goes by what is remembered"
     assert engine.check().told == {"initials": 1}
     [one] = engine.repost("users", user(6, "Sue"))
@@ -165,7 +165,7 @@ def test_what_can_t_have_been_a_document(doc: Any, why: str, engine: Any) -> Non
 
 
 def test_the_wire_form(engine: Any) -> None:
-    app = engine._core.app
+    app = engine.store.core.app
     wire = {"topic": "users(id)", "ts": 0, "id": 3, "name": "Sam"}
     assert opened(app, wire) == ps.Record("users", None, {"id": 3, "name": "Sam"}, repost=True)
     assert not opened(app, wire | {"ts": False}).repost
@@ -275,7 +275,7 @@ def test_a_store_that_is_right_is_not_written_to() -> None:
     FAILS.clear()
     with ps.open(shop(), None) as engine:
         engine.put_many("users", [user(i, "Sue", ts=1) for i in range(20)])
-        engine._core.ready()
+        engine.store.core.ready()
         before = content_of(engine)
         for doc in (user(3, "Sam"), user(3, "Sue"), user(99, "Sue")):
             assert engine.repost("users", doc) == []

@@ -60,7 +60,7 @@ def engine(place: Path | None) -> Iterator[Any]:
 
 
 def number(engine: Any, view: str) -> int:
-    return int(engine._core.views[view].number)
+    return int(engine.store.core.views[view].number)
 
 
 def restated(engine: Any, *asked: Any) -> dict[Any, Repaired]:
@@ -83,7 +83,7 @@ def test_an_accumulator_that_is_off(engine: Any) -> None:
 @pytest.mark.parametrize("view", ["counted", "kept", "yielded"])
 @pytest.mark.parametrize("group", ["all", "g3"])
 def test_a_row_that_is_lost_and_one_that_was_never_there(view: str, group: str, engine: Any) -> None:
-    before, reduce = engine.digest(), engine._core.views[view].reduce
+    before, reduce = engine.digest(), engine.store.core.views[view].reduce
     with engine.snapshot() as snap:
         right = snap.view(view)[group]
         [row] = snap.reader().get_many(reduce.db, [encode_key(group)])
@@ -133,10 +133,10 @@ def test_a_partial_of_a_tree(engine: Any) -> None:
     engine.put_many("users", [document(i, v=i + 1, ts=2) for i in range(MANY)])
     engine.put_many("users", [document(i, ts=3) for i in range(MANY)])
     right = engine.digest()
-    engine._core.views["kept"].reduce.forget()
-    with engine._core.store.write() as writer:  # nodes are written behind; here they are
-        engine._core.views["kept"].reduce.read_behind(writer).write_all(writer, {})
-    engine._core.views["kept"].reduce.forget()
+    engine.store.core.views["kept"].reduce.forget()
+    with engine.store.core.store.write() as writer:  # nodes are written behind; here they are
+        engine.store.core.views["kept"].reduce.read_behind(writer).write_all(writer, {})
+    engine.store.core.views["kept"].reduce.forget()
     assert engine.digest() == right != before
 
     with engine.snapshot() as snap:
@@ -154,8 +154,8 @@ def test_a_partial_of_a_tree(engine: Any) -> None:
 
 
 def test_nodes_that_are_lost_or_lead_nowhere(engine: Any) -> None:
-    reduce = engine._core.views["kept"].reduce
-    with engine._core.store.write() as writer:
+    reduce = engine.store.core.views["kept"].reduce
+    with engine.store.core.store.write() as writer:
         reduce.read_behind(writer).write_all(writer, {})
     reduce.forget()
     before, db = engine.digest(), nodes_db(reduce.number)
@@ -213,7 +213,9 @@ def test_a_view_on_a_view_takes_a_row_again_that_is_right(fields: bool, partitio
     with placed(), ps.open(app, None, partitions=partitions) as engine:
         engine.put_many("users", [{"id": i, "g": "ab"[i % 2], "v": i} for i in range(8)])
         before = engine.digest()
-        owner = engine if partitions is None else engine._seats[engine._ranges.of(encode_key("a"))].engine
+        owner = engine
+        if partitions is not None:
+            owner = ps.Engine(engine.store.seats[engine.store.ranges.of(encode_key("a"))].engine)
         tell(owner, "most", [(7_000, "a", "more than any number")], [])
         if partitions is not None:
             engine.settle()
@@ -288,7 +290,7 @@ def writing(engine: Any, monkeypatch: pytest.MonkeyPatch, work: Callable[[int], 
 def test_what_comes_meanwhile_is_kept(view: str, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if view == "counted":
         add_to_lane(engine, view, "all", lane=2)
-        engine._core.views[view].reduce.forget()
+        engine.store.core.views[view].reduce.forget()
     else:
         tell(engine, view, [(7_000, "all", 5)], [])
 
@@ -317,7 +319,7 @@ def test_another_thread_writes_as_fast_as_it_can(place: Path | None) -> None:
                 add_to_lane(engine, view, "g7", lane=2, by=5)
             else:
                 tell(engine, view, [(7_000, "orphan", 5)], [(7, "g7", 7)])
-        engine._core.forget()
+        engine.store.core.forget()
         done, batches = threading.Event(), 0
 
         def write() -> None:
@@ -347,7 +349,7 @@ def test_another_thread_writes_as_fast_as_it_can(place: Path | None) -> None:
         with engine.snapshot() as snap:
             documents = [(row.key, row.value) for row in snap.table("users").items()]
             for name in VIEWS:
-                wanted = recomputed(engine._core.app.view_of(name), documents).sorted()
+                wanted = recomputed(engine.store.core.app.view_of(name), documents).sorted()
                 assert [(row.key, row.value) for row in snap.view(name).items()] == wanted, name
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.cache import encode_key
-from penstock.engine import Member, Parted, copy_any
+from penstock.engine import Member, PartitionedStore, copy_any
 from penstock.spark import verify
 from penstock.spark.verify_job import bulk_check, remap
 from tests.harness.worlds import RICH, World
@@ -50,12 +50,12 @@ def test_nothing_is_wrong_with_what_partitions_keep(
 
 def damaged(engine: ps.Engine) -> set[tuple[str, Any]]:
     """Damage groups in the partitions that own them. Return these groups."""
-    assert isinstance(engine, Parted)
+    assert isinstance(engine.store, PartitionedStore)
     for group in ("n1", "n2"):
-        owner = engine._ranges.of(encode_key(group))
-        member = engine._seats[owner]
+        owner = engine.store.ranges.of(encode_key(group))
+        member = engine.store.seats[owner]
         assert isinstance(member, Member)
-        damage.add_to_lane(member.engine, "names", group, 2, 7)
+        damage.add_to_lane(ps.Engine(member.engine), "names", group, 2, 7)
     return {("names", "n1"), ("names", "n2")}
 
 

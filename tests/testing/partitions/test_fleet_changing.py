@@ -91,13 +91,13 @@ def _the_first_partition_speaks_for_all(m: pytest.MonkeyPatch) -> None:
 def _each_switches_by_itself(m: pytest.MonkeyPatch) -> None:
     def build(self: Any, limit: int) -> tuple[bool, list[Any]]:
         swept = self._swept(limit)
-        self._carry()
+        self._store.push()
         if any(own.waits for own in swept):
-            with self.still():
+            with self._store.still():
                 swept = self._swept(None, switch="switch")
         return any(own.more or own.waits for own in swept), swept
 
-    m.setattr(view_building.PartedBuilding, "_build", build)
+    m.setattr(view_building.PartitionedBuilding, "build", build)
 
 
 def _generations_that_gave_way_are_owed_something(m: pytest.MonkeyPatch) -> None:

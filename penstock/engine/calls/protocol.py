@@ -1,0 +1,178 @@
+"""The protocol between `Engine` and its store.
+
+`Engine` checks the state and the arguments of a call, waits for the puts before it, and hands it to its store. A store
+consists of one folder, or of several partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from penstock.cache import Tell
+from penstock.core import Batch, Compacted, Consistency, OpenState, Resume, Scrubbing, ScrubResult, Snapshot
+from penstock.generations import Refilled
+from penstock.partitions.copies.store_copies import Copied
+from penstock.recovery import Posted, Releases, Site
+from penstock.remote import Operation
+from penstock.spout import Record, Remembered, SpoutBatch
+from penstock.views import Changes, Counts, Migrated, Position, Progress
+
+__all__ = ["Building", "EngineStore", "Repost"]
+
+Repost = Callable[[Mapping[str, Sequence[Posted]]], object]
+"""Repairs views by values of tables, before the batch that names these values is taken."""
+
+
+class Building(Protocol):
+    """The building of views whose definitions changed."""
+
+    def begin(self) -> None:
+        """Build the rest in the background, if there is any."""
+        ...
+
+    def stop(self) -> None:
+        """End the thread that builds."""
+        ...
+
+    def settle(self) -> None:
+        """Build the rest now, so that the next call concerns one generation only."""
+        ...
+
+    def migrate(self, progress: Progress | None) -> Migrated:
+        """Build the rest now, and report the views that were built since the store was opened."""
+        ...
+
+
+class EngineStore(Protocol):
+    """An open store, behind an engine that has checked the call."""
+
+    @property
+    def state(self) -> OpenState:
+        """Its process, its lock and its end."""
+        ...
+
+    @property
+    def operations(self) -> Mapping[str, Operation[Any]]:
+        """The operations that its engine performs for other processes, by name."""
+        ...
+
+    @property
+    def building(self) -> Building:
+        """The building of its views."""
+        ...
+
+    # -- writing
+
+    def write(
+        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, atomic: bool = True
+    ) -> Counts:
+        """Commit batches of tables, and offsets of sources. An `atomic` batch is in at all partitions or at none."""
+        ...
+
+    def write_group(self, work: Sequence[tuple[str, Batch]]) -> dict[int, Counts]:
+        """Commit batches of several puts; the counts of each by its identity."""
+        ...
+
+    def put_many(self, table: str, docs: Any, batch: int | None, strict: bool) -> Counts:
+        """Put documents in batches."""
+        ...
+
+    def ingest(self, records: Sequence[Record], source: str, resume: int, repost: Repost) -> Counts:
+        """Take records of a source, and the offset after them."""
+        ...
+
+    def load(
+        self, table: str, batches: Iterable[SpoutBatch], long: bool | None, repost: Repost
+    ) -> Generator[tuple[SpoutBatch, Counts]]:
+        """Take a spout's batches, each with the offset after it; give its counts once it is durable."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until everything that was committed shows in every view."""
+        ...
+
+    # -- reading
+
+    def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
+        """Make a snapshot of all views and tables."""
+        ...
+
+    def settled(self) -> Snapshot:
+        """Make a snapshot with nothing in flight between partitions."""
+        ...
+
+    def follow(
+        self,
+        views: Sequence[str],
+        since: Position | None,
+        on: bool,
+        initial: bool,
+        until: Position | None,
+        early: bool,
+    ) -> Iterator[Changes]:
+        """Give the changes of views since a position, and those that come if it goes `on`."""
+        ...
+
+    def remembered(self, source: str) -> Remembered | None:
+        """Return the offset of a source, and the note of its spout."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """Describe tables, views, position, sources and sizes as data."""
+        ...
+
+    # -- definitions
+
+    def begin_refill(self, tables: Sequence[str]) -> int:
+        """Begin to refill tables; the seed that the other store must have."""
+        ...
+
+    def refill(self, path: str, progress: Tell | None) -> Refilled:
+        """Take over another store's content of the tables for which a refill was begun."""
+        ...
+
+    # -- upkeep and repairs
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Name damage that is found within by views, tables and keys."""
+        ...
+
+    def site(self) -> Site:
+        """Make the site of one repair."""
+        ...
+
+    def releases(self, progress: Progress | None) -> Releases:
+        """Make one retry or drop of quarantined entries."""
+        ...
+
+    def compact(self, progress: Progress | None = None) -> Compacted:
+        """Free the space of old versions."""
+        ...
+
+    def copy(self, path: str, folder: str, progress: Tell | None) -> Copied:
+        """Copy the store at `path` into a folder."""
+        ...
+
+    def begin_scrubbing(self, scrubbing: Scrubbing | None) -> None:
+        """Scrub the store now and then in the background."""
+        ...
+
+    def last_scrub(self) -> ScrubResult | None:
+        """Return the result of the last scrub."""
+        ...
+
+    def scrub(self, progress: Progress | None) -> None:
+        """Walk all pages now."""
+        ...
+
+    # -- its end
+
+    def stop(self) -> None:
+        """End the threads that work for it in the background."""
+        ...
+
+    def close(self) -> None:
+        """Commit the rest and release everything. It closes once."""
+        ...

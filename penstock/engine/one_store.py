@@ -1,0 +1,273 @@
+"""A store that is not partitioned: one core, whose writer is behind one lock.
+
+Invariant: a batch is decided, written and synced under the lock. Snapshots take no lock and never wait for the writer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from penstock.cache import BatchRejected, Owner, Tell
+from penstock.core import (
+    Batch,
+    Compacted,
+    Consistency,
+    Core,
+    OpenState,
+    Resume,
+    Scrubbing,
+    ScrubResult,
+    Snapshot,
+    Turns,
+    batches_of,
+    check_fence,
+    compact,
+    counts_of,
+    delivered,
+    follow,
+    helped,
+    joined_records,
+    must_be_known,
+    rejects_in,
+)
+from penstock.engine.calls.envelopes import ingested, reposts_of, wired
+from penstock.engine.calls.protocol import Repost
+from penstock.engine.calls.store_building import StoreBuilding
+from penstock.engine.calls.store_refill import StoreRefill
+from penstock.engine.calls.store_scrubs import StoreScrubs
+from penstock.engine.store_status import status_of
+from penstock.generations import Refilled
+from penstock.mapreduce import Writes
+from penstock.partitions.copies.store_copies import Copied, copy_of
+from penstock.partitions.partition_operations import ALL_OPERATIONS
+from penstock.recovery import OneSite, Releasing, Repair
+from penstock.remote import Operation
+from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
+from penstock.views import Changes, Counts, Position, Progress
+
+__all__ = ["OneStore"]
+
+
+class OneStore:
+    """An open store of one core; `owner` is its folder's lock, which closes with it."""
+
+    def __init__(self, core: Core, path: str | None, owner: Owner | None, readonly: bool) -> None:
+        self.core = core
+        self.state = OpenState(core.app, path, readonly)
+        self.building = StoreBuilding(core, self.state)
+        self.scrubs = StoreScrubs(core, self.state)
+        self._refill = StoreRefill(core, self.state)
+        self._owner = owner
+
+    def __str__(self) -> str:
+        return f"{self.core.app.name!r} at {self.state.path or 'memory'}"
+
+    @property
+    def operations(self) -> Mapping[str, Operation[Any]]:
+        """The operations for other processes; the store may be a partition."""
+        return ALL_OPERATIONS
+
+    @property
+    def lock(self) -> Turns:
+        """The lock before its writer."""
+        return self.state.lock
+
+    # -- writing
+
+    def write(
+        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, atomic: bool = True
+    ) -> Counts:
+        """Commit batches of tables, and offsets of sources, in one transaction."""
+        return self.write_each(tables, sources, strict)[0]
+
+    def write_each(
+        self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, dry: Writes | None = None
+    ) -> tuple[Counts, dict[int, Counts]]:
+        """Commit batches in one transaction; the counts of all, and of each by its identity."""
+        joined = {name: joined_records(parts) for name, parts in tables.items()}
+        with self.state.lock:
+            self.state.must_be_open()
+            done = self.core.commit(joined, sources, strict, lambda reports: rejects_in(tables, reports), dry)
+        return counts_of(tables, done)
+
+    def write_group(self, work: Sequence[tuple[str, Batch]]) -> dict[int, Counts]:
+        """Commit batches of several puts in one transaction; the counts of each by its identity."""
+        tables: dict[str, list[Batch]] = {}
+        for name, part in work:
+            tables.setdefault(name, []).append(part)
+        return self.write_each(tables, None, False)[1]
+
+    def put_many(self, table: str, docs: Any, batch: int | None, strict: bool) -> Counts:
+        """Put documents, each batch in a transaction of its own."""
+        parts = batches_of(docs, batch)
+        total = Counts()
+        with helped(parts, docs, self.core.tables[table]) as coming:
+            for part in coming:
+                counts = self.write({table: [part]}, None, strict)
+                if strict and counts.rejected:
+                    raise BatchRejected(total.applied + total.equal, counts.rejections)
+                total += counts
+                del part  # so that no more than two batches are in memory while the next one is gathered
+        return total
+
+    def ingest(self, records: Sequence[Record], source: str, resume: int, repost: Repost) -> Counts:
+        """Take records of a source and the offset after them in one transaction, after the reposts among them."""
+        values = reposts_of(self.core.app, records, self.core.state.sources.get(source, 0))
+        if values:
+            repost(values)
+        with self.state.lock:
+            self.core.ready()
+            done = self.core.state.sources.get(source, 0)
+            tables, counts = ingested(self.core.app, records, source, done)
+            return self.write(tables, {source: Resume(resume)}, False) + counts
+
+    def load(
+        self, table: str, batches: Iterable[SpoutBatch], long: bool | None, repost: Repost
+    ) -> Generator[tuple[SpoutBatch, Counts]]:
+        """Take a spout's batches, each with the offset after it in one transaction."""
+        coming: deque[SpoutBatch] = deque()
+
+        def parts() -> Iterator[Batch]:
+            for batch in batches:
+                coming.append(batch)
+                yield delivered(batch, self.core.app.table_of(table))
+
+        with helped(parts(), long, self.core.tables[table]) as ahead:
+            for part in ahead:
+                batch = coming.popleft()
+                yield batch, self._load(table, batch, part, repost)
+                del batch, part  # so that no more is in memory than what is read ahead
+
+    def _load(self, table: str, batch: SpoutBatch, part: Batch, repost: Repost) -> Counts:
+        if not batch.envelope:
+            return self._load_tables(batch, {table: [part]}, part.size)
+        found = wired(self.core.app, table, part)
+        if found.values and batch.start == self.core.state.sources.get(batch.source or "", batch.start):
+            repost(found.values)
+        size = part.size
+        counts = self._load_tables(batch, found.tables, size)
+        return counts if counts.late == size else counts + Counts(equal=found.reposts)
+
+    def _load_tables(self, batch: SpoutBatch, tables: dict[str, list[Batch]], size: int) -> Counts:
+        if batch.source is None:
+            return self.write(tables, None, False)
+        with self.state.lock:
+            self.core.ready()
+            done = self.core.state.sources.get(batch.source, 0)
+            if batch.fenced:
+                check_fence(batch, self.remembered(batch.source))
+            if batch.start != done and not batch.again:
+                if batch.resume <= done:
+                    return Counts(late=size)
+                raise SourceMoved(batch.source, batch.start, done)
+            resume = Resume(batch.resume, batch.note, batch.again)
+            return self.write(tables, {batch.source: resume}, False)
+
+    def settle(self) -> None:
+        """Return at once: a batch shows in every view as soon as it is committed."""
+
+    # -- reading
+
+    def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
+        """Make a snapshot of all views and tables. Both kinds of consistency are the same here."""
+        self.state.must_be_open()
+        must_be_known(consistency)
+        return Snapshot(self.core)
+
+    def settled(self) -> Snapshot:
+        """Make a snapshot: nothing is ever in flight."""
+        return self.snapshot()
+
+    def follow(
+        self,
+        views: Sequence[str],
+        since: Position | None,
+        on: bool,
+        initial: bool,
+        until: Position | None,
+        early: bool,
+    ) -> Iterator[Changes]:
+        """Give the changes of views since a position, and those that come if it goes `on`."""
+        rest = self.state.rest
+        return follow(self.core, views, since, on, initial, until, early, rest, lambda: not self.state.closed)
+
+    def remembered(self, source: str) -> Remembered | None:
+        """Return the offset of a source, and the note of its spout."""
+        with self.snapshot() as snap:
+            return snap.remembered(source)
+
+    def status(self) -> dict[str, Any]:
+        """Describe tables, views, position, sources and sizes as data."""
+        with self.snapshot() as snap, snap.naming():
+            return status_of(self.core, snap, self.state.path, self.state.readonly)
+
+    # -- definitions
+
+    def begin_refill(self, tables: Sequence[str]) -> int:
+        """Begin to refill tables; the seed that the other store must have."""
+        return self._refill.begin(tables)
+
+    def refill(self, path: str, progress: Tell | None) -> Refilled:
+        """Take over another store's content of the tables for which a refill was begun."""
+        return self._refill.run(path, progress)
+
+    # -- upkeep and repairs
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Name damage that is found within by views, tables and keys."""
+        return self.core.naming()
+
+    def site(self) -> OneSite:
+        """Make the site of one repair."""
+        return OneSite(self.core, self.state.lock, self.state.path)
+
+    def releases(self, progress: Progress | None) -> Releasing:
+        """Make one retry or drop of quarantined entries."""
+        return Releasing(self.core, self.state.lock, self._remake, progress)
+
+    def _remake(self, view: str, groups: Sequence[bytes]) -> None:
+        """Make these groups of a view from their contributions anew."""
+        with self.state.repairing:
+            Repair(self.site(), None).view(view, groups)
+
+    def compact(self, progress: Progress | None = None) -> Compacted:
+        """Free the space of old versions, while others write."""
+        self.building.settle()
+        return compact(self.core, self.state.lock, progress)
+
+    def copy(self, path: str, folder: str, progress: Tell | None) -> Copied:
+        """Copy the store at `path` into a folder."""
+        return copy_of(path, folder, progress)
+
+    def begin_scrubbing(self, scrubbing: Scrubbing | None) -> None:
+        """Scrub the store now and then in the background."""
+        self.scrubs.begin(scrubbing)
+
+    def last_scrub(self) -> ScrubResult | None:
+        """Return the result of the last scrub."""
+        return self.scrubs.last_scrub()
+
+    def scrub(self, progress: Progress | None) -> None:
+        """Walk all pages now."""
+        self.scrubs.scrub_once(progress)
+
+    # -- its end
+
+    def stop(self) -> None:
+        """End the threads that scrub and build."""
+        self.scrubs.stop()
+        self.building.stop()
+
+    def close(self) -> None:
+        """Release the core and its folder."""
+        self.stop()
+        with self.state.lock:
+            if self.state.closed:
+                return
+            self.state.end()
+            self.core.close()
+            if self._owner is not None:
+                self._owner.close()
