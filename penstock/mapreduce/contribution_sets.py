@@ -1,12 +1,12 @@
-"""What documents contribute to groups of another partition, said whole: sets, which may be said more than once.
+"""Sets: the complete contributions of documents to groups of another partition. A set may be delivered repeatedly.
 
-A difference is right only once. A set names a document and a group, and all that the one contributes to the other now,
-or that it is nothing any more. Who owns the group looks up what it has of that document, and makes of both what comes
-and what goes. Invariants:
+A difference is correct only once. A set names a document and a group, and has all current contributions of the one to
+the other, or none. The owner of the group looks up its stored contributions of that document. The comparison gives the
+contributions to add and to remove. Invariants:
 
 - a set has all ranks of its document in its group, from 0 on;
-- of several sets of one document and group the last one holds;
-- a set that says what is there already changes nothing, not a byte.
+- of several sets for one document and group the last one applies;
+- a set that equals the stored contributions changes nothing, not one byte.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from penstock.mapreduce.trees.batch_items import items_of
 from penstock.views import TS, Path
 
 _OBJECTS = 3  # kinds from which on values stand beside the lanes
-_FEW = 16  # contributions up to which Python is quicker than NumPy's fixed cost
+_FEW = 16  # limit of contributions up to which Python is faster than NumPy's fixed cost
 
-_Name = tuple[int, tuple[bytes, int]]  # a group, and the key and the rank of who contributes to it
+_Name = tuple[int, tuple[bytes, int]]  # a group, and the key and rank of a contribution source
 
 
 @dataclass(slots=True)
 class Said:
-    """Sets: what documents contribute, and which documents and groups are named, whether they contribute or not."""
+    """Sets: the contributions, and all named documents and groups, with or without contributions."""
 
     plus: Contributions
     named: Items
 
 
 def named_by(plus: Contributions, minus: Contributions) -> Items:
-    """The documents and groups that these contributions are of, each once, in order; `node` is the group's code."""
+    """Return the distinct documents and groups of these contributions, sorted. `node` is the group's code."""
     return _once(Items.join([_names(side) for side in (plus, minus) if side.n] or [_names(plus)]))
 
 
@@ -55,7 +55,7 @@ def _once(named: Items) -> Items:
 
 
 def of_others(minus: Contributions, plus: Contributions) -> Contributions:
-    """Of what goes the first of each document and group of which nothing comes: who is to be named besides."""
+    """Return the first removed contribution of each document and group that has no added one."""
     if minus.sources is not None and minus.sources.rank is not None:
         minus = minus.take(minus.sources.rank == 0)
     if not plus.n or not minus.n:
@@ -65,7 +65,7 @@ def of_others(minus: Contributions, plus: Contributions) -> Contributions:
 
 
 def _names(side: Contributions) -> Items:
-    """The first contribution of each document to each group, without its values: each has one of rank 0."""
+    """Return the first contribution of each document to each group, without values. Each has one of rank 0."""
     items = items_of(side, side.code, ())
     if items.rank is None:
         return items
@@ -77,13 +77,13 @@ class Keeping(Protocol):
     """A reduce node that keeps contributions."""
 
     def of_sources(self, reader: Reader, groups: Groups, named: Items) -> Contributions:
-        """What these documents contribute to these groups."""
+        """Return the contributions of these documents to these groups."""
         ...
 
 
 @dataclass(slots=True)
 class Settled:
-    """What comes and what goes, and what was there before of those who were named."""
+    """Contributions to add and to remove, and the former ones of the named documents."""
 
     plus: Contributions
     minus: Contributions
@@ -92,7 +92,7 @@ class Settled:
 
 
 def settled(keeping: Keeping, reader: Reader, groups: Groups, said: Sequence[Said]) -> Settled:
-    """So that groups have of these documents what was said of them last."""
+    """Compute the changes after which groups have the last sets of these documents."""
     plus, named = _last_of(said)
     before = keeping.of_sources(reader, groups, named)
     plus, minus = _without_equal(plus, before)
@@ -102,7 +102,7 @@ def settled(keeping: Keeping, reader: Reader, groups: Groups, said: Sequence[Sai
 
 
 def _last_of(said: Sequence[Said]) -> tuple[Contributions, Items]:
-    """The same as one, where what is said later holds."""
+    """Combine sets to one. Later sets replace earlier ones."""
     if len(said) == 1:
         return said[0].plus, said[0].named
     later: set[tuple[Any, ...]] = set()
@@ -116,7 +116,7 @@ def _last_of(said: Sequence[Said]) -> tuple[Contributions, Items]:
 
 
 def _names_in(side: Contributions) -> Iterator[_Name]:
-    """The group, the source and the rank of each."""
+    """Return the group, the source and the rank of each contribution."""
     assert side.sources is not None, "a view that keeps contributions is told whose they are"
     return zip(side.code.tolist(), side.sources.listed())
 
@@ -126,9 +126,9 @@ def _listed(items: Items) -> list[tuple[Any, ...]]:
 
 
 def net(steps: Sequence[tuple[Contributions, Contributions]]) -> tuple[Contributions, Contributions]:
-    """Make one step of several: in each some contributions come, and some go, of a view that keeps contributions.
+    """Combine several steps to one. Each step adds and removes contributions of a view that keeps them.
 
-    It leaves out contributions that come and go in between, or that go and come again with the same values.
+    It leaves out contributions that are added and removed within the steps, or removed and added with the same values.
     """
     came: dict[_Name, int] = {}
     went: dict[_Name, int] = {}
@@ -145,7 +145,7 @@ def net(steps: Sequence[tuple[Contributions, Contributions]]) -> tuple[Contribut
 
 
 def _without_equal(plus: Contributions, minus: Contributions) -> tuple[Contributions, Contributions]:
-    """Both without what is the same on both sides."""
+    """Drop the contributions that are equal on both sides."""
     if not plus.n or not minus.n:
         return plus, minus
     fields = tuple(minus.inputs)
@@ -177,7 +177,7 @@ def _all_but(names: Collection[_Name], others: Collection[_Name]) -> Mask:
 
 
 def _rows(side: Contributions, fields: Sequence[Path | None]) -> Iterator[tuple[_Name, list[Any]]]:
-    """Each one's group, source and rank, and its values as they are told apart."""
+    """Yield the group, source and rank of each contribution, and its values in comparable form."""
     none = Column(np.zeros(side.n, np.int64))
     columns = [_told_apart(side.inputs.get(field, none)) for field in fields]
     for i, (code, source) in enumerate(_names_in(side)):
@@ -193,7 +193,7 @@ def _told_apart(column: Column) -> list[tuple[int, int, bytes]]:
 
 
 def _equal(items: Items, first: Ints, second: Ints) -> Mask:
-    """Whether items have the very same values."""
+    """Mark the items with identical values."""
     same = np.ones(first.size, bool)
     for column in items.columns:
         here, there = column.take(first), column.take(second)

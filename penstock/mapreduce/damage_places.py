@@ -1,4 +1,4 @@
-"""How damage in the databases of a view is named."""
+"""Names of damaged places in the databases of a view."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["view_places"]
 
 
 def view_places(name: str, number: int, of_rows: bool) -> dict[str, Place]:
-    """By database, of a view on documents or on the rows of another view."""
+    """Return by database the names for messages. `of_rows`: the view reads rows of another view."""
     words, step = f"view {name!r}", restating(name)
     group, key = key_shown("group"), key_shown("row" if of_rows else "document")
     return {

@@ -1,14 +1,13 @@
-"""What a view owes groups that other partitions own, and what such a partition makes of it.
+"""Contributions to groups of other partitions: how they are sent, and how the receiver gathers them.
 
-A batch's contributions are parted by who owns their groups. Those of a view whose cells are all exact totals cross as
-totals, one for each group and batch; of any other view they cross one by one, with their sources, and of one that may
-be told early as sets. On the other side all are folded with what else that transaction has for the view, once.
-Invariants:
+A batch's contributions are divided by the owner of their group. A view with exact totals only sends totals, one per
+group and batch. Other views send single contributions with their sources, or sets if the view may send them early. The
+receiver folds them together with the view's other contributions of that transaction. Invariants:
 
-- within one transaction a view folds once: what comes to it is gathered until the views that it stands on are done;
-- what crosses is a difference, right only if it is taken once and in order, which `recovery` sees to; or sets, right
-  whenever nothing newer was taken;
-- a part names groups by their encodings, and a view by its number: codes and nodes are each partition's own.
+- within one transaction a view folds once: its input is gathered until its parent views are done;
+- a sent difference must be applied exactly once and in order, which `recovery` ensures. A set may be applied at any
+  time, unless a later one has been applied;
+- a part names groups by their encodings, and a view by its number: codes and nodes are local to a partition.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from penstock.views import TS, Path
 
 Places = NDArray[np.int64]
 Side = list[Any]  # codes as u32s into a list of groups, and the contributions as a leaf
-Part = list[Any]  # [number of the view, groups, delta or nil, what came, what went], or of sets
-# [number of the view, groups, nil, what is contributed, of whom besides, the number of the batch]
-_SETS = 6  # how many there are of sets
-_DELTA = 2  # where a part has its sums
+Part = list[Any]  # [number of the view, groups, delta or nil, added, removed], or for sets:
+# [number of the view, groups, nil, contributions, other named sources, number of the batch]
+_SETS = 6  # the length of a part with sets
+_DELTA = 2  # index of the sums in a part
 
 
 class CrossingView(Protocol):
@@ -69,7 +68,7 @@ class CrossingView(Protocol):
 
 
 def side_data(side: Contributions, codes: NDArray[np.int64], fields: Sequence[Path | None]) -> Side:
-    """Contributions as data, their groups by these numbers."""
+    """Encode contributions as data. `codes` number their groups."""
     if not side.n:
         return [b"", Cut(Items.none(len(fields)), inner=False).parts(0, 0)]
     none = Column(np.zeros(side.n, np.int64))
@@ -84,7 +83,7 @@ def side_data(side: Contributions, codes: NDArray[np.int64], fields: Sequence[Pa
 
 
 def side_of(side: Side, codes: NDArray[Any], fields: Sequence[Path | None]) -> Contributions:
-    """The contributions that this is the data of, without those whose group has a negative code."""
+    """Decode contributions. Drop the ones with a negative group code."""
     places, leaf = side
     if not places:
         return _none(fields)
@@ -96,37 +95,37 @@ def side_of(side: Side, codes: NDArray[Any], fields: Sequence[Path | None]) -> C
 
 
 def _none(fields: Sequence[Path | None]) -> Contributions:
-    """No contributions."""
+    """Return no contributions."""
     at = np.zeros(0, np.int64)
     sources = Sources(SourceKeys(at, None), at)
     return Contributions(np.zeros(0, np.int32), {f: Column(at) for f in fields}, sources)
 
 
 def is_sets(part: Part) -> bool:
-    """Whether what a part says may be said again."""
+    """Return True if a part has sets, which may be sent repeatedly."""
     return len(part) == _SETS
 
 
 def numbered(part: Part, batch: int) -> Part:
-    """Sets, said to be of the batch with this number."""
+    """Return the part of sets with the number of its batch."""
     return [*part[:-1], batch]
 
 
 def number_of(part: Part) -> int:
-    """The number of the batch that sets are of."""
+    """Return the batch number of a part of sets."""
     number: int = part[-1]
     return number
 
 
 def _sides(view: CrossingView, plus: Contributions, minus: Contributions) -> tuple[list[bytes], Places, Places]:
-    """The groups of both sides, and by contribution which of them."""
+    """Return the groups of both sides, and the group index of each contribution."""
     codes, here = local_codes(np.concatenate((plus.code, minus.code)), view.groups.size)
     return [view.groups.whole(code) for code in codes.tolist()], here[: plus.n], here[plus.n :]
 
 
 @dataclass(slots=True)
 class Gathered:
-    """What one transaction has for a view."""
+    """The input of one view in one transaction."""
 
     plus: list[Contributions] = field(default_factory=list)
     minus: list[Contributions] = field(default_factory=list)
@@ -134,13 +133,13 @@ class Gathered:
     said: list[Said] = field(default_factory=list)
 
     def add(self, plus: Contributions, minus: Contributions) -> None:
-        """What comes and what goes."""
+        """Add contributions to add and to remove."""
         self.plus.append(plus)
         self.minus.append(minus)
 
 
 class Crossing:
-    """Parts what views are told at one partition, and reads what others sent."""
+    """The split of a view's contributions by partition, and the decoder of received parts."""
 
     def __init__(self, here: int, ranges: Ranges) -> None:
         self.here = here
@@ -149,7 +148,7 @@ class Crossing:
     def part(
         self, view: CrossingView, plus: Contributions, minus: Contributions, leaving: dict[int, list[Part]]
     ) -> tuple[Contributions, Contributions]:
-        """What stays here; the rest is added to what leaves, by who owns it."""
+        """Return the contributions to local groups. Add parts for other partitions to `leaving`, by owner."""
         groups = view.groups
         owners = groups.owners(self.ranges)
         came, went = owners[plus.code], owners[minus.code]
@@ -176,7 +175,7 @@ class Crossing:
 
     @staticmethod
     def sets(view: CrossingView, plus: Contributions, minus: Contributions) -> Part:
-        """What documents contribute, and of whom else, in which groups, there is nothing: who is in `minus` alone."""
+        """Return the part of sets. A document in `minus` only has no contribution left in that group."""
         minus = of_others(minus, plus)
         names, came, went = _sides(view, plus, minus)
         return [view.number, names, None, side_data(plus, came, view.crossing_fields), side_data(minus, went, ()), 0]
@@ -201,7 +200,7 @@ class Crossing:
 
     @staticmethod
     def gather(view: CrossingView, part: Part, into: Gathered) -> None:
-        """Take a part of a production for this view."""
+        """Decode a part of a production for this view."""
         _, names, delta, came, went = part[:5]
         known = view.groups
         codes = np.array([known.code_of_encoded(name) for name in names], np.int32)

@@ -1,8 +1,8 @@
-"""A view whose generation readers don't see yet: it takes part in every batch, as far as it was told what was before.
+"""The next generation of a view: it takes part in every batch, as far as it is built.
 
-A view of a table leaves that to the gateway, which knows which documents it was told of. One of a view that readers do
-see is told the rows of that view in the order of their keys, and of changes those of rows before the one that comes
-next. Invariant: nothing of it is fed; what differs when it takes its place is read from the rows of both.
+For a view of a table the gateway knows which documents the generation has processed. A chained generation processes the
+rows of its parent view in key order, and of each batch only changes of rows before the next key. Invariant: it writes
+nothing to the feed. The switch reads the differences from the rows of both generations.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _Delta = TypeVar("_Delta", bound=_Keyed)
 
 @dataclass(slots=True)
 class Building:
-    """How far a view is built: with the rows of its source before the key `until`; None: with all there are.
+    """The progress of a build: it has processed the parent's rows before the key `until`, or all rows if that is None.
 
-    `ahead` is how many rows came since the last step that the next ones have to tell.
+    `ahead` counts rows that were added beyond `until` since the last step.
     """
 
     until: bytes | None = None
     ahead: int = 0
 
     def told(self, deltas: list[_Delta]) -> list[_Delta]:
-        """The changes of rows that the view was told of."""
+        """Return the changes of rows that the build has processed."""
         until = self.until
         if until is None:
             return deltas
@@ -43,5 +43,5 @@ class Building:
 
     @staticmethod
     def label(name: str) -> str:
-        """What a view is called in the state until readers see it."""
+        """Return the name of the generation in the state before its switch."""
         return f"{name}+"

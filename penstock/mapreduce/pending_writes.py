@@ -1,4 +1,4 @@
-"""What a batch leaves: rows to be written, what memory does then, and what other partitions are owed."""
+"""The pending results of a batch: rows to write, updates of memory, and parts for other partitions."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from penstock.views import Row
 
 @dataclass(slots=True)
 class Writes:
-    """What a batch will write, and what memory does once it is committed."""
+    """The pending writes of a batch, and the updates of memory after the commit."""
 
     puts: list[tuple[str, list[tuple[bytes, bytes]]]] = field(default_factory=list)
-    new: dict[int, list[bytes]] = field(default_factory=dict)  # by place in `puts`: the keys without a row so far
+    new: dict[int, list[bytes]] = field(default_factory=dict)  # by index in `puts`: the keys that have no row yet
     deletes: list[tuple[str, list[bytes]]] = field(default_factory=list)
     during: list[Callable[[Writer], None]] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
     changed: bool = False
-    planning: bool = False  # nothing of it will be: only what others are to be told early is asked
+    planning: bool = False  # a dry run, which only computes the early sets for other partitions
     feeding: bool = False
     fed: list[Fed] = field(default_factory=list)
-    held_groups: dict[str, int] = field(default_factory=dict)  # by view: how many more groups are held than before
-    kept: dict[str, int] = field(default_factory=dict)  # by table: how many more records are in quarantine than before
-    numbered: int = 0  # how many of them are not older than this batch
+    held_groups: dict[str, int] = field(default_factory=dict)  # by view: increase of the number of held groups
+    kept: dict[str, int] = field(default_factory=dict)  # by table: increase of the number of records in quarantine
+    numbered: int = 0  # number of these records that are not older than this batch
     gathered: dict[int, Gathered] = field(default_factory=dict)  # by number of a view: its contributions to fold
-    before: list[Part] | None = None  # what was there before what is told early, where that is to be kept
-    leaving: dict[int, list[Part]] = field(default_factory=dict)  # by partition: what it is owed
-    derived: dict[int, list[Part]] = field(default_factory=dict)  # the contributions to views on views among it
+    before: list[Part] | None = None  # the contributions that early sets replace, if they must be kept
+    leaving: dict[int, list[Part]] = field(default_factory=dict)  # by partition: the parts for it
+    derived: dict[int, list[Part]] = field(default_factory=dict)  # of these parts, the contributions to chained views
 
     def put(self, db: str, rows: list[tuple[bytes, bytes]], new: list[bytes] | None) -> None:
-        """Put these rows, if there are any; `new` are the keys that have none so far, where that is known."""
+        """Put these rows, if any. `new` has the keys that have no row yet, or None if they are unknown."""
         if rows:
             if new is not None:
                 self.new[len(self.puts)] = new
             self.puts.append((db, rows))
 
     def write(self, writer: Writer) -> None:
-        """Write all of it."""
+        """Write everything."""
         for place, (db, rows) in enumerate(self.puts):
             writer.put_many(db, rows, new=self.new.get(place))
         for db, keys in self.deletes:
@@ -50,14 +50,14 @@ class Writes:
             step(writer)
 
     def committed(self) -> None:
-        """The transaction is committed: memory follows."""
+        """Update memory after the commit of the transaction."""
         for step in self.after:
             step()
 
 
 @dataclass(slots=True)
 class RowDelta:
-    """A row of a source that changed: its group, and the result before and after, where there was one."""
+    """A changed row of a parent view: its group, and the results before and after, if any."""
 
     key: bytes
     group: Any

@@ -1,7 +1,7 @@
-"""The reduce node of a plain index: nothing is folded, each contribution is a row, (group, key, rank) → value.
+"""The reduce node of a plain index. Nothing is folded: each contribution is a row, (group, key, rank) → value.
 
-The key of a row is the tuple of group, document key and rank. The rank tells apart the values of one document for one
-group. The row is a row of form B with the one contribution, whose value is its spill.
+The key of a row is the tuple of group, document key and rank. The rank distinguishes the values of one document for one
+group. The row has form B with a single contribution, whose value is its spill.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.views import Path
 
 
 class IndexCodec:
-    """How rows of an index are read."""
+    """The decoder of an index's rows."""
 
     adds_up = False
 
@@ -33,38 +33,38 @@ class IndexCodec:
         self._rows = RowCodec((), None)
 
     def decode(self, key: bytes, row: bytes, where: str) -> RowState:
-        """What a stored row holds."""
+        """Decode a stored row."""
         return self._rows.decode(key, row, where)
 
     def state_of(self, payload: bytes) -> RowState:
-        """What a row's payload holds."""
+        """Decode a row's payload."""
         return self._rows.state_of(payload)
 
     def payload(self, value: Any) -> bytes:
-        """The payload of a row with this value, without its key."""
+        """Return the payload of a row with this value, without its key."""
         return self._rows.payload(RowState(1, [], [[value]]))
 
     def row(self, encoded: bytes, value: Any) -> tuple[bytes, bytes]:
-        """The row of a contribution, sealed."""
+        """Return the sealed row of a contribution."""
         key = stored_key(encoded)
         return key, self._rows.sealed(key, RowState(1, [], [[value]], None, None if key == encoded else encoded))
 
     def result(self, state: RowState) -> Any:
-        """The value."""
+        """Return the value."""
         assert state.spills is not None, "each row has its value"
         spill = state.spills[0]
         return None if spill is None else spill[0]
 
     def results(self, rows: NDArray[np.int64]) -> list[Any]:
-        """No row's lanes say all: each has its value."""
+        """Refuse: no row of an index consists of lanes."""
         raise AssertionError("an index has no lanes")
 
     def states(self, rows: Sequence[tuple[bytes, bytes]], where: str) -> Sequence[RowState]:
-        """Nothing adds up."""
+        """Refuse: rows of an index cannot be added."""
         raise AssertionError("an index adds up nothing")
 
     def merged(self, states: Sequence[RowState]) -> RowState:
-        """An index has nothing to fold."""
+        """Return a single state. Refuse to merge several, since an index has no reducer."""
         if len(states) == 1:
             return states[0]
         raise DefinitionError("a plain index folds nothing and can't be rolled up; define a view with a reducer for it")
@@ -72,7 +72,7 @@ class IndexCodec:
 
 @dataclass(slots=True)
 class IndexChange:
-    """What a batch makes of an index: by encoded key the value before and after, each as [value] where there is one."""
+    """The change that a batch makes to an index. The values before and after are [value], or None without a row."""
 
     codec: IndexCodec
     keys: list[bytes]
@@ -81,45 +81,45 @@ class IndexChange:
 
     @property
     def m(self) -> int:
-        """How many rows change."""
+        """Return the number of rows that change."""
         return len(self.keys)
 
     def group(self, place: int) -> tuple[bytes, Any]:
-        """The key of a row that changes, as it is stored and as a value."""
+        """Return the key of a changed row, as stored and as a value."""
         return stored_key(self.keys[place]), decode_key(self.keys[place])
 
     def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
-        """Whether there is such a row, and its value."""
+        """Return (True, value), or (False, None) if there is no row."""
         found = (self.old if before else self.new)[place]
         return (False, None) if found is None else (True, found[0])
 
     def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
-        """The rows to put and the keys to delete."""
+        """Return the rows to put and the keys to delete."""
         puts = [self.codec.row(key, new[0]) for key, new in zip(self.keys, self.new, strict=True) if new is not None]
         gone = [stored_key(key) for key, new in zip(self.keys, self.new, strict=True) if new is None]
         return sorted(puts), sorted(gone)
 
     def new_keys(self) -> list[bytes] | None:
-        """Those of rows that come."""
+        """Return the keys of added rows."""
         sides = zip(self.keys, self.old, self.new, strict=True)
         return [stored_key(key) for key, old, new in sides if old is None and new is not None]
 
     def newly_held(self) -> int:
-        """Nothing runs that could fail."""
+        """Return 0: an index runs no code that could fail."""
         return 0
 
     def fed(self, view: int) -> Fed:
-        """The change as the feed keeps it."""
+        """Return the entry for the feed."""
         sides = zip(self.old, self.new, strict=True)
         odd = [[i, *(own and self.codec.payload(own[0]) for own in side)] for i, side in enumerate(sides)]
         return Fed(view, self.keys, None, odd)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
-        """Rows are all there is."""
+        """Do nothing: an index writes only rows."""
 
 
 class IndexReduce:
-    """One index."""
+    """The reduce node of one index."""
 
     stamped = False
     nbytes = 0
@@ -130,16 +130,16 @@ class IndexReduce:
         self.fields = tuple(fields)
 
     def forget(self) -> None:
-        """Memory holds nothing."""
+        """Do nothing: memory holds no state."""
 
     def folded(self, reader: Reader, groups: Groups, plus: Contributions, minus: Contributions) -> IndexChange:
-        """The change that these contributions make."""
+        """Return the change that these contributions make."""
         old, new = self._entries(groups, minus), self._entries(groups, plus)
         keys = [key for key in sorted({**old, **new}) if not _same(old.get(key), new.get(key))]
         return IndexChange(self.codec, keys, [old.get(key) for key in keys], [new.get(key) for key in keys])
 
     def of_sources(self, reader: Reader, groups: Groups, named: Items) -> Contributions:
-        """What these documents contribute to these groups: `node` of each is the group's code, its rank is 0."""
+        """Return the contributions of these documents to these groups. `node` is the group's code, and `rank` is 0."""
         left = [(i, groups.value(code)) for i, code in enumerate(named.node.tolist())]
         whose, found, rank = named.sources(), list[tuple[int, int, Any]](), 0
         while left:
@@ -174,7 +174,7 @@ class IndexReduce:
 
 
 def entries_of(key: bytes, pairs: Pairs) -> list[bytes]:
-    """The encoded keys of the rows that a document with these contributions has, in order, in an index."""
+    """Return the encoded keys of a document's rows in an index, in order of these contributions."""
     ranks: Counter[bytes] = Counter()
     out: list[bytes] = []
     for group, _ in pairs:
@@ -189,7 +189,7 @@ def _entry(group: Any, key: bytes, rank: int) -> bytes:
 
 
 def _same(old: list[Any] | None, new: list[Any] | None) -> bool:
-    """Whether a row stays, as far as types tell."""
+    """Return True if a row certainly stays the same. The check compares simple types only."""
     if old is None or new is None:
         return old is new
     kind = type(old[0])

@@ -1,7 +1,7 @@
-"""Held rows of a view of a view, told again or put to rest.
+"""Held rows of a parent view: retry them in the chained view, or let them rest.
 
-A row that rests contributes nothing: what the view was last told of it is taken back, and it stays among those held,
-told nothing, until a version of it can be taken. So does a document of a table, which the gateway sees to.
+A resting row contributes nothing. Its last contributions are removed, and it stays in the list of held rows until the
+view accepts a later version. Documents of a table work alike, but the gateway handles them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from penstock.views import Row
 __all__ = ["Holds", "mark_resting", "rest_rows", "take_rows_again"]
 
 Holds = Mapping[bytes, tuple[bytes, Hold]]
-"""By stored key the whole key of what is held, and why it is."""
+"""By stored key: the whole key of a held row, and the reason."""
 
 
 def take_rows_again(view: ViewNode, source: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> list[bytes]:
-    """Tell a view of the rows of its source that it holds; the keys of those that there are."""
+    """Retry the rows of the parent that a view holds. Return the keys of those that still exist."""
     keys = list(holds)
     codec, where = source.reduce.codec, f"view {source.name!r}"
     deltas: list[RowDelta] = []
@@ -41,7 +41,7 @@ def take_rows_again(view: ViewNode, source: ViewNode, reader: Reader, holds: Hol
 
 
 def rest_rows(view: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> None:
-    """Take back what a view was told of rows of its source that it holds, and let them rest."""
+    """Remove the contributions of rows that a view holds, and let these rows rest until their next version."""
     keys = list(holds)
     who = None
     if view.keeps:
@@ -61,7 +61,7 @@ def rest_rows(view: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> N
 
 
 def mark_resting(view: ViewNode, keys: Sequence[bytes], writes: Writes) -> None:
-    """Leave it said that these of the held rest; after `write_holds`, which says that they don't."""
+    """Mark held rows as resting. Call this after `write_holds`, which clears the mark."""
     db = resting_db(view.number)
     rows = [(key, seal(key, b"")) for key in keys]
     writes.during.append(lambda writer: writer.put_many(db, rows))

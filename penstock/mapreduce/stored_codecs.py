@@ -1,4 +1,4 @@
-"""How rows are read of a view of which only its stored definition is left."""
+"""Codecs for rows of views of which only the stored definition is available."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["StoredCodec", "codec_from"]
 
 
 class StoredCodec(RowReading, Protocol):
-    """Reads rows of a view as they are stored, too."""
+    """A decoder of a view's rows that also reads whole stored rows."""
 
     def decode(self, key: bytes, row: bytes, where: str) -> RowState:
-        """What a stored row holds."""
+        """Decode a stored row."""
         ...
 
 
 def codec_from(described: Mapping[str, Any]) -> StoredCodec:
-    """The codec of a view that was described so."""
+    """Return the codec of a view from its description."""
     if not described["reducers"]:
         return IndexCodec()
     return RowCodec([reducer_from(reducer) for reducer in described["reducers"]], described["fields"])

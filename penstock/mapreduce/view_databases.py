@@ -1,4 +1,4 @@
-"""The databases of a view: each generation has some of its own, by its number."""
+"""The databases of a view. Each generation has its own, named by its number."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ __all__ = ["held_db", "resting_db", "rows_db", "told_db", "view_dbs"]
 
 
 def rows_db(view: int) -> str:
-    """The database of a view's rows."""
+    """Return the name of the database of a view's rows."""
     return f"view:{view}"
 
 
 def told_db(view: int) -> str:
-    """The database of what a function view was told."""
+    """Return the name of the database of a function view's remembered emissions."""
     return f"told:{view}"
 
 
 def held_db(view: int) -> str:
-    """The database of what a view can't take."""
+    """Return the name of the database of rows or documents that a view holds."""
     return f"held:{view}"
 
 
 def resting_db(view: int) -> str:
-    """The database of those of the held documents that rest until their next version."""
+    """Return the name of the database of held documents that rest until their next version."""
     return f"resting:{view}"
 
 
 def view_dbs(view: int) -> list[str]:
-    """All that a view may have."""
+    """Return the names of all databases that a view may have."""
     return [name(view) for name in (rows_db, told_db, held_db, resting_db, nodes_db, behind_db)]

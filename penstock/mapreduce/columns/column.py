@@ -1,11 +1,11 @@
-"""A column of values: what every node downstream of the decoder works on.
+"""A column of values: the input of every node after the decoder.
 
-A value is a 64-bit lane and a kind. An int is its own lane, a float is its bits, everything else stands in `objs`
-by its index. Invariants:
+A value is a 64-bit lane and a kind. The lane of an int is the int, and that of a float is its bits. All other values
+are in `objs` by index. Invariants:
 
-- `kind is None` means that every value is an INT; most columns are, and then no kind is stored at all;
-- a BIG (a Decimal, or an int beyond 64 bits) is always in `objs`; an OTHER is there only where the column keeps values;
-- lanes of NULL, BIG and OTHER are 0, so that a sum over lanes is right wherever kinds are INT.
+- `kind is None` means that every value is an INT. Most columns are, and then no kind is stored;
+- a BIG (a Decimal, or an int beyond 64 bits) is always in `objs`, an OTHER only if the column keeps values;
+- lanes of NULL, BIG and OTHER are 0, so a sum over lanes is the sum of the INTs if there are no floats.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Kinds = NDArray[np.uint8]
 
 
 class Kind:
-    """What a value is, as far as a reducer needs to know.
+    """The kind of a value, as far as a reducer needs it.
 
-    Plain ints: NumPy takes five times as long to compare a few kinds with the member of an enum.
+    Kinds are plain ints: NumPy takes five times as long to compare a few kinds with an enum member.
     """
 
     NULL: Final = 0
@@ -37,7 +37,7 @@ class Kind:
 
 
 KINDS = 5
-"""How many there are."""
+"""The number of kinds."""
 
 
 _KIND_OF: dict[type, int] = {
@@ -47,12 +47,12 @@ _KIND_OF: dict[type, int] = {
     Decimal: Kind.BIG,
 }
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
-_FEW = 16  # values up to which Python is quicker than NumPy's fixed cost
+_FEW = 16  # limit of values up to which Python is faster than NumPy's fixed cost
 _FLOAT, _BITS = struct.Struct("<d"), struct.Struct("<q")
 
 
 def lane_of(value: Any) -> tuple[int, int]:
-    """The lane and the kind of one value."""
+    """Return the lane and the kind of one value."""
     kind = _KIND_OF.get(type(value), Kind.OTHER)
     if kind is Kind.INT:
         return (value, kind) if _INT_MIN <= value <= _INT_MAX else (0, Kind.BIG)
@@ -60,7 +60,7 @@ def lane_of(value: Any) -> tuple[int, int]:
 
 
 def value_of(lane: int, kind: int, obj: Any) -> Any:
-    """The value of a lane of this kind, or of what stands beside the lanes."""
+    """Return the value of a lane of this kind. `obj` is the value of a kind without lanes."""
     if kind == Kind.INT:
         return lane
     if kind == Kind.NULL:
@@ -70,7 +70,7 @@ def value_of(lane: int, kind: int, obj: Any) -> Any:
 
 @dataclass(slots=True)
 class Column:
-    """Values of one field, one a row."""
+    """The values of one field, one per row."""
 
     lane: Ints
     kind: Kinds | None = None
@@ -81,7 +81,7 @@ class Column:
 
     @classmethod
     def of(cls, values: Sequence[Any], keep: bool = True) -> Column:
-        """A column of Python values; `keep` keeps values that are no numbers."""
+        """Convert Python values to a column. `keep` keeps values that are not numbers."""
         n = len(values)
         types = set(map(type, values))
         if types == {int}:
@@ -125,35 +125,35 @@ class Column:
 
     @classmethod
     def nulls(cls, n: int) -> Column:
-        """A column of nulls."""
+        """Return a column of nulls."""
         return cls(np.zeros(n, np.int64), np.zeros(n, np.uint8))
 
     @property
     def floats(self) -> NDArray[np.float64]:
-        """The lanes read as floats; meant where the kind is FLOAT."""
+        """Return the lanes as floats. They are valid where the kind is FLOAT."""
         return self.lane.view(np.float64)
 
     def kinds(self) -> Kinds:
-        """The kind of each value."""
+        """Return the kind of each value."""
         return np.full(self.lane.size, Kind.INT, np.uint8) if self.kind is None else self.kind
 
     def all_kinds(self) -> set[int]:
-        """The kinds that occur."""
+        """Return the kinds that occur."""
         if self.kind is None:
             return {Kind.INT} if self.lane.size else set()
         return set(self.kind.tolist()) if self.kind.size <= _FEW else set(np.bincount(self.kind).nonzero()[0].tolist())
 
     def narrow(self) -> Column:
-        """The column without kinds where all are ints."""
+        """Return the column without kinds if all values are ints."""
         if self.kind is not None and self.kind.size and bool((self.kind == Kind.INT).all()):
             return Column(self.lane)
         return self
 
     def take(self, index: NDArray[Any]) -> Column:
-        """The rows at these indexes, or where this mask holds."""
+        """Return the rows at these indexes or under this mask."""
         at = index.nonzero()[0] if index.dtype == bool else index
         objs: dict[int, Any] = {}
-        if self.objs and _FEW * at.size < self.lane.size:  # a small part costs as much as it has rows
+        if self.objs and _FEW * at.size < self.lane.size:  # a small selection costs only its own rows
             objs = {j: self.objs[i] for j, i in enumerate(at.tolist()) if i in self.objs}
         elif self.objs:
             held = np.zeros(self.lane.size, bool)
@@ -163,7 +163,7 @@ class Column:
         return Column(self.lane[at], None if self.kind is None else self.kind[at], objs)
 
     def values(self) -> list[Any]:
-        """The values as Python objects; an OTHER that was not kept is True, which is one as well."""
+        """Return the values as Python objects. An OTHER that was not kept is returned as True, which is also OTHER."""
         if self.kind is None:
             out: list[Any] = self.lane.tolist()
             return out
@@ -182,7 +182,7 @@ class Column:
 
     @staticmethod
     def join(parts: Sequence[Column]) -> Column:
-        """The parts one after the other."""
+        """Concatenate the parts."""
         if len(parts) == 1:
             return parts[0]
         lane = np.concatenate([p.lane for p in parts]) if parts else np.zeros(0, np.int64)

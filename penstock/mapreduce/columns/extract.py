@@ -1,8 +1,8 @@
-"""Columns out of values: what a list of Python values of one field becomes, by what the field is for.
+"""Columns from Python values: keys, groups, conditions and inputs of reducers.
 
-Each function takes the values of one field of a block of documents and gives a column; what can't be taken is told by
-index, never raised, so that one document can't stop a block. `known` is the one type all values have, where the decoder
-has made sure of it; without it the types are looked at.
+Each function converts the values of one field of a block of documents to a column. Values that are not accepted are
+reported by index, not raised, so one document cannot stop a block. `known` is the type of all values if the decoder has
+checked it; otherwise the types are examined.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TEXT_TAG = encode_key("")
 
 
 def text_lanes(values: Iterable[str], seed: int) -> tuple[Lane, Lane]:
-    """The lanes of text keys; KeyTooLong where one is."""
+    """Return the lanes of text keys. Raise KeyTooLong if one is too long."""
     encoded = [_TEXT_TAG + v.encode() for v in values]
     longest = max(map(len, encoded), default=0)
     if longest > MAX_KEY:
@@ -35,7 +35,7 @@ def text_lanes(values: Iterable[str], seed: int) -> tuple[Lane, Lane]:
 
 
 def key_lanes(values: Sequence[Any], seed: int) -> tuple[Lanes, dict[int, str]]:
-    """The lanes of any keys, and by index why a value can't be one."""
+    """Return the lanes of any keys, and by index the reasons why values cannot be keys."""
     types = set(map(type, values))
     if types == {int}:
         try:
@@ -72,7 +72,7 @@ def key_lanes(values: Sequence[Any], seed: int) -> tuple[Lanes, dict[int, str]]:
 
 
 def key_lane(value: Any, seed: int) -> tuple[int, int] | None:
-    """The lanes of one key; None where it can't be one, `key_lanes` says why."""
+    """Return the lanes of one key, or None if it cannot be a key. `key_lanes` gives the reason."""
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is int and _INT_MIN <= value <= _INT_MAX:
@@ -86,14 +86,14 @@ def key_lane(value: Any, seed: int) -> tuple[int, int] | None:
 
 
 def group_codes(values: Iterable[Any], n: int, groups: Groups, plain: bool) -> Codes:
-    """The codes of groups; `plain` where all are known to be text, ints or null."""
+    """Return the codes of groups. `plain`: all are known to be text, ints or null."""
     if plain:
         return np.fromiter(map(groups.__getitem__, values), np.int32, n)
     return groups.codes(values if isinstance(values, list) else list(values))
 
 
 def condition(where: Where, get: Callable[[Path], list[Any]], n: int) -> NDArray[np.bool_]:
-    """Which documents a condition keeps."""
+    """Mark the documents that a condition keeps."""
     if isinstance(where, And):
         return condition(where.left, get, n) & condition(where.right, get, n)
     if isinstance(where, Or):
@@ -121,7 +121,7 @@ def _comparison(where: Compare, values: list[Any], n: int) -> NDArray[np.bool_]:
                 return out
             if types == {float} and literal == literal:
                 column = np.fromiter(values, np.float64, n)
-                if not np.isnan(column).any():  # NumPy has another order of NaN
+                if not np.isnan(column).any():  # NumPy orders NaN differently
                     out = COMPARE[where.op](column, literal)
                     return out
         except OverflowError:
@@ -133,13 +133,13 @@ def _comparison(where: Compare, values: list[Any], n: int) -> NDArray[np.bool_]:
 
 
 def input_column(values: Iterable[Any], n: int, known: type | None, keep: bool) -> Column:
-    """The values that reducers read."""
+    """Return the values that reducers read."""
     if known is int:
         held = values if isinstance(values, list) else None
         try:
             return Column(np.fromiter(values, np.int64, n))
         except OverflowError:
             if held is None:
-                raise  # an iterator is spent: the caller gives the values again as a list
+                raise  # the iterator is consumed, so the caller passes the values again as a list
             values = held
     return Column.of(values if isinstance(values, list) else list(values), keep)

@@ -1,11 +1,11 @@
-"""Group keys as dense codes: each group is encoded once, and columns of codes stand for columns of groups.
+"""Group keys as dense codes: each group is encoded once, and columns of codes replace columns of groups.
 
 Invariants:
 
-- equal groups (1, 1.0 and Decimal-free all; true is not 1; one NaN) have one code, different groups never share one;
-- a code stays what it is until the whole dictionary is dropped;
-- looking up a str, int or None with `[]` is right as it stands; any other value goes through `code`, since Python takes
-  True, 1 and 1.0 for one and no NaN for another.
+- equal groups have one code, different groups never share one. 1 and 1.0 are equal, true is not 1, and NaN is one;
+- a code is valid until the whole dictionary is dropped;
+- `[]` is correct for a str, int or None. Any other value needs `code`, since Python takes True, 1 and 1.0 as equal and
+  every NaN as different.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.int32]
 NONE = -1  # no contribution
-MANY = -2  # several contributions: they stand beside the column
-BAD = -3  # what should be a group can't be one
+MANY = -2  # several contributions, stored next to the column
+BAD = -3  # the value cannot be a group
 
 _PLAIN = (str, int, type(None))
 _TOLD_APART = (bool, float, tuple, list)
-_FEW = 16  # codes up to which Python is quicker than NumPy's fixed cost
-_COST = 220  # bytes an entry takes beside its key, measured with tracemalloc over 1M text groups
+_FEW = 16  # limit of codes up to which Python is faster than NumPy's fixed cost
+_COST = 220  # bytes of an entry besides its key, measured with tracemalloc over 1M text groups
 
 
 class Groups(dict[Any, int]):
-    """The groups of one key, in the order in which they were first seen."""
+    """The groups of one key, in order of first occurrence."""
 
     __slots__ = ("_owners", "crcs", "encoded", "nbytes", "order", "stored")
 
@@ -50,11 +50,11 @@ class Groups(dict[Any, int]):
 
     @property
     def size(self) -> int:
-        """How many groups there are."""
+        """Return the number of groups."""
         return len(self.stored)
 
     def code(self, value: Any) -> int:
-        """The code of any value; KeyKind or KeyTooLong where it is no group."""
+        """Return the code of any value. Raise KeyKind or KeyTooLong if it cannot be a group."""
         kind = type(value)
         if kind in _PLAIN or kind is bytes:
             return self[value]
@@ -62,22 +62,22 @@ class Groups(dict[Any, int]):
             return self[int(value)]
         encoded = encode_key(value)
         if kind not in _TOLD_APART:
-            own = decode_key(encoded)  # an instance of a subclass is what it is made of
+            own = decode_key(encoded)  # an instance of a subclass becomes its base type
             if type(own) in _PLAIN or type(own) is bytes:
                 return self[own]
-        token = (encoded,)  # the encoding tells them apart
+        token = (encoded,)  # the encoding distinguishes them
         found = self.get(token)
         return self._add(token, encoded) if found is None else found
 
     def code_or_bad(self, value: Any) -> int:
-        """The code of a value, or BAD."""
+        """Return the code of a value, or BAD."""
         try:
             return self.code(value)
         except (KeyKind, KeyTooLong):
             return BAD
 
     def codes(self, values: list[Any]) -> Codes:
-        """The codes of a column of any values, BAD where a value is no group."""
+        """Return the codes of a column of any values, BAD for values that cannot be groups."""
         types = set(map(type, values))
         if types <= {str, int, type(None)}:
             try:
@@ -87,19 +87,19 @@ class Groups(dict[Any, int]):
         return np.fromiter(map(self.code_or_bad, values), np.int32, len(values))
 
     def code_of_encoded(self, encoded: bytes) -> int:
-        """The code of a group by its encoding."""
+        """Return the code of an encoded group."""
         return self.code(decode_key(encoded))
 
     def value(self, code: int) -> Any:
-        """The group with this code."""
+        """Return the group with this code."""
         return decode_key(self.whole(code))
 
     def whole(self, code: int) -> bytes:
-        """The encoding of the group with this code."""
+        """Return the encoding of the group with this code."""
         return self.encoded.get(code) or self.stored[code]
 
     def owners(self, ranges: Ranges) -> NDArray[np.int64]:
-        """Which partition owns each group, by code; asked with the same ranges each time."""
+        """Return the owner of each group by code. Every call must pass the same ranges."""
         known = self._owners.size
         if known < self.size:
             fresh = ranges.of_encoded([self.whole(code) for code in range(known, self.size)])
@@ -124,7 +124,7 @@ class Groups(dict[Any, int]):
 
 
 class TupleGroups:
-    """Groups of several fields: codes of the parts combine to the code of the tuple."""
+    """Groups of several fields: the codes of the parts determine the code of the tuple."""
 
     __slots__ = ("_codes", "_parts", "groups")
 
@@ -135,11 +135,11 @@ class TupleGroups:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use, about."""
+        """Estimate the bytes in use."""
         return self.groups.nbytes + 120 * len(self._codes)
 
     def combine(self, columns: list[Codes]) -> Codes:
-        """The codes of tuples, given the codes of their parts; BAD where a part is."""
+        """Return the codes of tuples from the codes of their parts. A tuple with a BAD part is BAD."""
         n = int(columns[0].size)
         if not n:
             return np.zeros(0, np.int32)
@@ -153,7 +153,7 @@ class TupleGroups:
         return own[inverse.ravel()]
 
     def code(self, row: tuple[int, ...]) -> int:
-        """The code of one tuple, given the codes of its parts; BAD where a part is."""
+        """Return the code of one tuple from the codes of its parts. A tuple with a BAD part is BAD."""
         found = self._codes.get(row)
         if found is None:
             if BAD in row:
@@ -164,7 +164,7 @@ class TupleGroups:
 
 
 def local_codes(codes: Codes, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct codes, and each code's place among them."""
+    """Return the distinct codes, and the index of each code among them."""
     if codes.size <= _FEW:
         listed = codes.tolist()
         known = sorted(set(listed))

@@ -1,11 +1,11 @@
-"""Items of trees as columns: contributions by their sources, or children by their prefixes, of many nodes at once.
+"""Items of trees as columns: contributions by source, or children by prefix, for many nodes at once.
 
-Items stand in the order of (node, at, key, rank), where `at` is the hash of a source or the prefix of a child. Equal
-positions are equal items: merging replaces, removes and inserts whole columns at a time. Invariants:
+Items are sorted by (node, at, key, rank), where `at` is the hash of a source or the prefix of a child. Items that
+compare equal are the same item: a merge replaces, removes and inserts whole columns at a time. Invariants:
 
-- a key that is a 64-bit int stands in `lane`; any other has its encoding in `text`, and 0 in its lane;
-- `at` follows from key and rank alone, by `source_hash`, the same in every store;
-- no method changes the columns that it is given.
+- a key that is a 64-bit int is in `lane`. Any other key has its encoding in `text`, and 0 in its lane;
+- `at` is computed from key and rank by `source_hash`, in the same way in every store;
+- no method changes its input columns.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 
 @dataclass(slots=True)
 class SourceKeys:
-    """The keys of the documents of a batch, by which their contributions are told apart."""
+    """The keys of a batch's documents, which distinguish their contributions."""
 
     lane: Ints
     text: Texts | None
 
     @classmethod
     def of(cls, keys: Sequence[Any]) -> SourceKeys:
-        """Those of keys as Python values."""
+        """Convert keys from Python values."""
         n = len(keys)
         if set(map(type, keys)) == {int}:
             try:
@@ -50,7 +50,7 @@ class SourceKeys:
 
     @classmethod
     def of_encoded(cls, keys: Sequence[bytes]) -> SourceKeys:
-        """Those of encoded keys."""
+        """Convert encoded keys."""
         lane = np.zeros(len(keys), np.int64)
         text: Texts = np.full(len(keys), None, object)
         for i, encoded in enumerate(keys):
@@ -63,14 +63,14 @@ class SourceKeys:
 
     @staticmethod
     def join(parts: Sequence[SourceKeys]) -> SourceKeys:
-        """The parts one after the other."""
+        """Concatenate the parts."""
         text: Texts | None = None
         if any(p.text is not None for p in parts):
             text = np.concatenate([np.full(p.lane.size, None, object) if p.text is None else p.text for p in parts])
         return SourceKeys(np.concatenate([p.lane for p in parts]), text)
 
     def hashes(self) -> Codes64:
-        """The 64-bit hash of each: of ints a bijection, of others that of their encoding."""
+        """Return the 64-bit hash of each key: a bijection for ints, else the hash of the encoding."""
         out = mix(self.lane.view(np.uint64))
         if self.text is not None:
             for i, text in enumerate(self.text.tolist()):
@@ -80,7 +80,7 @@ class SourceKeys:
 
 
 def source_hash(hashes: Codes64, rank: Ints | None) -> Codes64:
-    """Where sources stand in a tree, by the hashes of their keys and their ranks; of rank 0 the hash itself."""
+    """Return the positions of sources in a tree, from key hashes and ranks. For rank 0 it is the hash."""
     if rank is None:
         return hashes
     with np.errstate(over="ignore"):
@@ -104,12 +104,12 @@ class Items:
 
     @classmethod
     def none(cls, columns: int) -> Items:
-        """No items, of so many columns."""
+        """Return no items, with this number of columns."""
         empty = np.zeros(0, np.int64)
         return cls(empty, np.zeros(0, np.uint64), empty, None, None, (Column(empty),) * columns)
 
     def take(self, index: NDArray[Any]) -> Items:
-        """Those at these indexes, or where this mask holds."""
+        """Return the items at these indexes or under this mask."""
         return Items(
             self.node[index],
             self.at[index],
@@ -120,12 +120,12 @@ class Items:
         )
 
     def moved(self, node: Ints) -> Items:
-        """The same items, of other nodes."""
+        """Return the items with other node numbers."""
         return Items(node, self.at, self.lane, self.text, self.rank, self.columns)
 
     @staticmethod
     def join(parts: Sequence[Items]) -> Items:
-        """The parts one after the other."""
+        """Concatenate the parts."""
         parts = [part for part in parts if len(part)] or parts[:1]
         if len(parts) == 1:
             return parts[0]
@@ -145,18 +145,18 @@ class Items:
         )
 
     def by_node(self) -> Items:
-        """In the order of nodes, where those of one node are in order already."""
+        """Sort the items by node. The items of one node are already in order."""
         if self.node.size < 2 or bool((self.node[1:] >= self.node[:-1]).all()):
             return self
         return self.take(np.argsort(self.node, kind="stable"))
 
     def sources(self) -> list[tuple[bytes, int]]:
-        """The encoded key and the rank of each."""
+        """Return the encoded key and the rank of each item."""
         return listed_sources(self.lane, self.text, self.rank)
 
 
 def listed_sources(lane: Ints, text: Texts | None, rank: Ints | None) -> list[tuple[bytes, int]]:
-    """The encoded key and the rank of each of these sources."""
+    """Return the encoded key and the rank of each source."""
     ranks = repeat(0) if rank is None else rank.tolist()
     texts = repeat(None) if text is None else text.tolist()
     own = zip(lane.tolist(), texts, ranks)
@@ -164,12 +164,12 @@ def listed_sources(lane: Ints, text: Texts | None, rank: Ints | None) -> list[tu
 
 
 def positions(items: Items) -> Codes64:
-    """Where the sources of these contributions stand in a tree."""
+    """Return the positions of these contributions in a tree."""
     return source_hash(SourceKeys(items.lane, items.text).hashes(), items.rank)
 
 
 def ranked(items: Items, ranks: int, columns: int) -> Items:
-    """Items of rank 0, each with so many ranks from 0 on, in order, and so many columns of nulls."""
+    """Repeat items of rank 0 with the ranks below `ranks`, sorted, with columns of nulls."""
     n = len(items) * ranks
     who = np.repeat(np.arange(len(items)), ranks)
     rank = np.tile(np.arange(ranks), len(items))
@@ -181,7 +181,7 @@ def ranked(items: Items, ranks: int, columns: int) -> Items:
 
 
 def of_named(items: Items, named: Items) -> Ints:
-    """The indexes of those that are of the very nodes and sources of these, whatever their ranks: of a few of both."""
+    """Return the indexes of items that share node and source key with a named one, at any rank. Meant for few items."""
     names = set(_names(named))
     return np.array([i for i, name in enumerate(_names(items)) if name in names], np.int64)
 
@@ -192,7 +192,7 @@ def _names(items: Items) -> Iterator[tuple[int, int, bytes | None]]:
 
 
 def sort_order(items: Items) -> Ints:
-    """The indexes that bring items into order, equal ones as they come."""
+    """Return the indexes that sort the items. Equal items keep their order."""
     if len(items) < 2:
         return np.arange(len(items))
     order = _packed_order(items.node, items.at)
@@ -206,10 +206,10 @@ def sort_order(items: Items) -> Ints:
 
 
 def _packed_order(node: Ints, at: Codes64) -> Ints:
-    """The indexes that order by node, then `at`, equal ones as they come.
+    """Return the indexes that sort by node, then `at`. Equal rows keep their order.
 
-    All three are packed into 64 bits and sorted as numbers, several times as fast as two stable sorts of indexes. Where
-    too few bits of `at` are left to tell all of them apart, that shows, and the two sorts decide.
+    Node, `at` and index are packed into 64 bits and sorted as numbers. This is several times as fast as two stable
+    sorts of indexes. If too few bits of `at` fit to separate all rows, the check below finds it, and two sorts decide.
     """
     n = int(node.size)
     if n < 2:
@@ -230,7 +230,7 @@ def _packed_order(node: Ints, at: Codes64) -> Ints:
 
 
 def same_items(a: Items, i: NDArray[Any], b: Items, j: NDArray[Any]) -> Mask:
-    """Whether items i of a and items j of b are of the same source."""
+    """Mark the pairs of items i of a and items j of b that have the same source."""
     same: Mask = (a.at[i] == b.at[j]) & (a.lane[i] == b.lane[j])
     if a.rank is not None or b.rank is not None:
         left = 0 if a.rank is None else a.rank[i]
@@ -245,9 +245,9 @@ def same_items(a: Items, i: NDArray[Any], b: Items, j: NDArray[Any]) -> Mask:
 
 
 def merge(old: Items, new: Items, gone: Mask, groups: tuple[Ints, Ints] | None = None) -> tuple[Items, Ints]:
-    """`new` laid over `old`, and where `gone` holds the item removed; for each new one its place in old, or -1.
+    """Merge `new` into `old`; where `gone` is set, remove the item. Also return each new item's index in old, or -1.
 
-    `groups` may number the groups of both; items that are in the order of (node, at) are in that of (group, at) too.
+    `groups` may give the groups of both. Items sorted by (node, at) must then be sorted by (group, at) too.
     """
     if not len(old):
         kept = ~gone
@@ -271,7 +271,7 @@ def merge(old: Items, new: Items, gone: Mask, groups: tuple[Ints, Ints] | None =
 
 
 def _places(old: Items, new: Items, old_group: Ints, new_group: Ints) -> tuple[Ints, Mask] | None:
-    """Where each new item stands in old or would stand, and whether it does; None where 64 bits don't tell."""
+    """Return the insertion index of each new item in old, and a mask of matches, or None if 64 bits are too few."""
     if not len(new):
         return np.zeros(0, np.int64), np.zeros(0, bool)
     bits = np.uint64(max(1, int(max(old_group[-1], new_group[-1])).bit_length()))
@@ -290,7 +290,7 @@ def _places(old: Items, new: Items, old_group: Ints, new_group: Ints) -> tuple[I
 
 
 def _merge_exactly(old: Items, new: Items, gone: Mask) -> tuple[Items, Ints]:
-    """The same by Python's order of whole keys."""
+    """Merge by Python's order of whole keys."""
     both = Items.join([old, new])
     exact = both.sources()
     size = len(old)

@@ -1,7 +1,7 @@
-"""Which partition owns a key: each owns a range of the 64-bit hashes of encoded keys, of documents and groups alike.
+"""Ranges of key hashes: each partition owns one range of the 64-bit hashes of document keys and groups.
 
-The hash follows from the lanes of a key (`cache/log/key_slots`), so that a column of document keys costs a few NumPy
-calls. It is mixed once more than the hash by which an index orders keys: within one partition these stay spread.
+The hash is computed from the lanes of a key (`cache/log/key_slots`), so a column of document keys costs a few NumPy
+calls. It is mixed once more than the hash that orders an index. So within one partition the index hashes stay spread.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _TURN_ONE = 0x9E3779B97F4A7C15
 _TURN = np.uint64(_TURN_ONE)
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _SPAN = 1 << 64
-_FEW = 16  # keys up to which Python is quicker than NumPy's fixed cost
+_FEW = 16  # limit of keys up to which Python is faster than NumPy's fixed cost
 
 
 def even_starts(n: int) -> tuple[int, ...]:
-    """Where n ranges of one size begin.
+    """Return the starts of n ranges of equal size.
 
     >>> [hex(start) for start in even_starts(2)]
     ['0x0', '0x8000000000000000']
@@ -33,7 +33,7 @@ def even_starts(n: int) -> tuple[int, ...]:
 
 
 class Ranges:
-    """The ranges of a store's partitions, by where each begins; `seed` is that of the hashes of its keys."""
+    """The ranges of a store's partitions, given by their starts. `seed` is the seed of its key hashes."""
 
     def __init__(self, starts: Sequence[int], seed: int) -> None:
         assert starts[0] == 0, "ranges cover all hashes"
@@ -46,14 +46,14 @@ class Ranges:
         return len(self.starts)
 
     def of_lanes(self, lane0: Lane, lane1: Lane | None) -> NDArray[np.int64]:
-        """The owners of keys with these lanes."""
+        """Return the owners of keys with these lanes."""
         if lane0.size <= _FEW:
             second = [0] * lane0.size if lane1 is None else lane1.tolist()
             return np.array(list(map(self._of_lane, lane0.tolist(), second)), np.int64)
         return np.searchsorted(self._bounds, mix(key_hash(lane0, lane1) + _TURN), side="right")
 
     def of_encoded(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
-        """The owners of keys encoded so."""
+        """Return the owners of encoded keys."""
         if len(keys) <= _FEW:
             return np.array(list(map(self.of, keys)), np.int64)
         lane0, lane1 = np.zeros(len(keys), np.uint64), np.zeros(len(keys), np.uint64)
@@ -69,7 +69,7 @@ class Ranges:
         return self.of_lanes(lane0, lane1)
 
     def of(self, key: bytes) -> int:
-        """The owner of one key encoded so."""
+        """Return the owner of one encoded key."""
         own = _lane_of(key)
         return self._of_lane(*hash_lane(key, self.seed)) if own is None else self._of_lane(own, 0)
 
@@ -78,6 +78,6 @@ class Ranges:
 
 
 def _lane_of(key: bytes) -> int | None:
-    """The first lane of a key that is a 64-bit int; None of any other."""
+    """Return the first lane of a 64-bit int key, or None for any other key."""
     own = decode_key(key) if key[0] == _NUMBER else None
     return own & (_SPAN - 1) if type(own) is int and _INT_MIN <= own <= _INT_MAX else None

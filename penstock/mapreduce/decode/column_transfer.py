@@ -1,13 +1,13 @@
-"""Columns on their way from the process that decoded them to the one that commits them.
+"""The transfer of columns from the process that decodes to the one that commits.
 
-A group travels as its encoding, once; from then on the sender's code stands for it, and the receiver looks its own code
-up. Invariants:
+A group's encoding is sent once. After that the sender's code represents it, and the receiver translates it to its own
+code. Invariants:
 
-- what arrives is what the receiver's own decoder would have made of the lines, codes by the receiver's dictionaries;
-- replies are read in the order in which they were made, each once: one may name groups that the next only counts on;
-- a reply made before the receiver dropped its dictionaries can't be read any more: then `columns` gives None, and the
-  sender begins anew with the request that carries the next `era`; a sender that begins anew by itself sends every group
-  from code 0, and the receiver forgets what it had looked up.
+- received columns equal those of the receiver's own decoder, with codes of the receiver's dictionaries;
+- replies are read once and in the order of their creation: a reply may rely on groups sent in an earlier one;
+- a reply is unreadable if the receiver has dropped its dictionaries since. Then `columns` returns None, and the next
+  request has the next `era`, at which the sender starts again. A sender that starts again by itself sends all groups
+  from code 0, and the receiver replaces its translation.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from penstock.mapreduce.decode.decoder import Columns, Decoder
 from penstock.mapreduce.maps.field_plan import Plan, Spaces
 from penstock.views import Key, Path, where_from
 
-_MOST_GROUPS = 128 << 20  # bytes of groups at which a sender begins anew
-_BELOW = -BAD  # codes below 0 that say why there is no group
+_MOST_GROUPS = 128 << 20  # bytes of groups at which a sender starts again
+_BELOW = -BAD  # negative codes that give the reason for a missing group
 
 
 class _Plan(msgspec.Struct):
@@ -43,7 +43,7 @@ class _Plan(msgspec.Struct):
 class _Column(msgspec.Struct, array_like=True):
     lane: bytes
     kind: bytes | None
-    at: bytes  # the places of what is in `objs`
+    at: bytes  # the indexes of the values in `objs`
     objs: bytes
 
 
@@ -55,7 +55,7 @@ class _Reply(msgspec.Struct, array_like=True):
     ts: bytes | None  # 64-bit ints
     stamps: bytes | None  # or values of any kind
     codes: list[bytes]
-    fresh: list[tuple[int, list[bytes]]]  # by dictionary: the code of the first of these groups
+    fresh: list[tuple[int, list[bytes]]]  # by dictionary: the first code of these groups
     inputs: list[_Column]
     where: list[bytes]
     bad: dict[int, str]
@@ -67,7 +67,7 @@ _plan = msgspec.msgpack.Decoder(_Plan).decode
 
 
 def plan_data(plan: Plan, seed: int) -> bytes:
-    """A plan without functions, and the seed of hashed keys, as plain data."""
+    """Encode a plan without functions, and the seed of hashed keys, as plain data."""
     assert not plan.functions, "functions stay where they are"
     keys = [key.describe() for key in plan.groups]
     wheres = [where.describe() for where in plan.wheres]
@@ -77,7 +77,7 @@ def plan_data(plan: Plan, seed: int) -> bytes:
 
 
 def plan_from(data: bytes) -> tuple[Plan, int]:
-    """The plan and the seed that were written so."""
+    """Decode the plan and the seed."""
     own = _plan(data)
     groups = tuple(_key(key) for key in own.groups)
     wheres = tuple(where_from(where) for where in own.wheres)
@@ -106,7 +106,7 @@ class Sender:
         self._sent = [0] * len(self._plan.groups)
 
     def reply(self, lines: list[bytes], era: int) -> bytes:
-        """The columns of these lines, on their way."""
+        """Return the encoded columns of these lines."""
         if era != self._era or self._spaces.nbytes > _MOST_GROUPS:
             self._begin(era)
         columns = self._decoder.columns(lines)
@@ -133,7 +133,7 @@ class Sender:
 
 
 class Receiver:
-    """The side that has the dictionaries which count."""
+    """The side with the authoritative dictionaries."""
 
     def __init__(self, plan: Plan) -> None:
         self.era = 0
@@ -142,7 +142,7 @@ class Receiver:
         self._own = [_Lookup() for _ in plan.groups]
 
     def columns(self, data: bytes, spaces: Spaces) -> Columns | None:
-        """The columns in a reply, with the codes of these dictionaries; None where the reply can't be read."""
+        """Decode a reply to columns with the codes of these dictionaries. Return None if the reply is unreadable."""
         if self._spaces is not spaces:
             self.era += self._spaces is not None
             self._spaces = spaces
@@ -173,7 +173,7 @@ class Receiver:
 
 
 class _Lookup:
-    """The receiver's codes by the sender's, of one dictionary; what says that there is no group is its own code."""
+    """The translation of the sender's codes to the receiver's, for one dictionary. Negative codes stay the same."""
 
     __slots__ = ("_codes", "_size")
 
@@ -182,7 +182,7 @@ class _Lookup:
         self._size = 0
 
     def learn(self, first: int, encoded: list[bytes], groups: Groups) -> None:
-        """Take groups in, the first of which has this code there."""
+        """Add groups. `first` is the sender's code of the first of them."""
         assert first in (0, self._size), f"groups up to {self._size} are known, and these begin at {first}"
         self._size = first + len(encoded)
         if self._size + _BELOW > self._codes.size:
@@ -193,13 +193,13 @@ class _Lookup:
             self._codes[code] = groups.code_of_encoded(group)
 
     def codes(self, codes: Codes) -> Codes:
-        """The receiver's codes for these."""
+        """Return the receiver's codes."""
         found: Codes = self._codes.take(codes + np.int32(_BELOW))
         return found
 
 
 def _array(data: bytes, dtype: DTypeLike) -> NDArray[Any]:
-    """An array of its own, that may be written."""
+    """Return a writable array."""
     return np.frombuffer(data, dtype).copy()
 
 

@@ -1,13 +1,13 @@
-"""The process that decodes beside a writer: lines in, columns out, until its pipe ends.
+"""The process that decodes lines to columns for a writer, until its pipe ends.
 
-Lines and replies lie in two files in memory that have no name, one for each batch that is under way; what goes through
-the pipes is a frame per batch and direction, short enough to be written at once. Invariants:
+Lines and replies are in two anonymous files in memory, one for each batch in progress. The pipes carry one frame per
+batch and direction, short enough for a single write. Invariants:
 
-- a reply is whole in its file before its frame is sent;
-- frames answer requests in their order;
-- a batch that can't be answered is declined, and the writer decodes it itself: whatever is wrong shows there;
-- nothing is left when either side dies: the files go with their last reader, and the process ends when its pipe does,
-  or when it finds that it has another parent, since a fork of the writer may hold the pipe open.
+- a reply is complete in its file before its frame is sent;
+- frames answer requests in order;
+- if a batch cannot be answered, it is declined. The writer decodes it itself and reports any error;
+- nothing remains if either side dies. The files end with their last reader. The process ends with its pipe, or when it
+  sees another parent, since a fork of the writer may hold the pipe open.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 from penstock.mapreduce.decode.column_transfer import Sender, plan_from
 
-REQUEST = struct.Struct("<QQQQ")  # which file, how many lines, their bytes, the era of the groups
+REQUEST = struct.Struct("<QQQQ")  # index of the file, number of lines, their bytes, the era of the groups
 ANSWER = struct.Struct("<QQ")  # an Answer, the bytes of the reply
-_LOOK_UP = 1000  # milliseconds between two looks at the parent
+_LOOK_UP = 1000  # milliseconds between two checks of the parent
 
 
 class Answer(IntEnum):
-    """What a frame of the worker says."""
+    """The kinds of a worker's frames."""
 
     READY = 0
     DONE = 1
@@ -39,9 +39,9 @@ class Answer(IntEnum):
 
 
 def serve(parent: int, *files: int) -> None:
-    """Answer the requests that come through stdin; the plan lies in the first file."""
+    """Answer the requests from stdin. The first file contains the plan."""
     sender = Sender(*plan_from(os.pread(files[0], os.fstat(files[0]).st_size, 0)))
-    gc.disable()  # what a batch makes has no cycles
+    gc.disable()  # a batch creates no cycles
     waiting = select.poll()
     waiting.register(0, select.POLLIN)
     try:
@@ -70,7 +70,7 @@ def _answer(sender: Sender, file: int, n: int, size: int, era: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """Lines in one piece, and where each ends; before them a 0."""
+    """Lines with their concatenation, and the offset of each line's end, preceded by 0."""
 
     lines: list[bytes]
     ends: NDArray[np.int64]
@@ -78,13 +78,13 @@ class Laid:
 
     @classmethod
     def of(cls, lines: list[bytes], most: int | None = None) -> Laid | None:
-        """These lines; None where they take more bytes than `most`."""
+        """Join lines. Return None if they take more bytes than `most`."""
         ends = np.zeros(len(lines) + 1, np.int64)
         np.fromiter(map(len, lines), np.int64, len(lines)).cumsum(out=ends[1:])
         return None if most is not None and ends[-1] > most else cls(lines, ends, b"".join(lines))
 
     def begin_with(self, byte: int) -> bool:
-        """Whether all lines do, and none is empty."""
+        """Return True if all lines begin with this byte and none is empty."""
         starts = self.ends[:-1]
         if not self.lines or (starts == self.ends[1:]).any():
             return False
@@ -92,14 +92,14 @@ class Laid:
 
 
 def write_lines(file: int, laid: Laid) -> int:
-    """Write lines into a file; the bytes they take there."""
+    """Write lines into a file. Return the number of bytes written."""
     write_all(file, laid.ends.tobytes())
     write_all(file, laid.joined, laid.ends.nbytes)
     return int(laid.ends.nbytes + laid.ends[-1])
 
 
 def read_lines(file: int, n: int, size: int) -> list[bytes]:
-    """The lines that lie in a file."""
+    """Read the lines in a file."""
     head = 8 * (n + 1)
     ends: list[int] = np.frombuffer(os.pread(file, head, 0), np.int64).tolist()
     data = os.pread(file, size - head, head)
@@ -107,7 +107,7 @@ def read_lines(file: int, n: int, size: int) -> list[bytes]:
 
 
 def write_all(file: int, data: bytes, at: int = 0) -> None:
-    """Write all of it at this place."""
+    """Write all data at this offset."""
     rest = memoryview(data)
     while rest:
         done = os.pwrite(file, rest, at)

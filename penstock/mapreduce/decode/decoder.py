@@ -1,13 +1,13 @@
-"""Lines to columns: the one decoder of all documents, whatever they came as.
+"""Lines to columns: the one decoder of documents in every format.
 
-Only the fields that key, ts and views read are built, by a msgspec struct made at run time and typed by what the lines
-show, so that a column is homogeneous without a second look; blocks of 1,024 keep the objects in cache. Invariants:
+It decodes only the fields that key, ts and views read, into a msgspec struct created at run time. The types follow the
+observed lines, so columns are homogeneous without another check. Blocks of 1,024 lines stay in cache. Invariants:
 
-- each line is decoded by itself: lines can't merge or shift;
-- a line that deviates from the types raises inside its block, and that block goes through dicts, one by one: same
-  values, same columns, only slower; the types widen by what it showed, and never narrow;
-- a line that is no document is told by its index, and leaves the others as they are;
-- where a view is a function, documents are decoded whole and every column is taken from the dicts.
+- each line is decoded separately, so lines cannot merge or shift;
+- a line that violates the types makes its block fall back to dicts, line by line. The columns are the same, only
+  slower. The types widen by the observed values and never narrow;
+- an invalid line is reported by index, and does not affect the others;
+- if a view is a function, documents are decoded whole and every column is read from the dicts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from penstock.views import Key, Path, Where
 
 BLOCK = 1024
 _SAMPLE = 64
-_FEW = 8  # lines that no decoder is made for
+_FEW = 8  # limit of lines for which no decoder is created
 _PLAIN = (frozenset({str}), frozenset({int}), frozenset({str, type(None)}), frozenset({int, type(None)}))
 _ANY_ERROR = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, PenstockError, ValueError)
 _dict_of_json = msgspec.json.Decoder().decode
@@ -53,7 +53,7 @@ Teller = tuple[str, FunctionMapper, Callable[[], Groups]]
 
 @dataclass(slots=True)
 class Columns:
-    """What a batch of documents says, as columns; `bad` tells by index why a line is no document."""
+    """The columns of a batch of documents. `bad` has by index the reasons why lines are not documents."""
 
     n: int
     k0: Lane
@@ -62,7 +62,7 @@ class Columns:
     codes: dict[Key, Codes]
     inputs: dict[Path, Column]
     where: dict[Where, NDArray[np.bool_]]
-    told: dict[str, Told]  # by view: what its function yielded, and by index why it can't take a document
+    told: dict[str, Told]  # by view: the function's output, and by index the reasons why it holds a document
     bad: dict[int, str] = field(default_factory=dict)
 
 
@@ -78,9 +78,9 @@ class Decoder:
         self._typed: Typed | None = None
 
     def columns(self, lines: Sequence[bytes], keys: bool = True, tell: bool = False) -> Columns:
-        """The columns of these lines: with `keys` their keys too, with `tell` what functions yield for them.
+        """Return the columns of these lines. `keys` adds their keys, and `tell` the output of functions.
 
-        Lines whose keys are asked for come in, and have to keep the limits of received values; others are stored.
+        With `keys` the lines are input and must keep the limits of received values. Without it they are stored lines.
         """
         whole = tell and bool(self._tellers)
         parts: list[Columns] = []
@@ -90,7 +90,7 @@ class Decoder:
         return join_columns(parts) if parts else self.of_dicts([], keys, tell)
 
     def of_dicts(self, docs: Sequence[Any], keys: bool = True, tell: bool = False) -> Columns:
-        """The columns of documents that are at hand as dicts."""
+        """Return the columns of documents given as dicts."""
         whole = tell and bool(self._tellers)
         own = copies(docs) if whole else list(docs)
         return self._columns_of(Block(own, {}, dict_getter(own)), keys, whole, {})
@@ -98,7 +98,7 @@ class Decoder:
     # -- lines to documents
 
     def _block(self, lines: Sequence[bytes], whole: bool, received: bool) -> tuple[Block, dict[int, str]]:
-        """The documents of a block, `whole` ones as dicts; and why lines are none."""
+        """Decode a block, to dicts if `whole`. Also return by index the reasons for invalid lines."""
         json = is_json(lines[0])
         if whole:
             block = _dicts(lines, json)
@@ -172,7 +172,7 @@ class Decoder:
         return Columns(n, k0, k1, ts, codes, inputs, where, told, bad)
 
     def _told(self, block: Block, bad: dict[int, str]) -> dict[str, Told]:
-        """What functions yield; each is given documents of its own, the last one these, unless columns hold of them."""
+        """Run the functions, each on its own copies. The last gets the originals if no column refers to them."""
         docs = block.docs
         n, out = len(docs), dict[str, Told]()
         good = [i for i in range(n) if i not in bad] if bad else range(n)
@@ -225,7 +225,7 @@ class Decoder:
 
 
 def _dicts(lines: Sequence[bytes], json: bool) -> Block | None:
-    """Whole documents; None where a line needs a closer look."""
+    """Decode whole documents. Return None if a line needs a closer check."""
     brackets = opened(b"".join(lines), len(lines)) if json else 0
     if is_deep(lines, brackets) or (max(map(len, lines)) > MAX_DIGITS and any(map(has_long_number, lines))):
         return None
@@ -239,7 +239,7 @@ def _dicts(lines: Sequence[bytes], json: bool) -> Block | None:
 
 
 def join_columns(parts: Sequence[Columns]) -> Columns:
-    """The columns of blocks, one after the other."""
+    """Concatenate the columns of blocks."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]

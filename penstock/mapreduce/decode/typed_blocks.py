@@ -1,8 +1,7 @@
-"""Blocks of documents, decoded as far as they are read: structs made at run time, and what a struct would not see.
+"""Blocks of documents, decoded as far as needed: structs created at run time, and checks that a struct omits.
 
-A struct decoder passes over fields that it has no place for. It checks their form, but neither that text is UTF-8, nor
-that numbers are in range, nor how deep they nest; `is_plain_json` makes sure of these for a block at a time, so that
-what is stored can always be read whole.
+A struct decoder skips unknown fields. It checks their syntax, but not UTF-8, the range of numbers and the nesting
+depth. `is_plain_json` checks these for a whole block. So every stored document can be read whole.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _LONG_NUMBER = re.compile(rb"\d{300}")
 _LONG = 300
 _STEP = 20
 _RUN = b"\1" * (_LONG // _STEP)
-_FEW = 16  # lines that the pattern passes over faster than NumPy's fixed cost
+_FEW = 16  # limit of lines for which the pattern is faster than NumPy's fixed cost
 
 
 def is_plain_json(lines: Sequence[bytes]) -> bool:
-    """Whether nothing in these lines needs a closer look than a struct decoder takes."""
+    """Return True if a struct decoder is sufficient for these lines."""
     joined = b"".join(lines)
     if not joined.isascii():
         try:
@@ -55,23 +54,23 @@ def is_plain_json(lines: Sequence[bytes]) -> bool:
 
 
 def opened(joined: bytes, lines: int) -> int:
-    """How many brackets so many lines open."""
+    """Count the opening brackets of the lines."""
     if lines <= _FEW:
         return joined.count(b"{") + joined.count(b"[")
     return int(np.count_nonzero(np.frombuffer(joined, np.uint8) | 0x20 == 0x7B))  # one bit is between [ and {
 
 
 def is_deep(lines: Sequence[bytes], opened: int) -> bool:
-    """Whether a line may nest deeper than documents do, given the number of brackets that all of them open."""
+    """Return True if a line may exceed the nesting limit of documents. `opened` counts the brackets of all lines."""
     many = opened > MAX_DEPTH + len(lines) and max(map(len, lines)) > MAX_DEPTH
     return many and max(line.count(b"{") + line.count(b"[") for line in lines) > MAX_DEPTH
 
 
 def _numbers(joined: bytes) -> tuple[bool, bool]:
-    """Return whether there may be a long number, and whether there may be a large exponent.
+    """Return two flags: there may be a long number, and there may be a large exponent.
 
-    These are much cheaper than the patterns. A number of _LONG digits has a digit at so many places of any _STEP.
-    An exponent has a digit before its e, and digits two and three places after it.
+    These are much cheaper than the patterns. A number of _LONG digits has a digit at so many places of any _STEP. An
+    exponent has a digit before its e, and digits two and three places after it.
     """
     raw = np.frombuffer(joined, np.uint8)
     digit = raw - 48 < 10
@@ -81,12 +80,12 @@ def _numbers(joined: bytes) -> tuple[bool, bool]:
 
 @dataclass(slots=True)
 class Block:
-    """Decoded documents of one block, and how to get at their fields."""
+    """The decoded documents of one block, with access to their fields."""
 
     docs: list[Any]
-    types: dict[Path, frozenset[type]]  # of typed blocks: what the decoder has made sure of
+    types: dict[Path, frozenset[type]]  # of typed blocks: types that the decoder has checked
     get: Callable[[Path], Iterator[Any]]
-    flat: bool = False  # documents are dicts in which nothing can be changed but themselves
+    flat: bool = False  # documents are dicts without mutable values inside
 
     def known(self, path: Path) -> frozenset[type]:
         return self.types.get(path, frozenset())
@@ -96,7 +95,7 @@ class Block:
 
 
 def dict_getter(docs: Sequence[Any]) -> Callable[[Path], Iterator[Any]]:
-    """A way to the fields of dicts (or of anything with `get`)."""
+    """Return a getter of fields of dicts, or of any objects with `get`."""
 
     def get(path: Path) -> Iterator[Any]:
         if len(path) == 1:
@@ -126,7 +125,7 @@ _FIRST: dict[str, ColumnOf] = {
 
 
 def _column(name: str) -> ColumnOf:
-    """How one attribute of many objects is read."""
+    """Return the function that reads one attribute of many objects."""
     known = _FIRST.get(name)
     if known is not None:
         return known
@@ -135,7 +134,7 @@ def _column(name: str) -> ColumnOf:
 
 
 class Typed:
-    """The struct decoders for a set of paths, as typed as what was seen allows."""
+    """The struct decoders for a set of paths, with types as strict as the observed values allow."""
 
     def __init__(self, paths: Sequence[Path], seen: dict[Path, set[type]]) -> None:
         self.types: dict[Path, frozenset[type]] = {}

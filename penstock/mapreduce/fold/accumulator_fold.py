@@ -1,11 +1,11 @@
-"""The reduce node: contributions that come and go become rows of a view.
+"""The reduce node of accumulators: contributions that are added or removed change the rows of a view.
 
-`fold` is pure: it reads what is remembered of the groups that change and gives a `Change`; memory takes it only by
+`fold` is pure: it reads the accumulators of the groups that change and returns a `Change`. Memory changes only by
 `apply`, after the commit. Invariants:
 
-- an accumulator in memory is what the group's row says: a group that memory doesn't hold is read before it is changed;
-- a group has a row exactly while it has contributions;
-- a group that a user's reducer fails on shows its last good result until the reducer takes what it owes.
+- an accumulator in memory equals the group's row. A group that is not in memory is read before it is changed;
+- a group has a row if and only if it has contributions;
+- a group whose user reducer fails shows its last good result until the reducer accepts the owed values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(slots=True)
 class Change:
-    """What a batch makes of a view's groups: columns by the groups that change, before and after."""
+    """The change that a batch makes to a view's groups: columns over the changed groups, before and after."""
 
     codes: NDArray[np.int64]
     old_n: Ints
@@ -43,48 +43,48 @@ class Change:
     old: list[Totals]
     new: list[Totals]
     held: dict[int, list[Any]] = field(default_factory=dict)  # by place: [error, last good result]
-    released: set[int] = field(default_factory=set)  # places that were held and are no more
+    released: set[int] = field(default_factory=set)  # places of groups that are held no longer
 
     @property
     def m(self) -> int:
-        """How many groups change."""
+        """Return the number of groups that change."""
         return int(self.codes.size)
 
 
 class Folded(Protocol):
-    """What a batch makes of a view, however its reducer keeps it."""
+    """The change that a batch makes to a view, for every kind of reducer."""
 
     @property
     def m(self) -> int:
-        """How many rows change."""
+        """Return the number of rows that change."""
         ...
 
     def group(self, place: int) -> tuple[bytes, Any]:
-        """The key of a row that changes, as it is stored and as a value."""
+        """Return the group of a changed row, as its stored key and as a value."""
         ...
 
     def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
-        """Whether there is such a row, and its result, after the batch or before it."""
+        """Return (True, result) after the batch or before it, or (False, None) if there is no row."""
         ...
 
     def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
-        """The rows to put and the keys to delete."""
+        """Return the rows to put and the keys to delete."""
         ...
 
     def new_keys(self) -> list[bytes] | None:
-        """The keys of rows to put that have no row yet, where that is known."""
+        """Return the keys of added rows, or None if they are unknown."""
         ...
 
     def newly_held(self) -> int:
-        """How many more groups are held than before."""
+        """Return the increase of the number of held groups."""
         ...
 
     def fed(self, view: int) -> Fed:
-        """The change as the feed keeps it."""
+        """Return the entry for the feed."""
         ...
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
-        """Leave what else is to be written, and what memory does after the commit."""
+        """Add the other writes to `during`, and the updates of memory after the commit to `after`."""
         ...
 
 
@@ -136,7 +136,7 @@ class _Accumulated:
 
 
 class ReduceNode:
-    """One view's reducer, where all its cells have an inverse and nobody's contributions are kept."""
+    """The reducer of one view whose cells all have an inverse. It keeps no contributions."""
 
     def __init__(self, name: str, db: str, codec: RowCodec, complete: bool, few: int) -> None:
         self.name = name
@@ -146,24 +146,24 @@ class ReduceNode:
         self.fields = tuple(dict.fromkeys(field for cell in codec.cells for field in cell_fields(cell)))
         self.memory = Accumulators([cell.lanes for cell in self.cells], complete)
         self._linear = not any(isinstance(cell, UserGroup) for cell in self.cells)
-        self._few = few  # contributions up to which they are folded one by one
+        self._few = few  # the limit up to which contributions are folded one by one
         self._fold_few = FewFold(self)
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use, about."""
+        """Estimate the bytes in use."""
         return self.memory.nbytes
 
     def forget(self) -> None:
-        """Drop what memory holds."""
+        """Drop everything in memory."""
         self.memory = Accumulators([cell.lanes for cell in self.cells], False)
 
     def none(self) -> Contributions:
-        """No contributions."""
+        """Return no contributions."""
         return Contributions(np.zeros(0, np.int32), {f: Column.nulls(0) for f in self.fields})
 
     def combined(self, groups: Groups, plus: Contributions, minus: Contributions) -> Delta | None:
-        """What these contributions add up to, by group; None where a cell can't add what it doesn't know."""
+        """Sum these contributions by group. Return None if a cell cannot sum without its former state."""
         if not self._linear:
             return None
         codes, loc = local_codes(np.concatenate((plus.code, minus.code)), groups.size)
@@ -187,7 +187,7 @@ class ReduceNode:
         minus: Contributions,
         deltas: Sequence[Delta] = (),
     ) -> Folded:
-        """The change that these contributions make, and what others add up to, as views take it."""
+        """Return the change that these contributions and deltas make, in the form that views take."""
         if plus.n + minus.n <= self._few and not deltas:
             own = [one_by_one(side, self.fields) for side in (plus, minus)]
             change = self.folded_few(reader, groups, *own)
@@ -198,7 +198,7 @@ class ReduceNode:
     def folded_few(
         self, reader: Reader, groups: Groups, plus: FewContributions, minus: FewContributions
     ) -> Folded | None:
-        """The same of a handful; None where they have to be columns."""
+        """Fold a few contributions. Return None if columns have to do it."""
         return self._fold_few.fold(reader, groups, plus, minus)
 
     def fold(
@@ -209,7 +209,7 @@ class ReduceNode:
         minus: Contributions,
         deltas: Sequence[Delta] = (),
     ) -> Change:
-        """The change that these contributions make, and what others add up to."""
+        """Return the change that these contributions and deltas make."""
         memory = self.memory
         memory.reach(groups.size)
         every = np.concatenate((plus.code, minus.code, *(delta.codes.astype(np.int32) for delta in deltas)))
@@ -240,7 +240,7 @@ class ReduceNode:
         return self._only_changed(change)
 
     def state(self, change: Change, place: int, before: bool = False) -> RowState:
-        """The state of one changed group, after the change or before it."""
+        """Return the state of one changed group, after the change or before it."""
         totals = change.old if before else change.new
         lanes = [x for t in totals for x in t.lanes[:, place].tolist()]
         spills = [t.spill.get(place) for t in totals]
@@ -249,12 +249,12 @@ class ReduceNode:
         return RowState(n, lanes, spills, held)
 
     def result(self, change: Change, place: int, before: bool = False) -> tuple[bool, Any]:
-        """Whether a changed group has a row, and its result."""
+        """Return (True, result) of a changed group, or (False, None) if it has no row."""
         state = self.state(change, place, before)
         return (True, self.codec.result(state)) if state.n else (False, None)
 
     def rows(self, change: Change, groups: Groups) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
-        """The rows to put and the keys to delete for a change, the rows almost in key order."""
+        """Return the rows to put, mostly in key order, and the keys to delete."""
         codes = change.codes
         gone = change.n == 0
         deletes = [groups.stored[c] for c in codes[gone].tolist()]
@@ -276,13 +276,13 @@ class ReduceNode:
         return puts, deletes
 
     def newly_held(self, change: Change) -> int:
-        """How many more groups are held after a change than before it."""
+        """Return the increase of the number of held groups."""
         known = self.memory.held
         fresh = sum(1 for place in change.held if int(change.codes[place]) not in known)
         return fresh - len(change.released)
 
     def apply(self, change: Change) -> None:
-        """The change is committed: remember it."""
+        """Update memory after the commit of the change."""
         memory, codes = self.memory, change.codes
         memory.n[codes] = change.n
         memory.have[codes] = True
@@ -302,11 +302,11 @@ class ReduceNode:
             memory.held[int(codes[place])] = held
 
     def states(self, change: Change, place: int) -> tuple[RowState, RowState]:
-        """The states of one changed group, before and after."""
+        """Return the states of one changed group, before and after."""
         return self.state(change, place, before=True), self.state(change, place)
 
     def odd(self, change: Change) -> NDArray[np.bool_]:
-        """Which groups are more than lanes, before or after."""
+        """Mark the groups that have more than lanes, before or after."""
         odd = np.zeros(change.m, bool)
         for totals in (*change.old, *change.new):
             if totals.spill:
@@ -316,7 +316,7 @@ class ReduceNode:
         return odd
 
     def _odd(self, change: Change, groups: Groups) -> NDArray[np.bool_]:
-        """Which rows can't have form A."""
+        """Mark the rows that cannot have form A."""
         odd = np.zeros(change.m, bool)
         for totals in change.new:
             if totals.spill:
@@ -328,7 +328,7 @@ class ReduceNode:
         return odd
 
     def load(self, reader: Reader, groups: Groups, codes: NDArray[np.int64]) -> None:
-        """Read the rows of groups that memory doesn't hold."""
+        """Read the rows of groups that are not in memory."""
         if not codes.size:
             return
         memory, listed = self.memory, codes.tolist()
@@ -389,5 +389,5 @@ class ReduceNode:
 
 
 def _same_spill(a: list[Any] | None, b: list[Any] | None) -> bool:
-    """Whether two spills are one and the same: Python's == takes 1, 1.0 and True for one."""
+    """Return True if two spills are identical. Python's == alone takes 1, 1.0 and True as equal."""
     return a == b and (a is None or b is None or pack(a) == pack(b))

@@ -1,4 +1,4 @@
-"""What memory holds of a view's groups: counts, lanes and spills by group code."""
+"""The accumulators of a view's groups in memory: counts, lanes and spills by group code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 
 
 class Accumulators:
-    """What memory holds of a view's groups, by group code."""
+    """The accumulators of a view's groups in memory, by group code."""
 
     __slots__ = ("complete", "have", "held", "lanes", "n", "spills")
 
@@ -28,12 +28,12 @@ class Accumulators:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use, about."""
+        """Estimate the bytes in use."""
         spilt = sum(len(s) for s in self.spills)
         return self.n.nbytes + self.have.nbytes + sum(a.nbytes for a in self.lanes) + 400 * (spilt + len(self.held))
 
     def reach(self, size: int) -> None:
-        """Make place for so many groups."""
+        """Allocate space for this number of groups."""
         if size <= self.n.size:
             return
         size = max(size, 2 * self.n.size)
@@ -42,7 +42,7 @@ class Accumulators:
         self.lanes = [_grown(a, size) for a in self.lanes]
 
     def totals(self, cell: int, codes: NDArray[np.int64]) -> Totals:
-        """The totals of one cell for these groups."""
+        """Return the totals of one cell for these groups."""
         spills = self.spills[cell]
         spill: dict[int, list[Any]] = {}
         if spills:

@@ -1,11 +1,11 @@
-"""What a batch changed in views, as the feed keeps it: a row of MessagePack for each commit.
+"""The changes of views in a batch, as stored in the feed: one row of MessagePack per commit.
 
     [changes before, bytes before, [part, …]]      a part, of one view:
     [number of the view, [group, …], lanes, odd]
 
-`lanes` has for each group n and all lanes before, and n and all lanes after, as int64s; n is 0 where there is no row.
-`odd` has what lanes don't say: [place, payload of the row before or nil, after or nil]. The two counts are of all
-changes and bytes that were ever fed, so that any two rows tell what lies between them.
+`lanes` has for each group n and all lanes before, and n and all lanes after, as int64s. If there is no row, n is 0.
+`odd` has the states beyond lanes: [place, payload of the row before or nil, after or nil]. The two counts cover all
+changes and bytes ever fed. So the difference of two rows is the amount between them.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from penstock.mapreduce.fold.row_format import RowState, same_result
 from penstock.views import ABSENT, Absent
 
 FEED = "feed"
-_PLAIN = frozenset((int, str, type(None), Absent))  # of these what is equal is the same
+_PLAIN = frozenset((int, str, type(None), Absent))  # equal values of these types are identical
 Odd = list[list[Any]]
-_encode = msgspec.msgpack.Encoder().encode  # all of it is ints and bytes
+_encode = msgspec.msgpack.Encoder().encode  # all values are ints and bytes
 
 
 class RowReading(Protocol):
-    """How rows of a view are read from their payloads."""
+    """The decoder of a view's rows."""
 
     def state_of(self, payload: bytes) -> RowState:
-        """What a row holds."""
+        """Decode the payload of a row."""
         ...
 
     def result(self, state: RowState) -> Any:
-        """The result that it makes."""
+        """Return the result of a state."""
         ...
 
     def results(self, rows: NDArray[np.int64]) -> list[Any]:
-        """Those of rows that are all in lanes, of which each has its n, above 0, and its lanes."""
+        """Return the results of rows that are only lanes. Each has n, which is above 0, and its lanes."""
         ...
 
 
@@ -51,32 +51,32 @@ class Fed:
     """The changes of one view in one batch."""
 
     view: int
-    groups: list[bytes]  # their encodings
-    lanes: NDArray[np.int64] | None = None  # a row a group: n and lanes before, n and lanes after
+    groups: list[bytes]  # encoded
+    lanes: NDArray[np.int64] | None = None  # a row per group: n and lanes before, n and lanes after
     odd: Odd = field(default_factory=list)
 
 
 def feed_key(position: int) -> bytes:
-    """The key of the row of a commit."""
+    """Return the key of a commit's row."""
     return position.to_bytes(8, "big")
 
 
 def feed_row(key: bytes, parts: Sequence[Fed], changes: int, size: int) -> tuple[bytes, int, int]:
-    """The row of a commit, with the counts after it; `changes` and `size` are those before it."""
+    """Return the row of a commit and the counts after it. `changes` and `size` are the counts before it."""
     listed = [[p.view, p.groups, b"" if p.lanes is None else p.lanes.astype("<i8").tobytes(), p.odd] for p in parts]
     row = seal(key, _encode([changes, size, listed]))
     return row, changes + sum(len(p.groups) for p in parts), size + len(row)
 
 
 def feed_counts(key: bytes, row: bytes) -> tuple[int, int]:
-    """How many changes and bytes were fed before a row."""
+    """Return the numbers of changes and bytes fed before a row."""
     changes, size, _ = unpack(unseal(key, row, FEED))
     return changes, size
 
 
 @dataclass(frozen=True, slots=True)
 class FedChange:
-    """One group that changed, with what its row says before and after (None: there was none)."""
+    """One changed group with its state before and after. None: there was no row."""
 
     view: int
     group: bytes
@@ -87,7 +87,7 @@ class FedChange:
 def read_feed(
     reader: Reader, since: int, views: dict[int, RowReading], stop: bytes | None = None
 ) -> Iterator[tuple[int, FedChange]]:
-    """The changes of these views in commits after a position, with their positions."""
+    """Yield the changes of these views in commits after a position, with their positions."""
     for key, row in reader.scan(FEED, feed_key(since + 1), stop):
         position = int.from_bytes(key, "big")
         _, _, parts = unpack(unseal(key, row, FEED))
@@ -100,7 +100,7 @@ def read_feed(
 
 @dataclass(slots=True)
 class Told:
-    """The changes of one view in a batch as readers see them: results, ABSENT where there is no row."""
+    """The changes of one view in a batch for readers: results, or ABSENT if there is no row."""
 
     view: int
     groups: list[bytes]
@@ -108,7 +108,7 @@ class Told:
     new: list[Any]
 
     def apart(self) -> Told:
-        """Those whose result does not stay."""
+        """Select the changes whose result differs."""
         if _PLAIN.issuperset(map(type, self.old)) and _PLAIN.issuperset(map(type, self.new)):
             apart = list(map(ne, self.old, self.new))
         else:
@@ -125,7 +125,7 @@ def _are_apart(old: Any, new: Any) -> bool:
 def read_told(
     reader: Reader, since: int, views: dict[int, RowReading], stop: bytes | None = None
 ) -> Iterator[tuple[int, list[Told]]]:
-    """What commits after a position told of these views, by their positions."""
+    """Yield by position the changes of these views in commits after a position."""
     for key, row in reader.scan(FEED, feed_key(since + 1), stop):
         _, _, parts = unpack(unseal(key, row, FEED))
         told = [_told(part[0], views[part[0]], *part[1:]) for part in parts if part[0] in views]
@@ -133,7 +133,7 @@ def read_told(
 
 
 def fed_told(part: Fed, codec: RowReading) -> Told:
-    """What a batch tells of one view, that may not be committed yet."""
+    """Return the changes of one view by a batch that may not be committed yet."""
     raw = b"" if part.lanes is None else part.lanes.astype("<i8").tobytes()
     return _told(part.view, codec, part.groups, raw, part.odd)
 
@@ -151,7 +151,7 @@ def _told(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Od
 
 
 def _shown(codec: RowReading, rows: NDArray[np.int64], strange: list[int]) -> list[Any]:
-    """The results of rows, but for the strange ones, that lanes don't tell."""
+    """Return the results of rows. `strange` rows, which lanes do not determine, are left ABSENT."""
     there = rows[:, 0] != 0
     there[strange] = False
     at = there.nonzero()[0]

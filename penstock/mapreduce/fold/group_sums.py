@@ -1,7 +1,7 @@
-"""A batch's contributions to groups, summed: what changes their exact totals by so much, whatever these are.
+"""Sums of a batch's contributions by group. They can be added to any totals of these groups.
 
-A delta has the form of totals, but its counts may be negative. It is made by the cells themselves, from nothing, and
-added to totals by them; what a cell keeps is linear in its values, or the view has no deltas.
+A delta has the form of totals, but its counts may be negative. The cells compute it from zero and add it to totals. A
+cell's state must be linear in its values, else the view has no deltas.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(slots=True)
 class Delta:
-    """By group code how many contributions more, and the totals of each cell."""
+    """The additional number of contributions and the totals of each cell, by group code."""
 
     codes: Ints
     n: Ints
     totals: list[Totals]
 
     def take(self, at: Ints) -> Delta:
-        """That of the groups at these places."""
+        """Return the delta of the groups at these places."""
         totals = [
             Totals(t.lanes[:, at], {i: t.spill[g] for i, g in enumerate(at.tolist()) if g in t.spill})
             for t in self.totals
@@ -37,13 +37,13 @@ class Delta:
         return Delta(self.codes[at], self.n[at], totals)
 
     def data(self) -> list[Any]:
-        """As plain data, without the codes."""
+        """Return the delta as plain data, without the codes."""
         cells = [[t.lanes.astype("<i8").tobytes(), [[g, row] for g, row in t.spill.items()]] for t in self.totals]
         return [self.n.astype("<i8").tobytes(), cells]
 
     @classmethod
     def of_data(cls, codes: Ints, data: Sequence[Any]) -> Delta:
-        """The delta of these groups that this is the data of."""
+        """Restore the delta of these groups from its data."""
         n, cells = data
         totals = [
             Totals(np.frombuffer(lanes, "<i8").reshape(-1, codes.size), dict(map(tuple, spill)))
@@ -53,7 +53,7 @@ class Delta:
 
 
 def added(cell: Accumulator, totals: Totals, delta: Totals, at: Ints) -> Totals:
-    """The totals with a delta of the groups at these places, each once, added."""
+    """Add a delta to the totals of the groups at these places. Each place occurs once."""
     lanes, spill = totals.lanes.copy(), dict(totals.spill)
     before = lanes[:, at]
     after = before + delta.lanes
@@ -73,7 +73,7 @@ def added(cell: Accumulator, totals: Totals, delta: Totals, at: Ints) -> Totals:
 
 
 def negated(cells: Sequence[Accumulator], delta: Delta) -> Delta:
-    """What takes a delta of these cells back."""
+    """Return the delta that undoes a delta of these cells."""
     totals: list[Totals] = []
     for cell, own in zip(cells, delta.totals, strict=True):
         lanes, spill = -own.lanes, dict[int, list[Any]]()

@@ -1,16 +1,16 @@
-"""View rows: one stored row a group, its accumulators, from which its result follows.
+"""View rows: one stored row per group, its accumulators, from which its result follows.
 
-Form A, a row whose lanes say all, is fixed-width MessagePack, so that many rows are cut from one record array:
+Form A, a row that consists of lanes only, is fixed-width MessagePack. So many rows are cut from one record array:
 
     array [n, lane, lane, …], every int as int64 (d3)
 
-Form B, any other row, is a MessagePack map of what applies:
+Form B, any other row, is a MessagePack map of the fields that apply:
 
     n: contributions   l: lanes   s: per cell its spill or nil   h: [error, last good result]   k: the whole key
-    c: the contributions themselves, as a leaf of a tree has them, of a small group of a view that keeps them
-    v: of a larger one, per cell that is read from values: how many values differ
+    c: the contributions themselves, as in a leaf, for a small group of a view that keeps them
+    v: for a larger one, per value cell: the number of distinct values
 
-Which form a row has follows from its content alone. `k` is there where the group is too long to be the row's key.
+The content of a row alone determines its form. `k` is present if the group is too long for the row's key.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _are_simple = _SIMPLE.issuperset
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[int]).decode
 _MAP_BITS = (0x80, 0xDE)
-_FEW = 8  # rows up to which one after the other is quicker than one record array
+_FEW = 8  # limit of rows up to which a loop is faster than one record array
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ _LETTERS = {"items": "c", "held": "h", "whole": "k", "lanes": "l", "n": "n", "sp
 
 
 class _FormB(msgspec.Struct, omit_defaults=True, rename=_LETTERS):
-    """A row of form B as it is encoded: what applies, in the order of the letters."""
+    """An encoded row of form B: the fields that apply, sorted by letter."""
 
     items: list[Any] | None = None
     held: list[Any] | None = None
@@ -72,7 +72,7 @@ _decode_form_b = msgspec.msgpack.Decoder(_FormB, ext_hook=unpack_hook).decode
 
 
 class RowCodec:
-    """How rows of one view are written and read."""
+    """The encoding of one view's rows."""
 
     __slots__ = ("_counts", "_dtype", "_fields", "_head", "_one", "_reads", "adds_up", "cells", "lanes", "spans")
 
@@ -83,20 +83,20 @@ class RowCodec:
         self.lanes: int = starts[-1]
         self._fields = None if fields is None else tuple(fields)
         places = {cell: i for i, cell in enumerate(self.cells)}
-        self._counts = any(not r.cells for r in reducers)  # a result that is read from the number of contributions
+        self._counts = any(not r.cells for r in reducers)  # a result depends on the number of contributions
         self._reads = tuple((r, tuple(places[cell] for cell in r.cells)) for r in reducers)
         self.adds_up = not any(isinstance(r, Coded) for r in reducers) and not any(map(is_value_cell, self.cells))
         size = self.lanes + 1
         self._head = bytes([0x90 | size]) if size <= _SHORT_ARRAY else b"\xdc" + size.to_bytes(2, "big")
         self._one = struct.Struct(">" + "Bq" * size)
-        self._dtype: np.dtype[Any] | None = None  # of a form A row, made where many are written
+        self._dtype: np.dtype[Any] | None = None  # dtype of a form A row, created when many rows are written
 
     # -- writing
 
     def fixed_rows(
         self, keys: Sequence[bytes], crcs: Sequence[int], n: NDArray[np.int64], lanes: NDArray[np.int64]
     ) -> list[tuple[bytes, bytes]]:
-        """Rows of form A, sealed: one for each key, n and column of lanes."""
+        """Encode and seal rows of form A, one for each key, n and column of lanes."""
         m = len(keys)
         if m <= _FEW:
             return [self.fixed_row(*row) for row in zip(keys, n.tolist(), lanes.T.tolist(), strict=True)]
@@ -114,26 +114,26 @@ class RowCodec:
         return [(key, row + seals[i : i + 4]) for key, row, i in zip(keys, rows, range(0, 4 * m, 4), strict=True)]
 
     def fixed_row(self, key: bytes, n: int, lanes: Sequence[int]) -> tuple[bytes, bytes]:
-        """One row of form A, sealed."""
+        """Encode and seal one row of form A."""
         ints = [_INT64, n]
         for lane in lanes:
             ints += (_INT64, lane)
         return key, seal(key, self._head + self._one.pack(*ints))
 
     def sealed(self, key: bytes, state: RowState, ints: bool = False) -> bytes:
-        """A row of form B, sealed; `ints` where all that it says are 64-bit ints."""
+        """Encode and seal a row of form B. `ints`: all its values are 64-bit ints."""
         if ints and state.held is None:
             return seal(key, _encode(_form_b(state)))
         return seal(key, self.payload(state))
 
     def payload(self, state: RowState, bare: bool = False) -> bytes:
-        """A row of form B, its maps in order, also those inside values; `bare`: without its contributions."""
+        """Encode a row of form B with sorted maps, also inside values. `bare` leaves out the contributions."""
         row = _form_b(state)
         if bare:
             row.items = row.values = None
         if _is_simple(row):
             try:
-                return _encode(row)  # which is what `canonical` gives, without its walk
+                return _encode(row)  # equals `canonical`, without its walk
             except OverflowError:
                 pass
         parts = zip(_LETTERS.values(), msgspec.structs.astuple(row), strict=True)
@@ -142,11 +142,11 @@ class RowCodec:
     # -- reading
 
     def decode(self, key: bytes, row: bytes, where: str) -> RowState:
-        """The state that a stored row holds; StoreDamaged where it isn't what was written."""
+        """Decode a stored row. Raise StoreDamaged if its bytes have changed."""
         return self.state_of(unseal(key, row, where))
 
     def state_of(self, payload: bytes) -> RowState:
-        """The state that a row's payload holds."""
+        """Decode a row's payload."""
         first = payload[0]
         if first & 0xF0 != 0x80 and first not in _MAP_BITS:
             n, *lanes = _decode(payload)
@@ -160,7 +160,7 @@ class RowCodec:
         return RowState(found.n, found.lanes, found.spills, found.held, found.whole, found.items, found.values)
 
     def states(self, rows: Sequence[tuple[bytes, bytes]], where: str) -> list[RowState]:
-        """Accumulators that together are those of these rows: rows whose lanes say all are added up at once."""
+        """Return states that together equal these rows. Many rows of form A are added to one state."""
         payloads = unseal_many([key for key, _ in rows], [row for _, row in rows], where)
         plain, states = list[bytes](), list[RowState]()
         for payload in payloads:
@@ -173,7 +173,7 @@ class RowCodec:
         return [*map(self.state_of, plain), *states] if total is None else [total, *states]
 
     def _total(self, payloads: Sequence[bytes]) -> RowState | None:
-        """The accumulators of rows of form A together; None where 64 bits may be too few."""
+        """Add up rows of form A. Return None if the sums may exceed 64 bits."""
         if self._dtype is None:
             self._dtype = _fixed(len(self._head), self.lanes + 1)
         records = np.frombuffer(b"".join(payloads), self._dtype)
@@ -186,9 +186,9 @@ class RowCodec:
         return RowState(sums[0], sums[1:])
 
     def merged(self, states: Sequence[RowState]) -> RowState:
-        """The accumulators of several groups together; held without a result where a user's functions raise.
+        """Merge the accumulators of several groups. If user functions raise, the state is held without a result.
 
-        Neighbours are merged first, so that an accumulator that grows is copied log n times, not n times.
+        Neighbours are merged first, so a growing accumulator is copied log n times, not n times.
         """
         left = list(states)
         try:
@@ -212,18 +212,18 @@ class RowCodec:
         return RowState(first.n + second.n, lanes, spills)
 
     def surely_shows(self, old: RowState, new: RowState) -> bool:
-        """Whether two states of a group show the same, as far as is quickly said."""
+        """Return True if two states certainly have the same result. The check is quick, so False may be wrong."""
         if old.held is not None or new.held is not None or old.lanes != new.lanes or (self._counts and old.n != new.n):
             return False
         mine, yours = old.spills, new.spills
         return mine == yours and (mine is None or yours is None or all(map(_same_spill, mine, yours)))
 
     def result(self, state: RowState) -> Any:
-        """The result that a reader is shown."""
+        """Return the result that readers see."""
         return state.held[1] if state.held is not None else self.fresh_result(state)
 
     def fresh_result(self, state: RowState) -> Any:
-        """The result of the accumulators."""
+        """Compute the result from the accumulators."""
         n, lanes, spills = state.n, state.lanes, state.spills
         states: list[State] = [
             (tuple(lanes[a:b]), None if spills is None else spills[i]) for i, (a, b) in enumerate(self.spans)
@@ -237,7 +237,7 @@ class RowCodec:
         }
 
     def results(self, rows: NDArray[np.int64]) -> list[Any]:
-        """The results of rows of form A, of which each has its n and its lanes."""
+        """Return the results of rows of form A. Each has n and its lanes."""
         n, cells = rows[:, 0], [rows[:, 1 + a : 1 + b] for a, b in self.spans]
         columns = [reducer.results(n, [cells[i] for i in places]) for reducer, places in self._reads]
         if self._fields is None:
@@ -246,7 +246,7 @@ class RowCodec:
 
 
 def _fixed(head: int, ints: int) -> np.dtype[Any]:
-    """A row of form A as a record: the bytes of its head, and of each int its type and itself."""
+    """Return a row of form A as a record type: the bytes of its head, and for each int its type byte and value."""
     names = [(f"h{i}", "u1") for i in range(head)]
     for i in range(ints):
         names += [(f"t{i}", "u1"), (f"v{i}", ">i8")]
@@ -261,7 +261,7 @@ def _form_b(state: RowState) -> _FormB:
 
 
 def _same_spill(a: list[Any] | None, b: list[Any] | None) -> bool:
-    """Whether two spills are the same that Python takes for equal, as it does 1, 1.0 and True; as far as types tell."""
+    """Return True if equal spills also have equal types. Python takes 1, 1.0 and True as equal."""
     if a is None or b is None:
         return a is b
     if len(a) == 1:
@@ -279,7 +279,7 @@ def _same_types(a: list[Any], b: list[Any]) -> bool:
 
 
 def _is_simple(row: _FormB) -> bool:
-    """Whether nothing in a row needs a form of its own: no Decimal, map, NaN or large value, as far as types tell."""
+    """Return True if `canonical` is not needed: by types there is no Decimal, map, NaN or large value."""
     if row.held is not None:
         return False
     if row.items is not None:
@@ -294,12 +294,12 @@ def _is_simple(row: _FormB) -> bool:
 
 
 def _is_plain(spill: list[Any]) -> bool:
-    """Whether a spill is plain values, and perhaps one list of them."""
+    """Return True if a spill consists of plain values, or of one list of them."""
     if _are_simple(map(type, spill)):
         return True
     return len(spill) == 1 and type(spill[0]) is list and _are_simple(map(type, spill[0]))
 
 
 def same_result(a: Any, b: Any) -> bool:
-    """Whether two results are one and the same value."""
+    """Return True if two results are the same value of the same type."""
     return type(a) is type(b) and (canonical(a) == canonical(b))

@@ -1,7 +1,7 @@
-"""The fold of a handful of contributions, value by value: the other size of columns by group.
+"""The fold of a few contributions, value by value instead of in columns.
 
-It gives what `ReduceNode.fold` gives, through the same accumulators, codec and rows. A cell that takes columns alone is
-left to columns; only such cells hold groups.
+The result equals that of `ReduceNode.fold`, with the same accumulators, codec and rows. Cells that support columns only
+are folded in columns. Only such cells hold groups.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from penstock.mapreduce.fold.accumulators import Accumulators
 
 FewContributions = list[tuple[int, tuple[Any, ...]]]  # (group code, a value for each field that the reducer reads)
-# What cells call `moved`: the state of one group with one value added (1) or taken back (−1).
+# The `moved` of a cell: it returns the state of one group with one value added (1) or removed (−1).
 Moved = Callable[[State, Any, int], State]
 
 
 def of_yielded(pairs: Yielded, fields: Sequence[Field]) -> FewContributions:
-    """The contributions of what a function yielded."""
+    """Return the contributions of a function's output."""
     return [(code, tuple([value if f is None else reach(value, f) for f in fields])) for code, value in pairs]
 
 
 def in_columns(side: FewContributions, fields: Sequence[Field]) -> Contributions:
-    """The same as columns."""
+    """Convert the contributions to columns."""
     code = np.array([code for code, _ in side], np.int32)
     return Contributions(code, {f: Column.of([values[i] for _, values in side]) for i, f in enumerate(fields)})
 
 
 def one_by_one(side: Contributions, fields: Sequence[Field]) -> FewContributions:
-    """The same value by value."""
+    """Convert columns to single contributions."""
     codes = side.code.tolist()
     if not fields:
         return [(code, ()) for code in codes]
@@ -73,13 +73,13 @@ class _Group:
 
     @property
     def odd(self) -> bool:
-        """Whether it is more than lanes, before or after."""
+        """Return True if the group has more than lanes, before or after."""
         return any(spill is not None for spill in (*(self.old.spills or ()), *(self.new.spills or ())))
 
 
 @dataclass(slots=True)
 class FewFolded:
-    """What a handful of contributions makes of a view."""
+    """The change that a few contributions make to a view."""
 
     node: Folds
     groups: Groups
@@ -135,7 +135,7 @@ class FewFolded:
         after.append(self._apply)
 
     def _apply(self) -> None:
-        """It is committed: remember it."""
+        """Update memory after the commit."""
         memory = self.node.memory
         for own in self.changed:
             code, state, lanes = own.code, own.new, iter(own.new.lanes)
@@ -151,11 +151,11 @@ class FewFolded:
 
 
 class FewFold:
-    """One reduce node's fold of few."""
+    """The fold of a few contributions for one reduce node."""
 
     def __init__(self, node: Folds) -> None:
         self._node = node
-        self._cells: list[tuple[Moved, int]] = []  # with the place of its field
+        self._cells: list[tuple[Moved, int]] = []  # with the index of its field
         for cell in node.cells:
             moved = getattr(cell, "moved", None)
             if moved is not None:
@@ -163,7 +163,7 @@ class FewFold:
         self._able = len(self._cells) == len(node.cells)
 
     def fold(self, reader: Reader, groups: Groups, plus: FewContributions, minus: FewContributions) -> FewFolded | None:
-        """The change that these make; None where columns have to tell: of other cells, or of what can't be."""
+        """Return the change, or None if columns have to decide: a cell needs columns, or a count is negative."""
         node, memory = self._node, self._node.memory
         if not self._able:
             return None
@@ -187,7 +187,7 @@ class FewFold:
 def _moved(
     memory: Accumulators, cells: list[tuple[Moved, int]], code: int, values: list[tuple[int, tuple[Any, ...]]]
 ) -> _Group:
-    """A group before and after these contributions."""
+    """Return a group before and after these contributions."""
     old = RowState(memory.n.item(code), [], [])
     new = RowState(old.n + sum([sign for sign, _ in values]), [], [])
     assert old.spills is not None

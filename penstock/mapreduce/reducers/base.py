@@ -1,4 +1,4 @@
-"""What all reducers have: the field they read, a description, and their result over plain values.
+"""The base of all reducers: the field they read, their description, and their result over plain values.
 
 A reducer is a plain description: frozen, comparable, and rebuilt from `describe()`.
 """
@@ -33,7 +33,7 @@ from penstock.views import (
 
 @dataclass(frozen=True, slots=True)
 class BaseReducer(ABC):
-    """A reducer of this package."""
+    """A built-in reducer."""
 
     name: ClassVar[str]
     field: Path | None
@@ -41,14 +41,14 @@ class BaseReducer(ABC):
     @property
     @abstractmethod
     def cells(self) -> tuple[Cell, ...]:
-        """What must be kept."""
+        """Return the cells, which hold the state of a group."""
 
     @abstractmethod
     def result(self, n: int, states: Sequence[State]) -> Any:
-        """The result of a group of n contributions, given one state a cell."""
+        """Return the result of a group of n contributions from one state per cell."""
 
     def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
-        """The results of many groups whose lanes say all, given for each cell a row a group."""
+        """Return the results of many groups without spills. `lanes` has for each cell one row per group."""
         size = len(n)
         cells = [list(map(tuple, cell.tolist())) if cell.shape[1] else [()] * size for cell in lanes]
         return [self.result(count, [(cell[i], None) for cell in cells]) for i, count in enumerate(n.tolist())]
@@ -58,9 +58,9 @@ class BaseReducer(ABC):
         return {"reducer": self.name, "field": None if self.field is None else list(self.field)}
 
     def over(self, values: Iterable[object]) -> Any:
-        """The result over these values, or over this reducer's field of these documents.
+        """Return the result over these values, or over this reducer's field of these documents.
 
-        They count as of documents with the keys 0, 1, 2 … and without ts.
+        The documents count as having the keys 0, 1, 2 … and no ts.
 
         >>> import penstock as ps
         >>> ps.mean("amount").over([{"amount": 1}, {"amount": 2}, {}])
@@ -87,7 +87,7 @@ class BaseReducer(ABC):
 
 
 class _Node:
-    """Values as the contributions of one node of one tree."""
+    """Values in the form of the contributions of a single tree node."""
 
     def __init__(self, values: list[Any]) -> None:
         self._values = values
@@ -126,5 +126,5 @@ def _answered(cell: ValueCell, column: Column) -> list[Any] | None:
 
 
 def field_of(f: str | None, reducer: str) -> Path | None:
-    """The path of the field that a reducer reads, as it was written."""
+    """Parse the name of the field that a reducer reads."""
     return None if f is None else parse_path(f, f"the field of {reducer}()")

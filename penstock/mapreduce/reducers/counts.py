@@ -1,8 +1,8 @@
 """Counts by group: of values that are not null, and of numbers by bin.
 
-Both are lanes and nothing else: a count cannot leave 64 bits, and equal multisets have equal counts. A bin is found by
-exact comparison: an int is compared with the least int at or above each edge and a float with the least float, which
-splits the ints and the floats exactly as the edge itself does; Decimals and larger ints are compared as fractions.
+The state is lanes only: a count fits 64 bits, and equal multisets have equal counts. Bins are found by exact
+comparison. An int is compared with the least int at or above each edge, and a float with the least such float. This
+splits ints and floats exactly as the edge does. Decimals and larger ints are compared as fractions.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _FOREIGN = "a side is made by the `batch` of the cell that is to be updated"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of one side of a batch: a row a lane, a column a group."""
+    """The counts of one side of a batch: one row per lane, one column per group."""
 
     lanes: Ints
 
     @property
     def m(self) -> int:
-        """How many groups."""
+        """Return the number of groups."""
         return int(self.lanes.shape[1])
 
 
@@ -54,43 +54,43 @@ def _together(a: State, b: State) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """How many values are not null."""
+    """The number of values that are not null."""
 
     field: Path | None
 
     @property
     def need(self) -> Need:
-        """Null or not."""
+        """Require only the information null or not null."""
         return Need.PRESENCE
 
     @property
     def lanes(self) -> int:
-        """The count."""
+        """Return 1, for the count."""
         return 1
 
     def batch(self, loc: Locals, m: int, column: Values) -> Counts:
-        """Counts by group."""
+        """Count values by group."""
         at = loc if column.kind is None else loc[column.kind != Kind.NULL]
         return Counts(np.bincount(at, minlength=m).astype(np.int64, copy=False).reshape(1, m))
 
     def moved(self, state: State, value: Any, sign: int) -> State:
-        """The count with one value added, or with −1 taken back."""
+        """Return the count after one value is added (1) or removed (−1)."""
         return state if value is None else ((state[0][0] + sign,), None)
 
     def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
-        """The counts with one side added and the other taken back."""
+        """Return the counts with one side added and the other removed."""
         return _moved(old, plus, minus)
 
     def merge(self, a: State, b: State) -> State:
-        """The counts of both."""
+        """Add the counts of two groups."""
         return _together(a, b)
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """How many numbers fall between each two neighbours of `edges`, which ascend; the first and last bin are open.
+    """The numbers of values between neighbouring `edges`, which ascend. The first and last bin are open.
 
-    A bin has its lower edge and not its upper one. NaN comes after all numbers, so it is in the last bin.
+    A bin includes its lower edge and excludes its upper edge. NaN sorts after all numbers, so it is in the last bin.
     """
 
     field: Path | None
@@ -98,16 +98,16 @@ class Bins:
 
     @property
     def need(self) -> Need:
-        """Numbers only."""
+        """Require numbers."""
         return Need.NUMBER
 
     @property
     def lanes(self) -> int:
-        """A count a bin."""
+        """Return the number of bins, each with one count."""
         return len(self.edges) + 1
 
     def batch(self, loc: Locals, m: int, column: Values) -> Counts:
-        """Counts by bin and group."""
+        """Count values by bin and group."""
         kind, bins = column.kind, self.lanes
         if kind is None:
             places = _int_bins(self.edges, column.lane)
@@ -128,7 +128,7 @@ class Bins:
         return Counts(lanes.reshape(bins, m))
 
     def moved(self, state: State, value: Any, sign: int) -> State:
-        """The counts with one value added, or with −1 taken back."""
+        """Return the counts after one value is added (1) or removed (−1)."""
         if value is None:
             return state
         lanes = list(state[0])
@@ -136,16 +136,16 @@ class Bins:
         return tuple(lanes), None
 
     def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
-        """The counts with one side added and the other taken back."""
+        """Return the counts with one side added and the other removed."""
         return _moved(old, plus, minus)
 
     def merge(self, a: State, b: State) -> State:
-        """The counts of both."""
+        """Add the counts of two groups."""
         return _together(a, b)
 
 
 def _int_bins(edges: tuple[Number, ...], lane: Ints) -> NDArray[np.intp]:
-    """The bin of each int. Edges at or below all ints are passed by each, edges above all by none."""
+    """Return the bin of each int. Edges below all 64-bit ints are passed by each, edges above by none."""
     cuts = [math.ceil(edge) for edge in edges]
     passed = bisect_right(cuts, LANE_MIN)
     inside = np.array([cut for cut in cuts[passed:] if cut <= LANE_MAX], np.int64)
@@ -153,13 +153,13 @@ def _int_bins(edges: tuple[Number, ...], lane: Ints) -> NDArray[np.intp]:
 
 
 def _float_bins(edges: tuple[Number, ...], lane: Ints) -> NDArray[np.intp]:
-    """The bin of each float, given as its bits."""
+    """Return the bin of each float, given as its bits."""
     cuts: Floats = np.array([_float_at_or_above(edge) for edge in edges], np.float64)
     return np.searchsorted(cuts, lane.view(np.float64), side="right")
 
 
 def _bin(edges: tuple[Number, ...], value: Number) -> int:
-    """The bin of one number."""
+    """Return the bin of one number."""
     ints, floats, exact = _cuts(edges)
     if isinstance(value, int):
         return bisect_right(ints, value)
@@ -172,12 +172,12 @@ def _bin(edges: tuple[Number, ...], value: Number) -> int:
 
 @lru_cache(maxsize=256)
 def _cuts(edges: tuple[Number, ...]) -> tuple[list[int], list[float], list[Fraction]]:
-    """The edges as ints, floats and fractions are compared with them."""
+    """Return the edges in the form in which ints, floats and fractions are compared with them."""
     return [math.ceil(e) for e in edges], [_float_at_or_above(e) for e in edges], [Fraction(e) for e in edges]
 
 
 def _float_at_or_above(edge: Number) -> float:
-    """The least float that is not below the edge."""
+    """Return the least float that is not below the edge."""
     exact = Fraction(edge)
     near = to_float(exact.numerator, exact.denominator)
     if near == math.inf or (near > -math.inf and Fraction(near) >= exact):

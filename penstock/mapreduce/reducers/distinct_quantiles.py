@@ -1,8 +1,8 @@
-"""What is read from a group's values in order, each with how often it occurs: distinct and quantiles, both exact.
+"""Exact distinct counts and quantiles, from the sorted values of a group with their counts.
 
-An entry of `Distinct` is a value as all values equal to it as groups are: 1, 1.0 and Decimal("1") are one entry, true
-another, and NaN one. An entry of `Quantiles` is a number as it is; numbers stand in the order of values, so that equal
-ones of different kinds stand next to each other, in the order of their bytes. The state of both is [answer].
+An entry of `Distinct` stands for all values that are equal as groups. So 1, 1.0 and Decimal("1") are one entry, true is
+another, and NaN is one. An entry of `Quantiles` is one exact number. Numbers are in the order of values: equal ones of
+different kinds are neighbours, in the order of their bytes. The state of both is [answer].
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _TOP = np.uint64(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """A cell that is read from the group's values in order."""
+    """A cell that reads the group's values in order."""
 
     field: Path | None
 
     @property
     def lanes(self) -> int:
-        """None: a state is its spill."""
+        """Return 0: a state is only a spill."""
         return 0
 
 
@@ -46,48 +46,48 @@ def _refused(reducer: str) -> DefinitionError:
 
 @dataclass(frozen=True, slots=True)
 class Distinct(_Counted):
-    """How many different values there are; nulls are skipped."""
+    """The number of distinct values. Nulls are skipped."""
 
     @property
     def need(self) -> Need:
-        """The value itself."""
+        """Require the value itself."""
         return Need.VALUE
 
     def entries(self, column: Values) -> list[tuple[int, bytes] | None]:
-        """What all equal values share, and its hash."""
+        """Return for each value the hash and the bytes that it shares with all equal values."""
         shared = [None if v is None else canonical(unified(v)) for v in column.values()]
         return [None if data is None else (xxhash.xxh3_64_intdigest(data), data) for data in shared]
 
     def sort_key(self, data: bytes) -> Any:
-        """The bytes themselves: any order will do."""
+        """Return the bytes: any order is good enough."""
         return data
 
     def asked(self, total: int) -> list[int]:
-        """No place: the number of entries is the answer."""
+        """Return no place: the answer is the number of entries."""
         return []
 
     def answer(self, total: int, distinct: int, found: Sequence[bytes]) -> list[Any] | None:
-        """The number of entries."""
+        """Return the number of entries."""
         return [distinct] if total else None
 
     def merge(self, a: State, b: State) -> State:
-        """Refused: groups may share values."""
+        """Refuse the merge: two groups may share values."""
         raise _refused("distinct")
 
 
 @dataclass(frozen=True, slots=True)
 class Quantiles(_Counted):
-    """The numbers at some shares of the way through all of them in order; nulls are skipped."""
+    """The quantiles of the numbers at `shares`. Nulls are skipped."""
 
     shares: tuple[Fraction, ...]
 
     @property
     def need(self) -> Need:
-        """Numbers only."""
+        """Require numbers."""
         return Need.NUMBER
 
     def entries(self, column: Values) -> list[tuple[int, bytes] | None]:
-        """The nearest float as a code, and the number as it is."""
+        """Return for each number the code of the nearest float, and the exact bytes of the number."""
         kinds = column.kind
         nearest = column.lane.astype(np.float64)
         if kinds is not None:
@@ -98,26 +98,26 @@ class Quantiles(_Counted):
         return [None if v is None else (code, canonical(v)) for code, v in zip(codes, column.values())]
 
     def sort_key(self, data: bytes) -> Any:
-        """The order of values, which is exact."""
+        """Return the exact order of values."""
         return order_key(unpack(data))
 
     def asked(self, total: int) -> list[int]:
-        """For each share the place of the first number that, with all before it, is that share of them."""
+        """Return for each share the least place at which that share of all numbers is at or before it."""
         if not total:
             return []
         return [max(0, -(-share.numerator * total // share.denominator) - 1) for share in self.shares]
 
     def answer(self, total: int, distinct: int, found: Sequence[bytes]) -> list[Any] | None:
-        """The numbers there."""
+        """Return the numbers at the places that were asked for."""
         return [[unpack(data) for data in found]] if total else None
 
     def merge(self, a: State, b: State) -> State:
-        """Refused: where a number stands among those of both is in neither."""
+        """Refuse the merge: neither group knows the place of a number among those of both."""
         raise _refused("quantiles")
 
 
 def _nearest(value: int | Decimal) -> float:
-    """The nearest float, beyond its range an infinity."""
+    """Return the nearest float, or an infinity beyond its range."""
     try:
         return float(value)
     except OverflowError:

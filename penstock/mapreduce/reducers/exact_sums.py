@@ -1,13 +1,13 @@
 """Exact sums of columns by group.
 
-A sum over a column may neither wrap nor round, whatever the values and their order. So each column is cut into pieces
-whose sums the fast types hold exactly, and the pieces meet in Python ints only where 64 bits are too few. Invariants:
+A sum over a column must not wrap or round, for any values in any order. So each column is cut into pieces whose sums
+fit fast types exactly. The pieces are added as Python ints only if 64 bits are too few. Invariants:
 
 - float64 adds only multiples of one unit, and fewer than 2**53 of them by magnitude;
-- int64 adds only what stays below 2**63 even if all rows fall into one group;
-- a total of floats is an int in units of a power of two, so that adding and taking back is exact in any order;
-- values of floats are cut at 2**±400 before they are sliced or squared, and each part is scaled to where neither
-  overflows nor falls into the denormals.
+- int64 adds only values whose sum stays below 2**63 even if all rows are in one group;
+- a total of floats is an int in units of a power of two, so addition and removal are exact in any order;
+- floats are split at 2**±400 before they are sliced or squared. Each part is scaled to a range where results neither
+  overflow nor become denormal.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ _POWERS = tuple(10 ** (1 << i) for i in range(10))
 
 @dataclass(slots=True)
 class IntSums:
-    """Totals of ints by group: a lane, and on top of it what the lane could not take."""
+    """Totals of ints by group: a lane plus the excess that does not fit the lane."""
 
     lane: Ints
     over: dict[int, int]
 
     @classmethod
     def none(cls, m: int) -> IntSums:
-        """m totals of 0."""
+        """Return m totals of 0."""
         return cls(np.zeros(m, np.int64), {})
 
     def of(self, group: int) -> int:
-        """The total of a group."""
+        """Return the total of a group."""
         return int(self.lane[group]) + self.over.get(group, 0)
 
     def add(self, group: int, x: int) -> None:
-        """Adds one int of any size."""
+        """Add one int of any size."""
         self.over[group] = self.over.get(group, 0) + x
 
 
 def peak(values: Ints) -> int:
-    """The greatest magnitude in a column, as a Python int: the least int64 has no positive twin."""
+    """Return the greatest magnitude in a column. It is a Python int, since -(2**63) has no int64 negation."""
     return max(int(values.max()), -int(values.min())) if values.size else 0
 
 
 def int_sums(loc: Locs, values: Ints, m: int) -> IntSums:
-    """The sums of `values` by their group `loc`, a number below m."""
+    """Sum `values` by their group `loc`, a number below m."""
     n, top = values.size, peak(values)
     if top * n < _DOUBLE:
         return IntSums(np.bincount(loc, values, m).astype(np.int64), {})
@@ -81,10 +81,10 @@ def int_sums(loc: Locs, values: Ints, m: int) -> IntSums:
 
 
 def square_sums(loc: Locs, values: Ints, m: int) -> IntSums:
-    """The sums of squares of `values` by their group."""
+    """Sum the squares of `values` by their group."""
     if peak(values) < 1 << 31:
         return int_sums(loc, values * values, m)
-    # v = h·2^32 + l with both halves within ±2^31, so that each of the three products stays within 2^62.
+    # v = h·2^32 + l with both halves within ±2^31, so each of the three products stays within 2^62.
     carry = (values >> 31) & 1
     low = (values & _MASK) - (carry << 32)
     high = (values >> 32) + carry
@@ -107,20 +107,20 @@ class BinarySums:
     total: list[int]
 
     def at(self, unit: int) -> list[int]:
-        """The totals in units of 2**unit, which must divide this one's."""
+        """Return the totals in the finer unit 2**unit."""
         shift = self.unit - unit
         return [x << shift for x in self.total] if shift else self.total
 
 
 def float_sums(loc: Locs, values: Floats, m: int) -> BinarySums:
-    """The sums of finite `values` by their group."""
+    """Sum finite `values` by their group."""
     if values.size <= _FEW:
         return _few(loc, values, m, 1)
     return _meet([s for v, at, e in _ranges(loc, values) for s in _sliced(at, v, m, -e)], m)
 
 
 def float_square_sums(loc: Locs, values: Floats, m: int) -> BinarySums:
-    """The sums of squares of finite `values` by their group."""
+    """Sum the squares of finite `values` by their group."""
     if values.size <= _FEW:
         return _few(loc, values, m, 2)
     slices: list[tuple[int, list[int]]] = []
@@ -137,7 +137,7 @@ def float_square_sums(loc: Locs, values: Floats, m: int) -> BinarySums:
 
 
 def _few(loc: Locs, values: Floats, m: int, degree: int) -> BinarySums:
-    """A handful of floats, where columns would cost more than they save."""
+    """Sum a few floats, for which columns cost more than they save."""
     items = []
     for g, v in zip(loc.tolist(), values.tolist()):
         numerator, denominator = v.as_integer_ratio()
@@ -150,7 +150,7 @@ def _few(loc: Locs, values: Floats, m: int, degree: int) -> BinarySums:
 
 
 def _ranges(loc: Locs, values: Floats) -> Iterator[tuple[Floats, Locs, int]]:
-    """The values in at most three parts, each scaled by 2**e to the middle of the range: (scaled, groups, e)."""
+    """Yield at most three parts (scaled, groups, e) of the values. 2**e scales a part to the middle range."""
     size = np.abs(values)
     small, great = (size < 2.0**-_FAR) & (size > 0), size >= 2.0**_FAR
     if not small.any() and not great.any():
@@ -163,7 +163,7 @@ def _ranges(loc: Locs, values: Floats) -> Iterator[tuple[Floats, Locs, int]]:
 
 
 def _sliced(loc: Locs, values: Floats, m: int, shift: int) -> Iterator[tuple[int, list[int]]]:
-    """Totals by group of the values' leading bits, then of the next, until none are left: (unit, totals)."""
+    """Yield totals by group as (unit, totals): first of the leading bits of all values, then of the next bits."""
     room = values.size.bit_length()
     while top := max(float(values.max()), -float(values.min())):
         e = math.frexp(top)[1] + room
@@ -180,7 +180,7 @@ def _sliced(loc: Locs, values: Floats, m: int, shift: int) -> Iterator[tuple[int
 
 
 def _meet(slices: list[tuple[int, list[int]]], m: int) -> BinarySums:
-    """Slices of any units as one total each."""
+    """Add slices of any units to one total per group."""
     if not slices:
         return BinarySums(0, [0] * m)
     slices.sort(key=lambda s: -s[0])
@@ -193,7 +193,7 @@ def _meet(slices: list[tuple[int, list[int]]], m: int) -> BinarySums:
 
 
 def add_binary(x: int, e: int, y: int, f: int) -> tuple[int, int]:
-    """x·2**e + y·2**f as an odd mantissa and its exponent; nothing is (0, 0)."""
+    """Return x·2**e + y·2**f as (odd mantissa, exponent), or (0, 0) for zero."""
     if e >= f:
         x = (x << (e - f)) + y
         e = f
@@ -208,7 +208,7 @@ def add_binary(x: int, e: int, y: int, f: int) -> tuple[int, int]:
 
 
 def add_decimal(x: int, e: int, y: int, f: int) -> tuple[int, int]:
-    """x·10**e + y·10**f as a mantissa without a trailing zero and its exponent; nothing is (0, 0)."""
+    """Return x·10**e + y·10**f as (mantissa without trailing zero, exponent), or (0, 0) for zero."""
     if e >= f:
         x = x * 10 ** (e - f) + y
         e = f
@@ -226,5 +226,5 @@ def add_decimal(x: int, e: int, y: int, f: int) -> tuple[int, int]:
 
 
 def count_of(loc: Locs, m: int) -> Ints:
-    """How many rows each group has."""
+    """Count the rows of each group."""
     return np.bincount(loc, minlength=m).astype(np.int64, copy=False)

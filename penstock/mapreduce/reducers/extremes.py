@@ -1,9 +1,9 @@
-"""The least and the greatest of a group's values, one or several: what min, max, top and bottom are read from.
+"""The least and the greatest values of a group, for min, max, top and bottom.
 
-Values compare in the total order of values, so that of several equal ones the same is kept in every tree. Columns of
-ints and of floats are folded whole; nodes where kinds meet, and values that no lane holds, are looked at one by one.
+Values compare in the total order of values, so every tree chooses the same among equal ones. Columns of ints or floats
+are folded whole. Nodes with several kinds, and values outside lanes, are compared one by one.
 
-A partial of `Extreme` is the value, one of `Ranking` the list of the best, the best first. Null is skipped.
+A partial of `Extreme` is the value. A partial of `Ranking` is the list of the best values, best first. Null is skipped.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _LOWEST = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class Extreme(Folded):
-    """The greatest value, or the least."""
+    """The greatest or the least value."""
 
     greatest: bool
 
     def fold(self, leaves: Leaves) -> Column:
-        """The extreme of each node's values."""
+        """Return the extreme of each node's values."""
         return self._best(leaves.starts, leaves.column(self.field))
 
     def fold_few(self, values: Sequence[Any]) -> Any:
-        """The same of one node, value by value."""
+        """Return the extreme of the values of one node."""
         here = [_told(value) for value in values if value is not None]
         return chosen(here, self.greatest) if here else None
 
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
-        """The extreme of each node's children."""
+        """Return the extreme of each node's children."""
         return self._best(starts, partials)
 
     def stepped(self, before: Values, came: Values, here: Ints, went: Values, gone: Ints) -> tuple[Column, Mask] | None:
-        """Known where the extreme did not go, or what came is no worse; all values must be of one kind, or null."""
+        """Return next partials, and a mask of certain ones: the extreme stayed, or an added value is no worse."""
         kinds = (_kinds(before) | _kinds(came) | _kinds(went)) - {Kind.NULL}
         if len(kinds) > 1 or not kinds <= {Kind.INT, Kind.FLOAT}:
             return None
@@ -64,7 +64,7 @@ class Extreme(Folded):
         return Column(lane, None if kind is None else kind.astype(np.uint8)), sure
 
     def _greatest_codes(self, column: Values, group: Ints, m: int, floats: bool) -> tuple[Mask, Ints]:
-        """Of m groups whether each has a value that is not null, and the greatest code, turned round for the least."""
+        """Return a mask of the m groups with values, and their greatest codes. The least inverts the codes."""
         lane = column.lane
         if column.kind is not None:
             own = column.kind != Kind.NULL
@@ -81,7 +81,7 @@ class Extreme(Folded):
             return Column(self._reduced(column.lane, starts))
         m = int(starts.size)
         lane, kinds = np.zeros(m, np.int64), np.zeros(m, np.uint8)
-        met: dict[int, list[Any]] = {}  # nodes with a value of a second kind, and what to choose from there
+        met: dict[int, list[Any]] = {}  # candidates of nodes with values of several kinds
         for which in (Kind.INT, Kind.FLOAT):
             own = kind == which
             if not own.any():
@@ -107,7 +107,7 @@ class Extreme(Folded):
         return out
 
     def _best_of(self, own: Mask, codes: Ints, starts: Ints) -> tuple[Ints, Mask]:
-        """The extreme code among a node's own rows, and which nodes have any."""
+        """Return the extreme code among the marked rows of each node, and a mask of nodes that have any."""
         if own.all():
             return self._reduced(codes, starts), np.ones(starts.size, bool)
         worst = CODE_MIN if self.greatest else CODE_MAX
@@ -119,7 +119,7 @@ class Extreme(Folded):
         return best
 
     def _best_objects(self, starts: Ints, column: Values) -> dict[int, Any]:
-        """By node the extreme of the values that no lane holds."""
+        """Return by node the extreme of the values outside lanes."""
         at = np.sort(np.fromiter(column.objs, np.int64, len(column.objs)))
         nodes = np.searchsorted(starts, at, side="right") - 1
         begins = np.append(True, nodes[1:] != nodes[:-1]).nonzero()[0]
@@ -130,13 +130,13 @@ class Extreme(Folded):
 
 @dataclass(frozen=True, slots=True)
 class Ranking(Folded):
-    """The n best values, the best first: the greatest, or the least."""
+    """The n greatest or n least values, best first."""
 
     n: int
     greatest: bool
 
     def fold(self, leaves: Leaves) -> Column:
-        """The best of each node's values."""
+        """Return the best of each node's values."""
         column, starts = leaves.column(self.field), leaves.starts
         kind = column.kind
         if kind is None:
@@ -150,11 +150,11 @@ class Ranking(Folded):
         return partials_of([self._best(values) or None for values in nodes_of(starts, column.values())])
 
     def fold_few(self, values: Sequence[Any]) -> list[Any] | None:
-        """The same of one node, value by value."""
+        """Return the best of the values of one node."""
         return self._best([_told(value) for value in values if value is not None]) or None
 
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
-        """The best of each node's children's."""
+        """Return the best among the lists of each node's children."""
         children = nodes_of(starts, partials.values())
         return partials_of([self._best(list(chain.from_iterable(lists))) or None for lists in children])
 
@@ -162,7 +162,7 @@ class Ranking(Folded):
         return sorted_values(values, self.greatest)[: self.n]
 
     def _best_codes(self, starts: Ints, column: Column, codes: Ints, here: Mask | None) -> Column:
-        """The best of columns of one kind: `codes` order, `here` says which are not null."""
+        """Return the best of columns of one kind. `codes` order the values; `here` marks those that are not null."""
         node = node_numbers(starts, len(column))
         at = np.arange(len(column)) if here is None else here.nonzero()[0]
         order = at[np.lexsort((~codes[at] if self.greatest else codes[at], node[at]))]
@@ -172,10 +172,10 @@ class Ranking(Folded):
 
 
 def _told(value: Any) -> Any:
-    """The value; of the many NaNs one, as columns of floats have it."""
+    """Return the value. Map all NaNs to one, as columns of floats do."""
     return nan if type(value) is float and isnan(value) else value
 
 
 def _kinds(column: Values) -> set[int]:
-    """The kinds that occur."""
+    """Return the kinds that occur."""
     return {Kind.INT} if column.kind is None else set(np.unique(column.kind).tolist())

@@ -1,9 +1,9 @@
-"""Values chosen by who made them, or by what stands beside them: what first, last and collect are read from.
+"""Values chosen by their source or by another field, for first, last and collect.
 
-A source is the document's encoded key and the rank among its values for the group; keys compare as their encodings do.
-`by` compares in group order, null before everything, so that 1 and 1.0 tie, and what ties there is ordered by source.
-A partial of `Choice` is [by, key, rank, value], one of `Collected` the list of [key, rank, value], the first source
-first. Null is skipped: only what has a value is chosen.
+A source is the document's encoded key and the rank among its values for the group. Keys compare as their encodings.
+`by` compares in group order, with null first: 1 and 1.0 tie, and the source decides ties. A partial of `Choice` is [by,
+key, rank, value]. A partial of `Collected` is the list of [key, rank, value], sorted by source. Contributions with a
+null value are skipped.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from penstock.views import Leaves, Path, Values
 
 @dataclass(frozen=True, slots=True)
 class Choice(Folded):
-    """The value whose `by` is the least, or the greatest if `last`; of equal ones that of the first or last source."""
+    """The value with the least `by`, or with the greatest if `last`. Ties go to the first or last source."""
 
     by: Path
     last: bool
 
     @property
     def beside(self) -> tuple[Path, ...]:
-        """What orders."""
+        """Return the field that orders the values."""
         return (self.by,)
 
     def fold(self, leaves: Leaves) -> Column:
-        """The choice among each node's contributions."""
+        """Return the choice among each node's contributions."""
         column, by, starts = column_of(leaves.column(self.field)), column_of(leaves.column(self.by)), leaves.starts
         codes, here = self._codes(by), None if column.kind is None else column.kind != Kind.NULL
         if here is not None:
@@ -55,13 +55,13 @@ class Choice(Folded):
         return partials_of(partials)
 
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
-        """The choice among each node's children's."""
+        """Return the choice among the partials of each node's children."""
         choose = max if self.last else min
         children = nodes_of(starts, partials.values())
         return partials_of([choose(own, key=self._order, default=None) for own in children])
 
     def merged(self, one: list[Any], two: list[Any]) -> list[Any]:
-        """The choice among both; for one source in both groups the values themselves decide."""
+        """Choose between two groups. If one source is in both groups, the values decide."""
         choose = max if self.last else min
         return choose(one, two, key=lambda partial: (self._order(partial), order_key(partial[-1])))
 
@@ -72,7 +72,7 @@ class Choice(Folded):
 
     @staticmethod
     def _codes(by: Column) -> Ints:
-        """Ints in the order of `by`, the same where it ties."""
+        """Return ints in the order of `by`, equal where it ties."""
         if by.kind is None:
             return by.lane
         if bool((by.kind == Kind.FLOAT).all()):
@@ -91,7 +91,7 @@ class Collected(Folded):
     __repr__ = repr_by_fields
 
     def fold(self, leaves: Leaves) -> Column:
-        """Those of each node."""
+        """Return the first n of each node."""
         column, starts = column_of(leaves.column(self.field)), leaves.starts
         at = np.arange(len(column)) if column.kind is None else (column.kind != Kind.NULL).nonzero()[0]
         partials: list[Any] = [None] * int(starts.size)
@@ -102,11 +102,11 @@ class Collected(Folded):
         return partials_of(partials)
 
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
-        """Those of each node's children."""
+        """Return the first n among each node's children."""
         children = nodes_of(starts, partials.values())
         firsts = [nsmallest(self.n, chain.from_iterable(own), key=itemgetter(0, 1)) for own in children]
         return partials_of([first or None for first in firsts])
 
     def merged(self, one: list[Any], two: list[Any]) -> list[Any]:
-        """Those of both; values of one source in both groups stand in the order of values."""
+        """Return the first n of both groups. Values of one source in both are sorted by value."""
         return nsmallest(self.n, [*one, *two], key=lambda item: (item[0], item[1], order_key(item[2])))

@@ -1,6 +1,6 @@
-"""The reducers without an inverse, as a view's definition names them, and how each reads its result.
+"""The reducers without an inverse, as named in a view's definition, and how each reads its result.
 
-Null is skipped by all but functions, which are given every value. Over nulls only, distinct is 0, top, bottom and
+All of them skip null, except functions, which are given every value. Over nulls only, distinct is 0, top, bottom and
 collect are empty, and the others are null.
 """
 
@@ -26,7 +26,7 @@ _FINEST = 10**1_000
 
 
 def _spilt(states: Sequence[State], otherwise: Any) -> Any:
-    """What the one cell's state begins with."""
+    """Return the first entry of the single cell's spill."""
     spill = states[0][1]
     return otherwise if spill is None else spill[0]
 
@@ -40,11 +40,11 @@ class Max(BaseReducer):
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The value."""
+        """Return the cell of the value."""
         return (Extreme(self.field, self.greatest),)
 
     def result(self, n: int, states: Sequence[State]) -> Any:
-        """The value."""
+        """Return the value."""
         return _spilt(states, None)
 
 
@@ -67,15 +67,15 @@ class Top(BaseReducer):
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The list of them."""
+        """Return the cell of the ranked list."""
         return (Ranking(self.field, self.n, self.greatest),)
 
     def describe(self) -> dict[str, object]:
-        """The reducer as plain data, for `reducer_from`."""
+        """Return the reducer as plain data, for `reducer_from`."""
         return {**BaseReducer.describe(self), "n": self.n}
 
     def result(self, n: int, states: Sequence[State]) -> list[Any]:
-        """The values, the best first."""
+        """Return the values, best first."""
         return list(_spilt(states, ()))
 
 
@@ -97,21 +97,21 @@ class Collect(BaseReducer):
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The values with their sources."""
+        """Return the cell of the values with their sources."""
         return (Collected(self.field, self.n),)
 
     def describe(self) -> dict[str, object]:
-        """The reducer as plain data, for `reducer_from`."""
+        """Return the reducer as plain data, for `reducer_from`."""
         return {**BaseReducer.describe(self), "n": self.n}
 
     def result(self, n: int, states: Sequence[State]) -> list[Any]:
-        """The values, in the order of their sources."""
+        """Return the values, in the order of their sources."""
         return [value for _, _, value in _spilt(states, ())]
 
 
 @dataclass(frozen=True, slots=True)
 class Last(BaseReducer):
-    """The value with the greatest ts, or the greatest of another field."""
+    """The value with the greatest ts, or with the greatest value of another field."""
 
     name: ClassVar[str] = "last"
     last: ClassVar[bool] = True
@@ -119,22 +119,22 @@ class Last(BaseReducer):
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The value, with what it was chosen by."""
+        """Return the cell of the value with its order and source."""
         return (Choice(self.field, self.by or TS, self.last),)
 
     def describe(self) -> dict[str, object]:
-        """The reducer as plain data, for `reducer_from`."""
+        """Return the reducer as plain data, for `reducer_from`."""
         return {**BaseReducer.describe(self), "by": None if self.by is None else list(self.by)}
 
     def result(self, n: int, states: Sequence[State]) -> Any:
-        """The value."""
+        """Return the value."""
         chosen = _spilt(states, None)
         return None if chosen is None else chosen[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class First(Last):
-    """The value with the least ts, or the least of another field."""
+    """The value with the least ts, or with the least value of another field."""
 
     name: ClassVar[str] = "first"
     last: ClassVar[bool] = False
@@ -142,30 +142,30 @@ class First(Last):
 
 @dataclass(frozen=True, slots=True)
 class Monoid(BaseReducer):
-    """A user's monoid."""
+    """A user-defined monoid."""
 
     name: ClassVar[str] = "monoid"
     functions: MonoidFunctions | None
 
     @property
     def code(self) -> object:
-        """The user's object."""
+        """Return the user's object."""
         return None if self.functions is None else self.functions.group
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The user's accumulator."""
+        """Return the cell of the user's accumulator."""
         return (UserMonoid(self.field, self.functions),)
 
     def result(self, n: int, states: Sequence[State]) -> Any:
-        """What the user's `result` gave when the accumulator last changed."""
+        """Return the output of the user's `result` for the last accumulator."""
         spill = states[0][1]
         return None if spill is None else spill[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Function(BaseReducer):
-    """A user's function, as CouchDB has them."""
+    """A user-defined reduce function, as in CouchDB."""
 
     name: ClassVar[str] = "function"
     function: ReduceFunction | None
@@ -174,58 +174,58 @@ class Function(BaseReducer):
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """What the function gave."""
+        """Return the cell of the function's output."""
         return (Rereduced(self.field, self.function),)
 
     def describe(self) -> dict[str, object]:
-        """The reducer as plain data, for `reducer_from`."""
+        """Return the reducer as plain data, for `reducer_from`."""
         return {**BaseReducer.describe(self), "function": self.called, "keys": self.keys}
 
     def result(self, n: int, states: Sequence[State]) -> Any:
-        """What the function gave."""
+        """Return the function's output."""
         return _spilt(states, [None])[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Distinct(BaseReducer):
-    """How many different values."""
+    """The number of distinct values."""
 
     name: ClassVar[str] = "distinct"
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The values, equal ones as one."""
+        """Return the cell of the values, with equal ones as one entry."""
         return (DistinctValues(self.field),)
 
     def result(self, n: int, states: Sequence[State]) -> int:
-        """The count."""
+        """Return the count."""
         return int(_spilt(states, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Quantiles(BaseReducer):
-    """The numbers at some shares of the way through all of them."""
+    """Quantiles of the numbers."""
 
     name: ClassVar[str] = "quantiles"
     shares: tuple[Fraction, ...]
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The numbers in order."""
+        """Return the cell of the numbers in order."""
         return (QuantileValues(self.field, self.shares),)
 
     def describe(self) -> dict[str, object]:
-        """The reducer as plain data, for `reducer_from`."""
+        """Return the reducer as plain data, for `reducer_from`."""
         return {**BaseReducer.describe(self), "shares": [str(share) for share in self.shares]}
 
     def result(self, n: int, states: Sequence[State]) -> list[Any] | None:
-        """The numbers, in the order in which they were asked for."""
+        """Return the numbers, in the order of the shares."""
         numbers = _spilt(states, None)
         return None if numbers is None else list(numbers)
 
 
 def max(f: str | None = None) -> Max:
-    """The greatest value, of any kind, in the order of groups: null < false < true < numbers < text < …
+    """Compute the greatest value, of any kind, in the order of groups: null < false < true < numbers < text < …
 
     >>> import penstock as ps
     >>> ps.max().over([3, 10.5, None, 7]), ps.max("name").over([{"name": "Sue"}, {"name": "Joe"}])
@@ -235,7 +235,7 @@ def max(f: str | None = None) -> Max:
 
 
 def min(f: str | None = None) -> Min:
-    """The least value, of any kind, in the order of groups; null is none.
+    """Compute the least value, of any kind, in the order of groups. Nulls are skipped.
 
     >>> import penstock as ps
     >>> ps.min().over([3, None, "x"]), ps.min("age").over([{}])
@@ -245,7 +245,7 @@ def min(f: str | None = None) -> Min:
 
 
 def top(n: int, f: str | None = None) -> Top:
-    """The n greatest values, the greatest first; equal ones count each.
+    """Compute the n greatest values, greatest first. Equal values count separately.
 
     >>> import penstock as ps
     >>> ps.top(3).over([1, 8, 8, None, 5])
@@ -255,7 +255,7 @@ def top(n: int, f: str | None = None) -> Top:
 
 
 def bottom(n: int, f: str | None = None) -> Bottom:
-    """The n least values, the least first; equal ones count each.
+    """Compute the n least values, least first. Equal values count separately.
 
     >>> import penstock as ps
     >>> ps.bottom(2, "age").over([{"age": 30}, {"age": 7}, {}, {"age": 12.5}])
@@ -265,7 +265,7 @@ def bottom(n: int, f: str | None = None) -> Bottom:
 
 
 def collect(n: int, f: str | None = None) -> Collect:
-    """The values of the first n sources: by the document's key, and for one document in the order of its values.
+    """Collect the values of the first n sources, ordered by document key and then by rank within the document.
 
     >>> import penstock as ps
     >>> ps.collect(2).over(["c", None, "a", "b"])
@@ -275,9 +275,9 @@ def collect(n: int, f: str | None = None) -> Collect:
 
 
 def first(f: str | None = None, by: str | None = None) -> First:
-    """The value with the least ts or, if `by` names a field, of that one; of equal ones that of the first source.
+    """Choose the value with the least ts, or with the least `by` if given. Ties go to the first source.
 
-    `by` stands beside `f`: both are read from the same value. Null is before everything.
+    `by` and `f` are fields of the same value. Null sorts before everything.
 
     >>> import penstock as ps
     >>> ps.first("name", by="at").over([{"name": "Joe", "at": 5}, {"name": "Sue", "at": 3}, {"at": 1}])
@@ -287,9 +287,9 @@ def first(f: str | None = None, by: str | None = None) -> First:
 
 
 def last(f: str | None = None, by: str | None = None) -> Last:
-    """The value with the greatest ts or, if `by` names a field, of that one; of equal ones that of the last source.
+    """Choose the value with the greatest ts, or with the greatest `by` if given. Ties go to the last source.
 
-    `by` stands beside `f`: both are read from the same value. Null is before everything.
+    `by` and `f` are fields of the same value. Null sorts before everything.
 
     >>> import penstock as ps
     >>> ps.last("name", by="at").over([{"name": "Joe", "at": 5}, {"name": "Sue", "at": 3}, {"name": "Bob", "at": 5}])
@@ -299,13 +299,12 @@ def last(f: str | None = None, by: str | None = None) -> Last:
 
 
 def monoid(m: object, f: str | None = None) -> Monoid:
-    """Folds values by a monoid of your own: an accumulator that values can be merged into.
+    """Fold values by your own monoid, whose accumulator supports merge.
 
     `m` has `zero` (a value, or a function without arguments), `lift(value)`, `merge(a, b)`, and may have `result(a)`.
-    Merging must be commutative and associative, and merging with zero change nothing: values are merged along a tree
-    whose shape follows from the documents' keys. Accumulators and results are document values: a tuple comes back as a
-    list, a set cannot be one. Each function gets maps with sorted names. Values that can be taken out again are
-    quicker as a `group`.
+    `merge` must be commutative and associative, with `zero` as its identity. The document keys determine the tree along
+    which values are merged. Accumulators and results are document values: a tuple becomes a list, and a set is refused.
+    Functions receive maps with sorted names. If values can be removed from an accumulator, a `group` is faster.
 
     >>> import penstock as ps
     >>> class Longest:
@@ -320,7 +319,7 @@ def monoid(m: object, f: str | None = None) -> Monoid:
 
 
 def distinct(f: str | None = None) -> Distinct:
-    """How many different values, exactly: 1 and 1.0 are one, true is another, and null none.
+    """Count distinct values exactly: 1 and 1.0 count as one, true counts separately, and nulls are skipped.
 
     >>> import penstock as ps
     >>> ps.distinct().over([1, 1.0, True, "1", None]), ps.distinct("city").over([{}])
@@ -330,9 +329,9 @@ def distinct(f: str | None = None) -> Distinct:
 
 
 def quantiles(qs: Iterable[Share], f: str | None = None) -> Quantiles:
-    """The numbers at these shares of the way through all numbers in order, exactly: 0 the least, 1 the greatest.
+    """Compute exact quantiles of the numbers at these shares: 0 is the least number, 1 the greatest.
 
-    Each is a number that is there, and the least that has this share of all at or before it. A float is taken as it is
+    Each quantile is the least stored number with this share of all numbers at or before it. A float share is taken as
     written: 0.1 is a tenth.
 
     >>> import penstock as ps
@@ -350,7 +349,7 @@ def quantiles(qs: Iterable[Share], f: str | None = None) -> Quantiles:
 
 
 def resolved(reducers: Iterable[Reducer | ReduceFunction]) -> tuple[Reducer, ...]:
-    """The reducers of a view, a function in the place of one as the reducer that runs it."""
+    """Return the reducers of a view. A user's function becomes the reducer that runs it."""
     return tuple(_by_function(r) if isinstance(r, ReduceFunction) else r for r in reducers)
 
 

@@ -1,7 +1,7 @@
-"""The reducers with an inverse, as a view's definition names them, and how each reads its result from exact totals.
+"""The invertible reducers, as named in a view's definition, and how each reads its result from exact totals.
 
-Null is skipped by every reducer but `count()`. Over nulls only, counts are 0 and everything else is null. All reducers,
-those without an inverse too, are rebuilt from their descriptions here.
+All but `count()` skip null. Over nulls only, counts are 0 and every other result is null. This module also rebuilds
+every reducer from its description, including those without an inverse.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from penstock.views import Cell, Path, State
 
 @dataclass(frozen=True, slots=True)
 class Count(BaseReducer):
-    """How many contributions, or how many values that are not null."""
+    """The number of contributions, or of values that are not null."""
 
     name: ClassVar[str] = "count"
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """None for `count()`: a group knows its contributions."""
+        """Return no cell for `count()`: a group's row has the number of contributions."""
         return () if self.field is None else (Present(self.field),)
 
     def result(self, n: int, states: Sequence[State]) -> int:
-        """The count."""
+        """Return the count."""
         return n if self.field is None else states[0][0][0]
 
     def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
-        """The counts."""
+        """Return the counts."""
         counts: list[Any] = (n if self.field is None else lanes[0][:, 0]).tolist()
         return counts
 
@@ -54,11 +54,11 @@ class Sum(BaseReducer):
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Totals to the first power."""
+        """Return the cell of totals of the first power."""
         return (Moments(self.field, 1),)
 
     def result(self, n: int, states: Sequence[State]) -> int | float | Decimal | None:
-        """An int over ints, a Decimal over ints and Decimals, else a float, rounded once."""
+        """Return an int over ints, a Decimal over ints and Decimals, else a float, rounded once."""
         lanes, spill = states[0]
         if not lanes[0]:
             return None
@@ -73,7 +73,7 @@ class Sum(BaseReducer):
         return decimal_of(numerator, -exact.places) if exact.decimals else numerator
 
     def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
-        """The totals, which are ints where lanes say all."""
+        """Return the totals of groups without spills, which are ints."""
         totals: list[Any] = lanes[0][:, 1].tolist()
         counted = lanes[0][:, 0]
         if counted.all():
@@ -83,17 +83,17 @@ class Sum(BaseReducer):
 
 @dataclass(frozen=True, slots=True)
 class Mean(BaseReducer):
-    """The exact total through the number of values, rounded once."""
+    """The exact total divided by the number of values, rounded once."""
 
     name: ClassVar[str] = "mean"
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Totals to the first power."""
+        """Return the cell of totals of the first power."""
         return (Moments(self.field, 1),)
 
     def result(self, n: int, states: Sequence[State]) -> float | Decimal | None:
-        """A float, or 28 digits over Decimals without floats."""
+        """Return a float, or 28 digits over Decimals without floats."""
         exact = Exact.of(states[0])
         if not exact.m:
             return None
@@ -105,22 +105,22 @@ class Mean(BaseReducer):
 
 @dataclass(frozen=True, slots=True)
 class Variance(BaseReducer):
-    """The mean square distance from the mean, exact and rounded once."""
+    """The variance: computed exactly and rounded once."""
 
     name: ClassVar[str] = "variance"
     ddof: int = 1
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Totals to the second power."""
+        """Return the cell of totals up to the second power."""
         return (Moments(self.field, 2),)
 
     def describe(self) -> dict[str, object]:
-        """The reducer as plain data, for `reducer_from`."""
+        """Return the reducer as plain data, for `reducer_from`."""
         return {**BaseReducer.describe(self), "ddof": self.ddof}
 
     def result(self, n: int, states: Sequence[State]) -> float | Decimal | None:
-        """A float, or 28 digits over Decimals without floats; None for too few values."""
+        """Return a float, or 28 digits over Decimals without floats, or None for too few values."""
         exact = Exact.of(states[0])
         if exact.m <= self.ddof:
             return None
@@ -134,7 +134,7 @@ class Variance(BaseReducer):
 
 @dataclass(frozen=True, slots=True)
 class Stddev(Variance):
-    """The root of the variance, taken of the exact ratio and rounded once."""
+    """The square root of the exact variance, rounded once."""
 
     name: ClassVar[str] = "stddev"
 
@@ -144,7 +144,7 @@ class Stddev(Variance):
 
 @dataclass(frozen=True, slots=True)
 class Histogram(BaseReducer):
-    """Counts between edges."""
+    """Counts of numbers between edges."""
 
     name: ClassVar[str] = "histogram"
     edges: tuple[Number, ...]
@@ -152,43 +152,43 @@ class Histogram(BaseReducer):
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """A count a bin."""
+        """Return the cell with one count per bin."""
         return (Bins(self.field, self.edges),)
 
     def describe(self) -> dict[str, object]:
-        """The reducer as plain data, for `reducer_from`."""
+        """Return the reducer as plain data, for `reducer_from`."""
         return {**BaseReducer.describe(self), "edges": [_edge_text(edge) for edge in self.edges]}
 
     def result(self, n: int, states: Sequence[State]) -> list[int]:
-        """The counts, lowest bin first."""
+        """Return the counts, lowest bin first."""
         return list(states[0][0])
 
 
 @dataclass(frozen=True, slots=True)
 class Group(BaseReducer):
-    """A user's group."""
+    """A user-defined invertible reducer."""
 
     name: ClassVar[str] = "group"
     functions: Functions | None
 
     @property
     def code(self) -> object:
-        """The user's object."""
+        """Return the user's object."""
         return None if self.functions is None else self.functions.group
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The user's accumulator."""
+        """Return the cell of the user's accumulator."""
         return (UserGroup(self.field, self.functions),)
 
     def result(self, n: int, states: Sequence[State]) -> Any:
-        """What the user's `result` gave when the accumulator last changed."""
+        """Return the output of the user's `result` for the last accumulator."""
         spill = states[0][1]
         return None if spill is None else spill[1]
 
 
 def count(f: str | None = None) -> Count:
-    """Counts contributions; `count("f")` counts those whose `f` is not null.
+    """Count contributions. `count("f")` counts those whose `f` is not null.
 
     >>> import penstock as ps
     >>> ps.count().over([5, None]), ps.count("paid").over([{"paid": True}, {"paid": None}])
@@ -198,10 +198,10 @@ def count(f: str | None = None) -> Count:
 
 
 def sum(f: str | None = None) -> Sum:
-    """Adds numbers exactly: an int over ints, a Decimal over ints and Decimals, else a float, rounded once.
+    """Add numbers exactly: an int over ints, a Decimal over ints and Decimals, else a float, rounded once.
 
-    A float sum is what `math.fsum` gives over what is left, in any order and after any retraction. A NaN, or both
-    infinities, make it NaN and one infinity makes it that one, until they are taken back.
+    A float sum equals `math.fsum` over the current values, in any order and after any retraction. A NaN, or both
+    infinities, make it NaN. One infinity makes it that infinity. A retraction undoes this.
 
     >>> import penstock as ps
     >>> ps.sum().over([0.1] * 10), ps.sum("amount").over([{"amount": 1 << 64}, {"amount": None}])
@@ -211,7 +211,7 @@ def sum(f: str | None = None) -> Sum:
 
 
 def mean(f: str | None = None) -> Mean:
-    """The mean of numbers: exact, then rounded once to a float, or to 28 digits over Decimals without floats.
+    """Compute the mean of numbers: exact, then rounded once to a float, or to 28 digits over Decimals without floats.
 
     >>> import penstock as ps
     >>> from decimal import Decimal
@@ -222,7 +222,7 @@ def mean(f: str | None = None) -> Mean:
 
 
 def variance(f: str | None = None, ddof: int = 1) -> Variance:
-    """The variance of numbers: exact, then rounded once; None for `ddof` values or fewer.
+    """Compute the variance of numbers: exact, then rounded once. The result is None for `ddof` values or fewer.
 
     >>> import penstock as ps
     >>> ps.variance().over([1e9 + 1, 1e9 + 2, 1e9 + 4]), ps.variance(ddof=0).over([7]), ps.variance().over([7])
@@ -232,7 +232,7 @@ def variance(f: str | None = None, ddof: int = 1) -> Variance:
 
 
 def stddev(f: str | None = None, ddof: int = 1) -> Stddev:
-    """The standard deviation of numbers: the root of the exact variance, rounded once.
+    """Compute the standard deviation of numbers: the root of the exact variance, rounded once.
 
     >>> import penstock as ps
     >>> ps.stddev().over([1, 2, 3, 4]), ps.stddev(ddof=0).over([1, 3])
@@ -242,7 +242,7 @@ def stddev(f: str | None = None, ddof: int = 1) -> Stddev:
 
 
 def histogram(edges: Sequence[Number], f: str | None = None) -> Histogram:
-    """Counts of numbers by bin: below the first edge, from each edge up to the next, and from the last edge on.
+    """Count numbers by bin: below the first edge, from each edge up to the next, and from the last edge on.
 
     >>> import penstock as ps
     >>> ps.histogram([0, 10, 100]).over([-5, 0, 9.99, 10, 1000])
@@ -264,11 +264,11 @@ def histogram(edges: Sequence[Number], f: str | None = None) -> Histogram:
 
 
 def group(g: object, f: str | None = None) -> Group:
-    """Folds values by a group of your own: an accumulator that values can be merged into and taken out of again.
+    """Fold values by your own invertible reducer, whose accumulator supports merge and unmerge.
 
     `g` has `zero` (a value, or a function without arguments), `lift(value)`, `merge(a, b)`, `unmerge(a, b)`, and may
-    have `result(a)`. Merging must be commutative and associative, and unmerging undo it. Accumulators and results are
-    document values: a tuple comes back as a list, a set cannot be one. Each function gets maps with sorted names.
+    have `result(a)`. `merge` must be commutative and associative, and `unmerge` must undo it. Accumulators and results
+    are document values: a tuple becomes a list, and a set is refused. Functions receive maps with sorted names.
 
     >>> import penstock as ps
     >>> class Product:
@@ -283,7 +283,7 @@ def group(g: object, f: str | None = None) -> Group:
 
 
 def reducer_from(description: Mapping[str, Any]) -> BaseReducer:
-    """The reducer that was described so; one with the user's functions can then be read but not kept up.
+    """Rebuild a reducer from its description. Without its user functions it can be read but not updated.
 
     >>> import penstock as ps
     >>> reducer_from(ps.variance("a.b").describe()) == ps.variance("a.b")
@@ -331,7 +331,7 @@ def _edge(edge: object) -> Number:
 
 
 def _edge_text(edge: Number) -> list[str]:
-    """An edge as text that gives back exactly it."""
+    """Return an edge as text from which it can be restored exactly."""
     if isinstance(edge, Decimal):
         return ["decimal", str(edge)]
     return ["float", edge.hex()] if isinstance(edge, float) else ["int", hex(edge)]
@@ -342,7 +342,7 @@ def _edge_from(kind: str, text: str) -> Number:
 
 
 def _spread(exact: Exact, ddof: int) -> tuple[int, int]:
-    """(m·Σv² − (Σv)²) / (m·(m − ddof)) as one ratio."""
+    """Return (m·Σv² − (Σv)²) / (m·(m − ddof)) as one ratio."""
     (s, p), (q, r) = exact.totals
     m = exact.m
     return m * q * p * p - s * s * r, r * p * p * m * (m - ddof)

@@ -1,11 +1,11 @@
-"""Exact ratios, rounded once to what a result is shown as.
+"""Exact ratios, rounded once to the type of a result.
 
-A ratio is two ints, the denominator positive. Invariants:
+A ratio is two ints, with a positive denominator. Invariants:
 
-- a float is the one nearest to the ratio (or to its root), ties to even, beyond its range the infinity of that sign;
-- a Decimal of 28 digits likewise; the user's decimal context has no part in it;
-- of equal Decimals there is one form: no trailing zeros after the point, and no positive exponent;
-- a Decimal is one that a document may hold: above its range it is the infinity of that sign, below it 0.
+- a float is the nearest one to the ratio (or its root), ties to even; beyond its range it is the signed infinity;
+- a Decimal of 28 digits likewise; the user's decimal context does not affect it;
+- equal Decimals have one form: no trailing zeros after the point, and no positive exponent;
+- a Decimal is valid in a document: above its range it is the signed infinity, below it 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 from decimal import Decimal
 
 DIGITS = 28
-_RANGE = 6144  # of the adjusted exponent of a Decimal in a document
+_RANGE = 6144  # limit of the adjusted exponent of a Decimal in a document
 _FAULTS = [decimal.InvalidOperation, decimal.DivisionByZero, decimal.Overflow]
 _EXACT = decimal.Context(
     prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[*_FAULTS, decimal.Inexact]
@@ -52,7 +52,7 @@ def root_float(numerator: int, denominator: int) -> float:
     >>> root_float(2, 1), root_float(1, 4)
     (1.4142135623730951, 0.5)
     """
-    # A root of 55 bits or more whose last bit is set when anything was cut off: the division then rounds once.
+    # The root has at least 55 bits. Its last bit is set if anything was cut off, so the division rounds once.
     half = (numerator.bit_length() - denominator.bit_length() - 109) // 2
     if half >= 0:
         return to_float(_odd_root(numerator, denominator << 2 * half) << half, 1)
@@ -69,13 +69,13 @@ def root_decimal(numerator: int, denominator: int) -> Decimal | float:
     places = DIGITS + 3 - digits // 2
     up, down = numerator * 10 ** (2 * max(places, 0)), denominator * 10 ** (2 * max(-places, 0))
     root = math.isqrt(up // down)
-    # One more digit stands for what was cut off, beyond the digit that decides the rounding.
+    # One more digit, beyond the digit that decides the rounding, marks a remainder that was cut off.
     rest = 0 if root * root * down == up else 1
     return plain(_SHOWN.plus(_EXACT.scaleb(Decimal(root * 10 + rest), -places - 1)))
 
 
 def _odd_root(numerator: int, denominator: int) -> int:
-    """The integer square root of the ratio, made odd where it is not exact."""
+    """Return the integer square root of the ratio, made odd if it is not exact."""
     root = math.isqrt(numerator // denominator)
     return root | (root * root * denominator != numerator)
 

@@ -1,16 +1,16 @@
-"""Exact sums and sums of squares by group: what sum, mean, variance and stddev are read from.
+"""Exact sums and sums of squares by group, for sum, mean, variance and stddev.
 
-A group's state is its lanes, (values that are not null, total of the ints, total of their squares), and a spill for
-what lanes cannot hold, with D as the degree:
+A group's state is its lanes (number of values, total of the ints, total of their squares) and a spill. The spill has
+everything that does not fit the lanes. With D as the degree, the spill is:
 
     floats, D × (mantissa, exponent of 2), D × int total beyond 64 bits, Decimals, D × (mantissa, exponent of 10),
     NaNs, infinities, negative infinities
 
 Invariants:
 
-- a total of ints is in its lane where it fits 64 bits, else in the spill with a lane of 0;
+- a total of ints is in its lane if it fits 64 bits, else in the spill with a lane of 0;
 - a binary mantissa is odd, a decimal one has no trailing zero, and a total of nothing is (0, 0);
-- a spill ends with its last number that is not 0, but not within the part of the floats; one of zeros is absent;
+- a spill ends with its last nonzero number, but not within the part of the floats; a spill of zeros is absent;
 - so a state is a function of the multiset of values, and `update` only ever adds to exact totals.
 """
 
@@ -53,7 +53,7 @@ Spill = dict[int, list[Any]]
 
 @dataclass(slots=True)
 class FloatSide:
-    """The finite floats of one side of a batch: how many by group, and their totals by degree."""
+    """The finite floats of one side of a batch: their counts by group, and their totals by degree."""
 
     n: Ints
     sums: list[BinarySums]
@@ -61,7 +61,7 @@ class FloatSide:
 
 @dataclass(slots=True)
 class Side:
-    """One side of a batch by group: plain totals, not yet in the one form of a state."""
+    """One side of a batch by group: plain totals, not yet in the canonical form of a state."""
 
     m: int
     count: Ints
@@ -72,7 +72,7 @@ class Side:
 
     @classmethod
     def none(cls, m: int, degree: int) -> Side:
-        """A side without values."""
+        """Return a side without values."""
         return cls(m, np.zeros(m, np.int64), [IntSums.none(m) for _ in range(degree)], None, {}, {})
 
 
@@ -85,16 +85,16 @@ class Moments:
 
     @property
     def need(self) -> Need:
-        """Numbers only."""
+        """Require numbers."""
         return Need.NUMBER
 
     @property
     def lanes(self) -> int:
-        """Values, and a total for each degree."""
+        """Return the number of lanes: one for the count, and one total per degree."""
         return 1 + self.degree
 
     def batch(self, loc: Locals, m: int, column: Values) -> Side:
-        """Exact totals of the column's numbers by group."""
+        """Sum the column's numbers exactly by group."""
         at = loc.astype(np.intp, copy=False)
         if not at.size:
             return Side.none(m, self.degree)
@@ -107,7 +107,7 @@ class Moments:
         side = Side.none(m, self.degree)
         side.count = count_of(at[kind != Kind.NULL] if seen[Kind.NULL] else at, m)
         if seen[Kind.INT]:
-            # Lanes of NULL and BIG are 0, so only floats have to be left out.
+            # Lanes of NULL and BIG are 0, so only floats must be left out.
             picked = kind == Kind.INT if seen[Kind.FLOAT] else slice(None)
             side.ints = self._ints(at[picked], column.lane[picked], m)
         if seen[Kind.FLOAT]:
@@ -119,7 +119,7 @@ class Moments:
         return side
 
     def moved(self, state: State, value: Any, sign: int) -> State:
-        """The totals with one value added, or with −1 taken back."""
+        """Return the totals after one value is added (1) or removed (−1)."""
         if value is None:
             return state
         lanes, spill = state
@@ -165,7 +165,7 @@ class Moments:
             row[i : i + 2] = add_decimal(row[i], row[i + 1], mantissa**power, exponent * power)
 
     def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
-        """The totals with one side added and the other taken back."""
+        """Return the totals with one side added and the other removed."""
         assert isinstance(plus, Side), _FOREIGN
         assert isinstance(minus, Side), _FOREIGN
         layout = Layout(self.degree)
@@ -181,14 +181,14 @@ class Moments:
         return Totals(lanes, spill)
 
     def merge(self, a: State, b: State) -> State:
-        """The totals of the numbers of both."""
+        """Add the totals of two groups."""
         (one, left), (two, right) = a, b
         lanes, spill = Layout(self.degree).merged([x + y for x, y in zip(one, two, strict=True)], left, right)
         return tuple(lanes), spill
 
 
 class Layout:
-    """Where a spill of one degree has what. It never changes a list: a changed row is a list of its own."""
+    """The layout of a spill of one degree. Its methods never change a stored list: a changed row is a copy."""
 
     __slots__ = ("big", "decimals", "degree", "floats", "strays", "zeros")
 
@@ -201,13 +201,13 @@ class Layout:
         self.zeros = [0] * (self.strays + 3)
 
     def wide(self, row: Sequence[int] | None) -> list[int]:
-        """A copy of the row at its full length."""
+        """Return a copy of the row at its full length."""
         return [*row, *self.zeros[len(row) :]] if row else self.zeros[:]
 
     def settle(self, spill: Spill, group: int, row: list[int]) -> None:
-        """Puts the row in its one form into the spill.
+        """Put the row into the spill in its canonical form.
 
-        What is no state but a difference may have as many floats as before, and another sum of them.
+        In a difference of two states the count of floats may be 0 while their sum is not.
         """
         while len(row) > self.floats and not row[-1]:
             row.pop()
@@ -219,7 +219,7 @@ class Layout:
     def merged(
         self, lanes: list[int], a: Sequence[int] | None, b: Sequence[int] | None
     ) -> tuple[list[int], list[int] | None]:
-        """One state of these lanes, each of any size, and of the rows of two groups."""
+        """Merge the rows of two groups with these lanes, each of any size, to one state."""
         row, other = self.wide(a), self.wide(b)
         for at in (0, self.decimals, *range(self.strays, len(row))):
             row[at] += other[at]
@@ -235,7 +235,7 @@ class Layout:
         return lanes, spill.get(0)
 
     def moved(self, n: int, sums: list[int], spill: Sequence[int] | None, value: Any, sign: int) -> State:
-        """One state of n values and these totals of ints, each of any size, with a float or Decimal if given."""
+        """Return the state of n values with these totals of ints, each of any size, and a float or Decimal if given."""
         row = self.wide(spill)
         for d in range(self.degree):
             total = sums[d] + row[self.big + d]
@@ -262,7 +262,7 @@ class Layout:
         return (n, *sums), settled.get(0)
 
     def add_ints(self, spill: Spill, d: int, old: Ints, plus: IntSums, minus: IntSums) -> Ints:
-        """The lane of the new totals of ints; those beyond it go to the spill."""
+        """Return the lane of the next totals of ints. Totals beyond 64 bits go to the spill."""
         at = self.big + d
         slow = {g for g, row in spill.items() if len(row) > at and row[at]}.union(plus.over, minus.over)
         for lane in (old, plus.lane, minus.lane):
@@ -284,7 +284,7 @@ class Layout:
         return new
 
     def add_floats(self, spill: Spill, plus: FloatSide | None, minus: FloatSide | None) -> None:
-        """Counts and totals of the floats; the one loop in Python that a column of floats pays for, once a group."""
+        """Update counts and totals of the floats. This Python loop runs once per group, not once per value."""
         sides = [side for side in (plus, minus) if side]
         if not sides:
             return
@@ -316,7 +316,7 @@ class Layout:
             self.settle(spill, g, row)
 
     def add_decimals(self, spill: Spill, side: dict[int, list[int]], sign: int) -> None:
-        """Counts and totals of the Decimals."""
+        """Update counts and totals of the Decimals."""
         for g, part in side.items():
             row = self.wide(spill.get(g))
             row[self.decimals] += sign * part[0]
@@ -326,7 +326,7 @@ class Layout:
             self.settle(spill, g, row)
 
     def add_strays(self, spill: Spill, side: dict[int, list[int]], sign: int) -> None:
-        """Counts of what is no finite number."""
+        """Update counts of NaNs and infinities."""
         for g, part in side.items():
             row = self.wide(spill.get(g))
             for i, x in enumerate(part):
@@ -335,21 +335,21 @@ class Layout:
 
 
 def _binary(value: float) -> tuple[int, int]:
-    """A finite float as mantissa and exponent of 2."""
+    """Return a finite float as mantissa and exponent of 2."""
     numerator, denominator = value.as_integer_ratio()
     return numerator, 1 - denominator.bit_length()
 
 
 def _stray(value: float) -> int:
-    """Which count a float belongs to that is not finite."""
+    """Return the index of the count for a float that is not finite."""
     return 0 if math.isnan(value) else 1 if value > 0 else 2
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A state of Moments, read: how many values of which kinds, and exact totals of the finite ones, as ratios.
+    """A decoded state of Moments: the number of values, their kinds, and exact totals of finite ones as ratios.
 
-    `stray` is what NaN or infinities make of a sum. Without floats the sum has `places` decimal places.
+    `stray` is the sum if there are NaNs or infinities. Without floats the sum has `places` decimal places.
     """
 
     m: int
@@ -361,12 +361,12 @@ class Exact:
 
     @property
     def digits(self) -> bool:
-        """Whether a rounded result is a Decimal."""
+        """Return True if a rounded result is a Decimal."""
         return self.decimals and not self.floats
 
     @classmethod
     def of(cls, state: State) -> Exact:
-        """What a state says."""
+        """Decode a state."""
         lanes, spill = state
         degree = len(lanes) - 1
         if not spill:
@@ -390,7 +390,7 @@ class Exact:
 
 
 def _ratio(whole: int, binary: Iterable[int], decimal: Iterable[int]) -> tuple[int, int]:
-    """whole + x·2**e + y·10**f as one ratio."""
+    """Return whole + x·2**e + y·10**f as one ratio."""
     x, e = binary
     y, f = decimal
     numerator, denominator = (whole << -e) + x if e < 0 else whole + (x << e), 1 << max(-e, 0)

@@ -1,16 +1,15 @@
-"""A user's group as a cell: zero, lift, merge, unmerge and perhaps result, in Python, value by value.
+"""A user-defined invertible reducer as a cell: zero, lift, merge, unmerge and optional result, value by value.
 
-The user's functions run in the middle of a batch, so what they do must not reach beyond their group. A state is one
-lane, (values that are not null), and the spill [accumulator, result, owed]. Invariants:
+The user's functions run inside a batch, so their effects must not reach beyond their group. A state is one lane (the
+number of values that are not null) and the spill [accumulator, result, owed]. Invariants:
 
-- every argument is a copy of its own: no function sees an object that another group, document or batch holds;
-- an accumulator is a document value with its maps sorted after each step, so that it is the same whether or not it was
-  stored in between;
-- nothing raises out of `update`: what could not be taken is `owed`, as [how many more times, value], and is tried again
-  by each later update of the group; of equal values added and taken back nothing is owed;
-- [0, None] in `owed` says that the accumulator is right and `result` could not be had from it;
-- while anything is owed the result is the last good one; while nothing is, the spill is a function of the values;
-- without values there is no spill: a group that empties is at zero again, whatever was owed.
+- every argument is a private copy: no function sees an object of another group, document or batch;
+- after each step an accumulator is a document value with sorted maps. So storing it does not change it;
+- `update` raises no user error: a value that failed is `owed`, as [how many more times, value]. Each later update of
+  the group tries it again. Equal values that are added and removed cancel out;
+- [0, None] in `owed` means that the accumulator is right and `result` failed on it;
+- while anything is owed the result is the last good one, else the spill is a function of the values;
+- without values there is no spill: an emptied group is at zero again, even if values were owed.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ Owed = dict[bytes, list[Any]]
 
 
 def own(value: Any) -> Any:
-    """The value as a document value that nobody else holds, in the one form of equal values."""
+    """Return the value as a private copy, in the canonical form of equal values."""
     value = normalise(value)
     return value if type(value) in _FIXED else unpack(canonical(value))
 
 
 class Functions:
-    """The user's functions, found and checked; equal where they are of the same object."""
+    """The user's functions, checked. Two are equal if they belong to the same object."""
 
     __slots__ = ("_result", "_zero", "group")
     word: ClassVar[str] = "group"
@@ -72,20 +71,20 @@ class Functions:
 
     @property
     def zero(self) -> bytes:
-        """The accumulator of no values, packed as accumulators are between two steps."""
+        """Return the accumulator of no values, packed as accumulators are between two steps."""
         return self._zero
 
     def step(self, accumulator: bytes, value: Any, add: bool) -> bytes:
-        """The accumulator with one value added or taken back."""
+        """Return the accumulator with one value added or removed."""
         lifted = own(self.group.lift(own(value)))
         return canonical(normalise((self.group.merge if add else self.group.unmerge)(unpack(accumulator), lifted)))
 
     def merged(self, a: bytes, b: bytes) -> bytes:
-        """The accumulator of the values of both."""
+        """Merge two accumulators."""
         return canonical(normalise(self.group.merge(unpack(a), unpack(b))))
 
     def result(self, accumulator: bytes) -> Any:
-        """What is shown of an accumulator."""
+        """Return the result of an accumulator."""
         whole = unpack(accumulator)
         return whole if self._result is None else own(self._result(whole))
 
@@ -99,29 +98,29 @@ class UserSide:
 
     @property
     def m(self) -> int:
-        """How many groups."""
+        """Return the number of groups."""
         return self.count.size
 
 
 @dataclass(frozen=True, slots=True)
 class UserGroup:
-    """An accumulator of the user's; without functions its results can be read but not kept up."""
+    """A user's accumulator. Without the functions its results can be read but not updated."""
 
     field: Path | None
     functions: Functions | None
 
     @property
     def need(self) -> Need:
-        """The user's functions see the value itself."""
+        """Require the value itself, for the user's functions."""
         return Need.VALUE
 
     @property
     def lanes(self) -> int:
-        """The number of values."""
+        """Return 1, for the number of values."""
         return 1
 
     def batch(self, loc: Locals, m: int, column: Values) -> UserSide:
-        """The values by group; nulls are skipped."""
+        """Collect the values by group. Nulls are skipped."""
         taken = column.values()
         values: dict[int, list[Any]] = {}
         present = None if column.kind is None else (column.kind != Kind.NULL)
@@ -131,7 +130,7 @@ class UserGroup:
         return UserSide(count_of(loc.astype(np.intp) if present is None else loc[present].astype(np.intp), m), values)
 
     def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
-        """The accumulators with one side added and the other taken back."""
+        """Return the accumulators with one side added and the other removed."""
         assert isinstance(plus, UserSide), _FOREIGN
         assert isinstance(minus, UserSide), _FOREIGN
         if self.functions is None:
@@ -150,7 +149,7 @@ class UserGroup:
         return totals
 
     def merge(self, a: State, b: State) -> State:
-        """The accumulators of both as one; what either owes is owed, and raises what the user's functions raise."""
+        """Merge the accumulators of two groups, and join their owed values. Errors of user functions are raised."""
         (one, left), (two, right) = a, b
         lanes = (one[0] + two[0],)
         if left is None or right is None:
@@ -162,7 +161,7 @@ class UserGroup:
 
     @staticmethod
     def _settled(run: Functions, old: list[Any] | None, owed: Owed) -> tuple[list[Any], Exception | None]:
-        """The spill after trying all that is owed, additions first; and the first error."""
+        """Try all owed values, additions first. Return the spill and the first error."""
         accumulator, shown = (canonical(old[0]), old[1]) if old else (run.zero, None)
         still: list[list[Any]] = []
         first: Exception | None = None
@@ -185,7 +184,7 @@ class UserGroup:
 
 
 def _owed(old: list[Any] | None, plus: Sequence[Any], minus: Sequence[Any]) -> Owed:
-    """What the accumulator is behind by, equal values together."""
+    """Return the values still to be applied, with equal values combined."""
     owed: Owed = {}
     entries = [*((times, value) for times, value in (old[2] if old else ()) if times)]
     for times, value in (*entries, *((1, v) for v in plus), *((-1, v) for v in minus)):

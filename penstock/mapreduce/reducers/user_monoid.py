@@ -1,11 +1,11 @@
-"""A user's monoid, and a user's function as CouchDB has them, as cells: Python along a group's tree.
+"""A user-defined monoid and a user's reduce function, as in CouchDB, as cells that run along a group's tree.
 
-The user's functions run in the middle of a batch, so what they do must not reach beyond their group. A partial of both
-is [what the functions made], so that null can be made too, or {"error": why} of a node where they failed. Invariants:
+The user's functions run inside a batch, so their effects must not reach beyond their group. A partial of both is
+[output], so the output can be null, or {"error": message} of a node where they failed. Invariants:
 
-- every argument is a copy of its own: no function sees an object that another group, document or batch holds;
-- what functions make is a document value with its maps sorted, the same whether or not it was stored in between;
-- nothing raises out of `fold` and `join`: a node that fails, and each node above it, has the partial that says why;
+- every argument is a private copy: no function sees an object of another group, document or batch;
+- an output is a document value with sorted maps, so storing it does not change it;
+- `fold` and `join` raise no user error: a failed node and each node above it have the partial with the message;
 - a node with one child has that child's partial.
 """
 
@@ -30,21 +30,21 @@ _ELSEWHERE = "the functions of this reducer are in the app that defined it; open
 
 
 class MonoidFunctions(Functions):
-    """The functions of a monoid, found and checked."""
+    """The functions of a monoid, checked."""
 
     __slots__ = ()
     word: ClassVar[str] = "monoid"
     needed: ClassVar[Mapping[str, str]] = {"lift": "(value)", "merge": "(a, b)"}
 
     def folded(self, values: list[Any]) -> Any:
-        """The accumulator of these values."""
+        """Return the accumulator of these values."""
         accumulator = self.zero
         for value in values:
             accumulator = self.step(accumulator, value, True)
         return unpack(accumulator)
 
     def all_merged(self, accumulators: list[Any]) -> Any:
-        """The accumulator of the values of all of these."""
+        """Merge these accumulators to one."""
         first, *others = map(canonical, accumulators)
         for other in others:
             first = self.merged(first, other)
@@ -59,10 +59,10 @@ class _UserFolded(Folded):
 
     @abstractmethod
     def _run(self) -> Callable[[list[Any]], Any]:
-        """What makes one of two or more that the functions made."""
+        """Return the function that merges two or more outputs."""
 
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
-        """What the functions make of each node's children."""
+        """Run the user's functions over the outputs of each node's children."""
         run = self._run()
         return partials_of([self._together(run, children) for children in nodes_of(starts, partials.values())])
 
@@ -73,23 +73,23 @@ class _UserFolded(Folded):
         return _attempt(run, [partial[0] for partial in partials])
 
     def failed(self, partial: Any) -> str | None:
-        """What the functions raised."""
+        """Return the message of the functions' error, or None."""
         return str(partial[_ERROR]) if isinstance(partial, dict) else None
 
     def merge(self, a: State, b: State) -> State:
-        """What the functions make of both; where they failed on one, that one."""
+        """Merge the outputs of two groups. If the functions failed on one group, return its failure."""
         for spill in (a[1], b[1]):
             if spill is not None and self.failed(spill[0]) is not None:
                 return (), spill
         return Folded.merge(self, a, b)
 
     def merged(self, one: Any, two: Any) -> Any:
-        """What the functions make of both."""
+        """Merge two outputs by the user's functions."""
         return [self._run()([one[0], two[0]])]
 
 
 def _attempt(make: Callable[..., Any], *given: Any) -> Any:
-    """The partial of what is made, or of its failure."""
+    """Return the partial with the output, or with the failure."""
     try:
         return [make(*given)]
     except Exception as error:
@@ -98,7 +98,7 @@ def _attempt(make: Callable[..., Any], *given: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class UserMonoid(_UserFolded):
-    """An accumulator of the user's that values can be merged into, and not be taken out of. Nulls are skipped.
+    """A user's accumulator that supports merge only. Nulls are skipped.
 
     The state is [partial, result].
     """
@@ -106,13 +106,13 @@ class UserMonoid(_UserFolded):
     functions: MonoidFunctions | None
 
     def fold(self, leaves: Leaves) -> Column:
-        """The accumulator of each node's values."""
+        """Return the accumulator of each node's values."""
         run = self._known()
         nodes = nodes_of(leaves.starts, leaves.column(self.field).values())
         return partials_of([_attempt(run.folded, values) if values else None for values in nodes])
 
     def state(self, partial: Any) -> list[Any] | None:
-        """The accumulator, and what is shown of it."""
+        """Return the accumulator and its result."""
         if partial is None:
             return None
         assert self.failed(partial) is None, "a group that failed has no result"
@@ -129,12 +129,12 @@ class UserMonoid(_UserFolded):
 
 @dataclass(frozen=True, slots=True)
 class Rereduced(_UserFolded):
-    """What a function makes of a group's values, and then of its own results. It is given nulls too."""
+    """The outputs of a user's function over a group's values and then over its own outputs. Nulls are included."""
 
     function: ReduceFunction | None
 
     def fold(self, leaves: Leaves) -> Column:
-        """The function's results over each node's values."""
+        """Return the function's output over each node's values."""
         known, values = self._known(), leaves.column(self.field).values()
         groups: list[Any] = []
         keys: list[Any] = []
@@ -158,6 +158,6 @@ class Rereduced(_UserFolded):
 
 
 def _called(known: ReduceFunction, keys: list[Any] | None, values: list[Any], rereduce: bool) -> Any:
-    """What the function gives, as a document value."""
+    """Call the function. Return its output as a document value."""
     copies = [own(value) for value in values]
     return own(known.function(keys, copies, rereduce) if known.keys else known.function(copies, rereduce))

@@ -1,10 +1,10 @@
-"""The order of values, over columns and one by one: what reducers choose, sort and tell apart by.
+"""The order of values, in columns and one by one: reducers choose, sort and distinguish values by it.
 
 Invariants:
 
-- values stand in the order of `order_key`, which is total: what ties there is one and the same value;
-- codes of floats are ints in that order: −0.0 next after 0.0, as its bytes are, and one NaN after all;
-- `unified` makes one value of those that are equal as groups are, whatever kinds of number they hold, and of no others.
+- values are in the order of `order_key`, which is total: values that tie are identical;
+- codes of floats are ints in that order: −0.0 comes right after 0.0, as its bytes do, and one NaN is last;
+- `unified` maps values to one if and only if they are equal as groups, across all kinds of numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.mapreduce.columns.column import Ints
 from penstock.mapreduce.reducers.rounding import plain
 
 CODE_MIN, CODE_MAX = -(1 << 63), (1 << 63) - 1
-"""No float has the least code, and NaN alone has the greatest."""
+"""No float has the least code, and only NaN has the greatest."""
 
 _MAGNITUDE = np.int64(CODE_MAX)
 _NAN = int(np.array([nan]).view(np.int64)[0])
@@ -30,7 +30,7 @@ _NUMBERS: frozenset[type] = frozenset({int, float})
 
 
 def float_codes(lane: Ints) -> Ints:
-    """The codes of floats, given as their bits."""
+    """Return the codes of floats, given as their bits."""
     codes: Ints = np.where(lane < 0, lane ^ _MAGNITUDE, lane)
     zero = (codes == 0) | (codes == -1)
     if zero.any():
@@ -42,7 +42,7 @@ def float_codes(lane: Ints) -> Ints:
 
 
 def float_lanes(codes: Ints) -> Ints:
-    """The bits of floats, given their codes."""
+    """Return the bits of floats, given their codes."""
     zero = (codes == 0) | (codes == -1)
     plain: Ints = np.where(zero, ~codes, codes)
     lane: Ints = np.where(plain < 0, plain ^ _MAGNITUDE, plain)
@@ -51,23 +51,23 @@ def float_lanes(codes: Ints) -> Ints:
 
 
 def value_codes(lane: Ints) -> Ints:
-    """Codes of floats, given as their bits, that are the same for 0.0 and −0.0, which are equal as groups are."""
-    with np.errstate(invalid="ignore"):  # of a NaN that signals
+    """Return codes of floats, given as their bits. 0.0 and −0.0, which are equal as groups, have the same code."""
+    with np.errstate(invalid="ignore"):  # for signalling NaNs
         return float_codes((lane.view(np.float64) + 0.0).view(np.int64))
 
 
 def sorted_values(values: Sequence[Any], greatest: bool) -> list[Any]:
-    """The values in order, or the other way about."""
+    """Sort the values in ascending order, or descending if `greatest`."""
     return sorted(values, key=_key_of(values), reverse=greatest)
 
 
 def chosen(values: Sequence[Any], greatest: bool) -> Any:
-    """The least or the greatest of some values."""
+    """Return the least or the greatest of some values."""
     return (max if greatest else min)(values, key=_key_of(values))
 
 
 def _key_of(values: Sequence[Any]) -> Callable[[Any], Any] | None:
-    """What sorts these values; None where they are all of a type whose own order is this one."""
+    """Return the sort key of these values, or None if their type has this order itself."""
     types = set(map(type, values))
     if len(types) == 1 and types <= _ALONE:
         return None
@@ -78,12 +78,12 @@ def _key_of(values: Sequence[Any]) -> Callable[[Any], Any] | None:
 
 
 def _number_key(value: int | float) -> tuple[bool, int | float, bytes]:
-    """What `order_key` is, for ints and floats: Python compares the two exactly."""
+    """Return a key in the order of `order_key` for ints and floats. Python compares the two exactly."""
     return (False, value, canonical(value)) if value == value else (True, 0, b"")
 
 
 def unified(value: Any) -> Any:
-    """The one value that stands for all that are equal to this one as groups are.
+    """Return the one value that represents all values equal to this one as groups.
 
     >>> from decimal import Decimal
     >>> unified([1.0, Decimal("1.50"), -0.0, True, "1"])
@@ -102,7 +102,7 @@ def unified(value: Any) -> Any:
 
 
 def _of_decimal(value: Decimal) -> int | float | Decimal:
-    """As an int or a float where one is exactly it, else without trailing zeros."""
+    """Return an equal int or float if there is one, else the Decimal without trailing zeros."""
     short = plain(value)
     assert isinstance(short, Decimal), "a Decimal of a document is in range"
     if short == short.to_integral_value():

@@ -1,8 +1,8 @@
-"""The search for what contributes to some groups where it is not kept: block after block, all groups at once.
+"""The search for contributions to groups in views that do not keep them: block by block, all groups at once.
 
-Of a field view the documents themselves are searched, as columns decoded by the view's stored definition; of a function
-view, what was remembered of its yielding. Either is a pass over all there is, in memory that doesn't grow with it: the
-dictionary in which groups are numbered begins anew once it is large. The groups asked for have the numbers 0, 1, 2 ….
+For a field view it searches the documents, as columns decoded by the view's stored definition. For a function view it
+searches the remembered emissions. Either is a full pass in bounded memory: the dictionary of groups is recreated once
+it is large. The groups searched for have the numbers 0, 1, 2 ….
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from penstock.mapreduce.maps.field_plan import Plan, Spaces
 from penstock.mapreduce.why.contribution_shape import Shape
 from penstock.views import FieldMap, Key, Path, View
 
-MOST_BYTES = 32 << 20  # of groups that are remembered from block to block
+MOST_BYTES = 32 << 20  # of groups that are kept from block to block
 _NO_KEY = Key((), False)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A contribution to one of the groups: the place of its document in the block, which group, its rank and value."""
+    """A contribution to one of the groups: the index of its document in the block, the group, its rank and value."""
 
     place: int
     group: int
@@ -37,18 +37,18 @@ class Hit:
 
 
 class FieldSearch:
-    """Searches documents for what they contribute to a field view."""
+    """The search of documents for their contributions to a field view."""
 
     def __init__(self, view: View, fields: FieldMap, groups: Sequence[bytes]) -> None:
         self._mapper = FieldMapper(view, fields)
         self._fields = fields
         self._groups = groups
-        # What reducers read; where the view says what its values are, all of these.
+        # The fields that reducers read, or all fields of the view's value if it defines one.
         read = {None: fields.value} if fields.value is not None else dict(self._mapper.inputs)
         self._read: list[Path] = [path for path in read.values() if path is not None]
         self._shape = Shape(list(read))
         plan = Plan.of(_NO_KEY, None, [view])
-        # Values are kept, whatever they are: they are shown.
+        # Values of all kinds are kept, because they are displayed.
         inputs = dict.fromkeys([*self._read, *plan.inputs], True)
         paths = tuple(dict.fromkeys([*plan.paths, *inputs]))
         self._plan = Plan(plan.key, None, plan.groups, plan.group_paths, inputs, plan.wheres, False, paths)
@@ -62,11 +62,11 @@ class FieldSearch:
         self._decoder = Decoder(self._plan, self._spaces, 0)
 
     def in_lines(self, lines: Sequence[bytes]) -> list[Hit]:
-        """The contributions of documents as they are stored."""
+        """Return the contributions of stored documents."""
         return self._in_columns(self._decoder.columns(lines, keys=False)) if lines else []
 
     def in_dicts(self, docs: Sequence[Any]) -> list[Hit]:
-        """The contributions of documents as dicts."""
+        """Return the contributions of documents given as dicts."""
         return self._in_columns(self._decoder.of_dicts(docs, keys=False)) if docs else []
 
     def _in_columns(self, columns: Columns) -> list[Hit]:
@@ -76,7 +76,7 @@ class FieldSearch:
         if kept is not None:
             take = take & kept
         if bad is not None:
-            take = take & ~bad  # such a document is held: it counts as what was told last
+            take = take & ~bad  # such a document is held, so its former emission counts
         at = np.flatnonzero(take)
         hits: list[Hit] = []
         if at.size:
@@ -88,7 +88,7 @@ class FieldSearch:
 
 
 class ToldSearch:
-    """Searches what a function view remembers for what documents contribute."""
+    """The search of a function view's remembered emissions for contributions."""
 
     def __init__(self, groups: Sequence[bytes]) -> None:
         self._groups = groups
@@ -100,7 +100,7 @@ class ToldSearch:
             self._known.code_of_encoded(group)
 
     def in_row(self, key: bytes, row: bytes, where: str) -> list[Hit]:
-        """The contributions that a row of what was told remembers."""
+        """Return the contributions in a row of remembered emissions."""
         told = read_emissions(key, row, self._known, where)
         hits: list[Hit] = []
         at = np.flatnonzero(told.code < len(self._groups))

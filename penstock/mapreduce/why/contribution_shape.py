@@ -1,6 +1,6 @@
-"""What a contribution looks like to a person: the value as it was told, or a map of just the fields that reducers read.
+"""Contributions in readable form: the emitted value, or a map of only the fields that reducers read.
 
-Invariant: a reducer over shaped values gives what it gives over the values that these were read of.
+Invariant: a reducer has the same result over these values as over the original ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.views import TS, Path
 
 
 class Shape:
-    """That of a view's contributions, by the fields of them that are at hand; None among these: the whole value.
+    """The readable form of a view's contributions, from some of their fields. The field None is the whole value.
 
     >>> Shape([("amount",), ("org", "name"), ("org", "size")]).of([5, "x", None])
     {'amount': 5, 'org': {'name': 'x', 'size': None}}
@@ -30,7 +30,7 @@ class Shape:
         self._flat = all(len(path) == 1 for _, path, _ in self._paths)
 
     def of(self, values: Sequence[Any]) -> Any:
-        """The value of a contribution with these fields."""
+        """Return the value of a contribution with these fields."""
         if self._whole is not None:
             return values[self._whole]
         if not self._paths:
@@ -40,7 +40,7 @@ class Shape:
         out: dict[str, Any] = {}
         for i, path, above in self._paths:
             if above and (values[i] is None or any(isinstance(values[j], dict) for j in above)):
-                continue  # it stands in what was read above it, or null stands for it there
+                continue  # the value above contains it, or its null implies this null
             inner = out
             for name in path[:-1]:
                 found = inner.get(name)
@@ -51,7 +51,7 @@ class Shape:
         return out
 
     def of_columns(self, columns: Sequence[Column], n: int) -> list[Any]:
-        """The values of n contributions with these columns of fields."""
+        """Return the values of n contributions from columns of their fields."""
         if self._whole is not None:
             return columns[self._whole].values()
         if not self._paths:

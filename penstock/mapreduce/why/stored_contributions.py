@@ -1,8 +1,8 @@
-"""The contributions that a view keeps, read group by group: from the group's row, from its tree, from an index.
+"""The contributions that a view keeps, read group by group: from the group's row, its tree or an index.
 
-A group costs the read of its row; one whose contributions stand in nodes also a read for each level of its tree and one
-look through the log of what nodes don't say yet. Of an index it costs the rows of the group. Nothing here writes, needs
-memory of the writer, or runs a user's function, so that any process can read beside it.
+A group costs the read of its row. A group with nodes also costs a read per level of its tree and a scan of the log of
+later changes. A group of an index costs its rows. The code writes nothing, needs no memory of the writer and runs no
+user function. So any process can read concurrently.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from penstock.mapreduce.view_node import ViewNode
 from penstock.mapreduce.why.contribution_shape import Shape
 
 Found = tuple[bytes, int, Any]
-"""One contribution: the encoded key of its document, its rank, and its value."""
+"""One contribution: the encoded key of its document, its rank and its value."""
 
-_HEAD = 368  # bytes with which what is stored of a long key begins
+_HEAD = 368  # bytes at the start of a long key that are stored whole
 _PAST = b"\xff" * (LONG - _HEAD + 2)
 _CONTRIBUTIONS = 0
 
 
 def kept_contributions(view: ViewNode, reader: Reader, groups: Sequence[bytes]) -> list[list[Found]]:
-    """What contributes to each of these groups, in any order, of a view that keeps contributions."""
+    """Return the contributions of each group, in any order, in a view that keeps contributions."""
     if isinstance(view.reduce, IndexReduce):
         return [_indexed(view.reduce, reader, group, view.name) for group in groups]
     assert isinstance(view.reduce, TreeReduce), "no other keeps contributions"
@@ -63,15 +63,15 @@ def _indexed(index: IndexReduce, reader: Reader, group: bytes, name: str) -> lis
         state = index.codec.decode(key, row, f"view {name!r}")
         whole = state.whole or key
         if not whole.startswith(begin):
-            continue  # a key that is too long shares its stored beginning with others
+            continue  # a long key shares its stored beginning with other keys
         entry: Any = decode_key(whole)
-        _, source, *rank = entry  # a view of an earlier version of Penstock has no rank of 0
+        _, source, *rank = entry  # views written by earlier versions omit rank 0
         out.append((encode_key(source), rank[0] if rank else 0, index.codec.result(state)))
     return out
 
 
 def kept_items(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> list[Items]:
-    """The contributions of each of these groups as columns, in the order of `tree.kept`."""
+    """Return the contributions of each group as columns, in the order of `tree.kept`."""
     width = len(tree.kept)
     keys = [stored_key(group) for group in groups]
     rows = reader.get_many(tree.db, keys)
@@ -95,7 +95,7 @@ def kept_items(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> lis
 
 
 def _with_nodes(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> list[Items]:
-    """The contributions of groups with nodes: the nodes as they were written, and what the log says since."""
+    """Return the contributions of groups with nodes: the stored nodes with the log applied."""
     width, db = len(tree.kept), nodes_db(tree.number)
 
     def fetch(nodes: list[bytes]) -> list[Node | None]:
