@@ -1,4 +1,4 @@
-"""A store that agrees with its app: its catalog is made one that serves the app, or it is refused; then its nodes."""
+"""Open a store for its app: compare the catalog with the app, adapt or refuse it, and make the nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def core_on(
     parting: Exchange | None = None,
     concert: Concert | None = None,
 ) -> Core:
-    """The nodes of a store that is now this writer's; where that fails the store is closed."""
+    """Make the nodes of a store that this writer has opened. Close the store on an error."""
     try:
         if isinstance(store, LmdbStore):
             must_be_sound(store, store.folder)
@@ -69,7 +69,7 @@ def _agree(
     parting: Exchange | None,
     concert: Concert | None,
 ) -> tuple[Changed, ...]:
-    """Make the store's catalog one that serves this app, or refuse; the views that have to be built for it."""
+    """Adapt the store's catalog to this app, or refuse it. Return the views that must be built or dropped."""
     with store.write() as writer:
         if parting is None:
             own, known = None, read_catalog(writer, path)
@@ -98,7 +98,7 @@ def _agree(
 
 
 def _must_say(writer: Writer, known: Catalog | None) -> None:
-    """StoreDamaged where the store has rows and no catalog, or no digests though it had some."""
+    """Raise StoreDamaged if the store has rows but no catalog, or has lost its digests."""
     if isinstance(writer, LmdbWriter):
         if known is None and not writer.empty:
             raise StoreDamaged(f"{META}, its rows are lost")

@@ -1,11 +1,11 @@
-"""What an app and a store have to agree on before anything is done, and the generations that make them agree.
+"""Compare an app with a store before anything is done, and begin the generations that adapt the store.
 
-Tables can't change. Views that changed, that are new, and all views on them get a second generation, empty and with
-numbers of its own; those that the app has no more get none. `build` builds what is begun here. Invariants:
+Tables can't change. Each view that changed or is new, and each view on it, gets a next generation: empty, with a number
+of its own. A view that the app has dropped gets none. `build` fills the generations. Invariants:
 
-- what is begun is written in one transaction with the opening of the store, and survives it;
-- an app that is opened while views are being built for it goes on; one that wants other views begins anew;
-- where there are no documents there is nothing to build, and views are what the app says at once.
+- one transaction of the opening writes all that it begins, so a build survives a crash;
+- if the same app opens the store again, a build continues; an app with other views begins again;
+- without documents there is nothing to build: the app's views are current at once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from penstock.views import Changed, Kind, difference
 
 @dataclass(slots=True)
 class Agreement:
-    """What differs between a store and an app.
+    """The differences between a store and an app.
 
-    `wanted` is every definition of the app, `changes` the views that have to be built or dropped. `goes_on` says that
-    just that is under way in the store. `numbers` are those that names get, where the store is one partition of several
-    and they are the same in all.
+    `wanted` has all definitions of the app, `changes` the views to build or drop. `goes_on` means that the store is
+    already building exactly these. In a partitioned store, `numbers` has the number of each name, which is the same in
+    all partitions.
     """
 
     wanted: dict[str, Described]
@@ -38,7 +38,7 @@ class Agreement:
 
 
 def compared(known: Catalog, wanted: dict[str, Described]) -> Agreement:
-    """Compare a catalog with the definitions of an app; DefinitionChanged where a table differs."""
+    """Compare a catalog with the definitions of an app. Raise DefinitionChanged if a table differs."""
     for name, entry in known.entries.items():
         if entry.target["kind"] == "table":
             if name not in wanted:
@@ -76,7 +76,7 @@ def _change(known: Catalog, before: dict[str, Changed], name: str, definition: D
 
 
 def agrees(known: Catalog, wanted: dict[str, Described]) -> bool:
-    """Whether a store has these definitions, or is on its way to them."""
+    """Return True if a store has these definitions, or is building them."""
     targets = {name: e.target for name, e in known.entries.items() if e.written}
     if targets.keys() != wanted.keys():
         return False
@@ -84,7 +84,7 @@ def agrees(known: Catalog, wanted: dict[str, Described]) -> bool:
 
 
 def refused(changes: dict[str, Changed]) -> DefinitionChanged:
-    """The error for views that were to be as they are."""
+    """Return the error for views that must not change."""
     first, *others = changes.values()
     what = {Kind.NEW: "it is new", Kind.DROPPED: "it is in the store and not in the app"}.get(first.kind, first.why)
     more = f" (and {len(others)} more: {', '.join(other.view for other in others)})" if others else ""
@@ -98,14 +98,14 @@ def created(
     numbers: Mapping[str, int] | None = None,
     partition: Identity | None = None,
 ) -> Catalog:
-    """The catalog of an empty store; `seed` is for the hashes of keys, and is drawn if it is left out."""
+    """Make the catalog of an empty store; `seed` is for the hashes of keys, and is random by default."""
     known = numbers or {}
     entries = {name: Entry(known.get(name, i), d) for i, (name, d) in enumerate(wanted.items(), 1)}
     return Catalog(FORMAT, app, secrets.randbits(63) if seed is None else seed, entries, partition=partition)
 
 
 def begun(reader: Reader, known: Catalog, agreement: Agreement, position: int) -> tuple[Catalog, Built | None]:
-    """The catalog under which the app is served, and how far its views are built; None where none is to be."""
+    """Return the catalog that serves the app, and the progress of the build (None if there is none to begin)."""
     if agreement.goes_on:
         return known, None
     begin = _Beginning(reader, known, agreement, position)
@@ -113,7 +113,7 @@ def begun(reader: Reader, known: Catalog, agreement: Agreement, position: int) -
 
 
 class _Beginning:
-    """One beginning."""
+    """The start of one build."""
 
     def __init__(self, reader: Reader, known: Catalog, agreement: Agreement, position: int) -> None:
         self._reader = reader
@@ -125,12 +125,12 @@ class _Beginning:
         self.built: Built | None = None
 
     def catalog(self) -> Catalog:
-        """The catalog."""
+        """Return the catalog with the next generations."""
         known, changes = self._known, self._agreement.changes
         entries: dict[str, Entry] = {}
         for name, entry in known.entries.items():
             own = entry
-            if entry.next is not None:  # what was begun for another app
+            if entry.next is not None:  # begun for another app
                 self._throw_away(entry.next.number)
                 own = Entry(entry.number, entry.definition, entry.as_of)
             if name in changes:
@@ -163,9 +163,9 @@ class _Beginning:
             self._trash += view_dbs(number)
 
     def _changed(self, entries: dict[str, Entry], name: str, entry: Entry) -> None:
-        """The entry of a view that is built or dropped; where there are no documents that is done already.
+        """Make the entry of a view to build or drop. Without documents the change is complete at once.
 
-        In a store of several partitions it is done once it is in all of them.
+        In a partitioned store the change is complete only after all partitions have it.
         """
         definition = self._agreement.wanted.get(name)
         alone = self._agreement.numbers is None
@@ -190,7 +190,7 @@ class _Beginning:
         return entry is not None and read_mark(self._reader, entry.number).tail > 0
 
     def _spans(self, entries: dict[str, Entry]) -> Iterator[tuple[str, tuple[int, int]]]:
-        """The records of tables on which views are built."""
+        """Yield, for each table with views to build, its first record and the end of its log."""
         sources = {e.next.definition["source"] for e in entries.values() if e.next is not None and e.next.number}
         for name, entry in entries.items():
             if name in sources and entry.definition.get("kind") == "table":

@@ -1,12 +1,12 @@
-"""Building the views that changed, in steps between batches, and the one transaction in which readers come to see them.
+"""Build changed views in steps between batches, then switch readers to them in one transaction.
 
-First tables are gone through for the views on them, then views that stay as they are for the views on those; then all
-that was built takes its place at once, and what it replaces is emptied in steps. Invariants:
+First the views on tables read the documents. Then views on unchanged views read those views' rows. Then all next
+generations become current at once, and the databases of the former ones are emptied in steps. Invariants:
 
-- each step is one transaction, with how far it came: a crash loses at most the step that was under way;
-- until the last step nothing that readers see changes, and nothing is fed; after it nobody sees what was before, but
-  snapshots that are open and whoever follows the feed from before;
-- rows of a former generation stay until the feed no longer reaches back to it.
+- each step is one transaction with its progress: a crash loses at most the step in progress;
+- until the switch readers see no change and the feed gets none; afterwards only open snapshots and followers of earlier
+  changes see the former generation;
+- rows of a former generation stay while the feed reaches back to it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["Sweep", "build_few"]
 
 
 class Sweep:
-    """What is left to do until readers see the views that are being built."""
+    """The remaining work of a build until readers see the next generations."""
 
     def __init__(
         self, core: Core, built: Built, tables: Mapping[str, TableNode], views: Mapping[str, ViewNode]
@@ -54,13 +54,13 @@ class Sweep:
                 views[name].building = Building()
         for name, (first, since) in (catalog.since or {}).items():
             tables[name].sweep = TableSweep(built.documents.get(name, first), since)
-        self.owed = 0  # rows to tell before others write again, for as many came since the last step
+        self.owed = 0  # rows to map before the next writes, because as many arrived since the last step
         self._sources = told_by_rows(catalog)
         for name in self._sources:
             self._set_until(views[name], built.rows.get(name, (b"", 0))[0])
 
     def step(self, limit: int) -> None:
-        """The next step, of about so many documents or rows."""
+        """Run the next step, for about `limit` documents or rows."""
         for name, node in self._core.tables.items():
             if node.sweep is not None and not node.sweep.done:
                 self._documents(name, node, limit)
@@ -73,7 +73,7 @@ class Sweep:
 
     @property
     def waits(self) -> bool:
-        """Whether all is told, and what was built waits for that of other partitions to take its place."""
+        """Return True if this partition has finished building and waits for the others before the switch."""
         if self._core.parting is None or any(
             self.built.rows.get(name, (b"", 0))[0] is not None for name in self._sources
         ):
@@ -83,7 +83,7 @@ class Sweep:
     # -- telling
 
     def _documents(self, name: str, node: TableNode, limit: int) -> None:
-        """Tell views on a table of its next documents."""
+        """Apply the next documents of a table to the views on it."""
         sweep, writes = node.sweep, Writes()
         assert sweep is not None, "there are views on it that are being built"
         with self._core.store.write() as writer:
@@ -95,7 +95,7 @@ class Sweep:
         self._core.weigh(n)
 
     def _rows(self, name: str, limit: int) -> None:
-        """Tell views on a view of its next rows."""
+        """Apply the next rows of a view to the views on it."""
         source, writes = self._core.views[name], Writes()
         codec, where = source.reduce.codec, f"view {name!r}"
         start, told = self.built.rows.get(name, (b"", 0))
@@ -112,7 +112,7 @@ class Sweep:
             state = self._write(writer, writes, built)
         self._committed(writes, built, state, len(found))
         self._set_until(source, until)
-        if until is None or not start:  # of the first step all rows are ahead
+        if until is None or not start:  # before the first step all rows are ahead
             self.owed = 0
         else:
             self.owed = max(0, self.owed - len(found)) + came
@@ -135,7 +135,7 @@ class Sweep:
     # -- taking their place
 
     def switch(self) -> None:
-        """All that was built is what readers see from the next position on."""
+        """Make the next generations current: readers see them from the next position on."""
         core = self._core
         with core.store.write() as writer:
             catalog, state = switched(writer, core.catalog, core.state, core.feed.on, core.parting is not None)
@@ -152,13 +152,13 @@ class Sweep:
 
 
 def _coming(key: bytes, state: RowState, codec: StoredCodec) -> RowDelta:
-    """A row of a view as one that was not there before."""
+    """Return a delta that inserts a row of a view."""
     group = decode_key(state.whole or key)
     return RowDelta(key, group, None, Row(group, codec.result(state)))
 
 
 def build_few(core: Core) -> None:
-    """Build what changed at once, where that is done in a moment."""
+    """Finish a small build at once."""
     if core.sweep is None:
         return
     with core.store.read() as reader:

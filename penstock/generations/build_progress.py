@@ -1,6 +1,6 @@
-"""How far one partition is with the views that it builds, and one step of it.
+"""The progress of a build in one partition, and one step of it.
 
-Invariant: asking again changes nothing but by a further step; who has switched has none left.
+Invariant: a repeated request causes at most one more step. A partition that has switched has no step left.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "STEP", "Swept", "Switch", "swept_by"]
 
 Switch = Literal["switch", "finish"]
-"""Make the next generation the current one; or let go of the former one, since all partitions have switched."""
+""""switch" makes the next generation current. "finish" drops the former one, after all partitions have switched."""
 
 STEP = 1 << 12
-"""Documents of a step that nobody waits for."""
+"""Documents of a step for which nobody waits."""
 AT_ONCE = 2_000
-"""Documents and rows that opening a store may take the time for."""
+"""The largest number of documents and rows that are built while a store opens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """Whether a partition has a step left, waits for others to switch, or switched before others.
+    """The progress of a partition: it has a step left, waits for others to switch, or has switched before others.
 
-    Documents and rows that it told, of how many, and since it was opened; the position at which it switched since.
+    `done` of `total` documents and rows are built; `told` counts those built since the partition was opened. `switched`
+    is the position of a switch since then.
     """
 
     more: bool
@@ -41,18 +42,18 @@ class Swept:
 
     @property
     def waits_or_unfinished(self) -> bool:
-        """Whether a switch of all partitions is due, or is not finished."""
+        """Return True if all partitions must switch, or must finish a switch."""
         return self.waits or self.unfinished
 
     def data(self) -> list[Any]:
-        """The same as plain data."""
+        """Return the progress as plain data."""
         return [self.more, self.waits, self.done, self.total, self.told, self.switched, self.unfinished]
 
 
 def swept_by(core: Core, limit: int | None, switch: Switch | None = None) -> Swept:
-    """Take one step at a partition: of about so many documents or rows and all that came ahead; or of the switch.
+    """Run one step in a partition: build about `limit` documents or rows, or take part in the switch.
 
-    Without either it only looks.
+    Rows that arrived ahead of the build are built too. Without either argument it only reports the progress.
     """
     if switch == "switch":
         if core.sweep is not None and core.sweep.waits:

@@ -1,8 +1,8 @@
-"""The thread that builds views which changed, in steps between the batches of others.
+"""The thread that builds changed views, in steps between the batches of writers.
 
-While others write, they have several times the length of a step for themselves, so that they keep most of their rate:
-what a step waited for the lock counts, and a pause is the rest. Beside long batches a step may do more.
-While nobody writes, steps follow each other. What fails is tried again after a while, and said in `status()`.
+While others write, they get several times the length of a step, so that they keep most of their rate. The wait for the
+lock counts toward that time; a pause is the rest. Between long batches a step may be longer. If nobody writes, steps
+follow each other. A failed step is retried after a while, and `status()` reports the failure.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from penstock.cache import Closed, ForkedStore, said
 
 __all__ = ["Pace", "Sweeper", "Turn"]
 
-_IDLE, _BUSY, _LONG = 0.02, 0.008, 0.05  # seconds that a step should take; what it may beside long batches
-_REST = 3.5  # times the length of a step that others have for themselves
+_IDLE, _BUSY, _LONG = 0.02, 0.008, 0.05  # seconds of a step: idle, beside writers, beside long batches
+_REST = 3.5  # writers get this many times the length of a step
 _LEAST, _MOST = 64, 1 << 14  # documents of a step
-_AGAIN, _LONGEST = 1.0, 60.0  # seconds after which what failed is tried again
+_AGAIN, _LONGEST = 1.0, 60.0  # seconds before a failed step is retried
 _log = logging.getLogger("penstock.engine")
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A step that was done: whether there is another, the seconds that it took and that it waited for its turn, and
-    whether others wrote since the last one.
+    """A finished step of a build, and the seconds that it `took` and `waited`.
+
+    `more` means that another step is left, `busy` that others wrote since the last one.
     """
 
     more: bool
@@ -38,7 +39,7 @@ class Turn:
 
 
 class Pace:
-    """How much a step does, and how long the pause after it is: both from what the last one took.
+    """The size of the next step and the pause before it, computed from the last step.
 
     >>> pace = Pace()
     >>> pace.after(Turn(True, took=0.02, waited=0.01, busy=True))
@@ -51,7 +52,7 @@ class Pace:
         self.pause = 0.0
 
     def after(self, turn: Turn) -> None:
-        """A step is done."""
+        """Compute both after a step."""
         should = min(max(_BUSY, turn.waited / _REST), _LONG) if turn.busy else _IDLE
         wanted = self.limit * should / max(turn.took, 1e-6)
         self.limit = int(min(max(wanted, self.limit / 4, _LEAST), self.limit * 2, _MOST))
@@ -59,19 +60,19 @@ class Pace:
 
 
 class Sweeping(Protocol):
-    """What the thread needs of an engine."""
+    """The engine, as the thread uses it."""
 
     def sweep_once(self, limit: int) -> Turn:
-        """One step."""
+        """Run one step."""
         ...
 
     def sweep_failed(self, why: str | None) -> None:
-        """The last step failed, and why; None: it didn't."""
+        """Record the failure of the last step, or None if it succeeded."""
         ...
 
 
 class Sweeper:
-    """The thread, from its making until there is nothing left to do, or until `close`. It keeps no engine alive."""
+    """The build thread. It runs until the build is complete or until `close`, and keeps no engine alive."""
 
     def __init__(self, engine: Sweeping, wait: Callable[[float], bool] | None = None) -> None:
         self._engine = weakref.ref(engine)
@@ -81,7 +82,7 @@ class Sweeper:
         self._thread.start()
 
     def close(self) -> None:
-        """End it after the step that is under way."""
+        """End the thread after the step in progress."""
         self._ended.set()
         if self._thread is not threading.current_thread():
             self._thread.join()

@@ -1,12 +1,12 @@
-"""What the partitions of a store agree on before any is opened: which views are built anew, under which numbers.
+"""The agreement of all partitions, before any is opened, on the views to build and on their numbers.
 
-A view has the same number in all of them, for what crosses between them names it by that. So what an app changes is
-found out over all catalogs, and each partition is told what to begin. Invariants:
+A view has the same number in all partitions, because productions name it by that number. So the changes of an app are
+found over all catalogs, and each partition is told which builds to begin. Invariants:
 
-- whoever begins anything begins the same as all others; where some had begun it and others not, all begin anew;
-- a number is given to one generation of one view only, in whatever partition it was ever given;
-- the process that opens the store describes its app, and partitions take these definitions. They describe nothing
-  themselves: a class that was sent to another process can have another fingerprint there.
+- all partitions begin the same builds; if only some had begun, all begin again;
+- a number is given to one generation of one view only, in whichever partition it was given;
+- the process that opens the store describes its app, and partitions use these definitions: a class sent to another
+  process can have another fingerprint there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Concert:
     changes: dict[str, Changed] = field(default_factory=dict)
 
     def agreement(self, known: Catalog) -> Agreement:
-        """What a partition that has this catalog is to begin, where it hasn't begun it, or done it, already."""
+        """Return the agreement for a partition with this catalog. A build that it has begun or finished goes on."""
         own = compared(known, self.wanted)
         if agrees(known, own.wanted) and _written(known, own.wanted) == self.numbers:
             return Agreement(own.wanted, own.changes, True, self.numbers)
@@ -44,9 +44,9 @@ def _written(catalog: Catalog, wanted: Iterable[str]) -> dict[str, int]:
 def concerted(
     app: App, catalogs: Sequence[Catalog | None], refuse: bool = False
 ) -> tuple[Concert, tuple[Changed, ...]]:
-    """What the partitions of these catalogs begin for an app, and all that is built for it, begun before or not.
+    """Return the builds that all partitions begin for an app, and every view that is built for it.
 
-    DefinitionChanged where a table changed, or, with `refuse`, where anything did.
+    Raise DefinitionChanged if a table changed, or, with `refuse`, if anything changed.
     """
     known = [catalog for catalog in catalogs if catalog is not None]
     wanted = described(app)
@@ -67,7 +67,7 @@ def concerted(
 def _begun(
     wanted: dict[str, Described], known: Sequence[Catalog], changes: dict[str, Changed], unlike: Sequence[str]
 ) -> Concert:
-    """All begin to build what changed anywhere, what they have under different numbers, and all that is on these."""
+    """Begin to build all views that changed in some partition or differ in number, and the views on these."""
     last = max(catalog.highest() for catalog in known)
     out: dict[str, Changed] = {name: own for name, own in changes.items() if own.kind is Kind.DROPPED}
     numbers: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""What opening a store with an app would change, tried on a sample of its documents before anything is changed.
+"""Preview the changes that opening a store with an app would cause, on a sample of its documents.
 
-The sample goes through the app in a store of its own, in memory. Where it is all documents, rows as they are now are
-those of the store; else the same documents go through what the store has of the former definitions too, where functions
-yield what is remembered of them. Invariant: it reads one snapshot, and writes nothing.
+The sample is applied to the app in a store in memory. If it contains all documents, the result is compared with the
+rows of the store. Otherwise a second trial applies the sample to the former definitions, with remembered emissions in
+place of the functions. Invariant: a preview reads one snapshot, and writes nothing.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["preview_of"]
 
 _SAMPLE = 1_000  # documents of a table
-_PLACES = 50  # of its log that they are from, where there are more
-_ROWS = 3  # of a view that are shown
+_PLACES = 50  # places of the log from which a partial sample is taken
+_ROWS = 3  # rows of a view that the preview shows
 _MEMORY = 128 << 20
 Rows = dict[bytes, tuple[Any, Any]]  # by the group's encoding
 
 
 def preview_of(snap: Snapshot, app: App) -> Preview:
-    """What opening the store of a snapshot with this app would change."""
+    """Preview the changes that opening the store of a snapshot with this app would cause."""
     schema = snap.schema
     changes = compared(schema.catalog, described(app)).changes
     if not changes:
@@ -66,7 +66,7 @@ def preview_of(snap: Snapshot, app: App) -> Preview:
 
 
 def _sampled(name: str, old: Rows | None, new: Rows | None) -> Iterator[Sampled]:
-    """Some groups of a view that differ; none where rows can't be had any more."""
+    """Yield a few groups of a view that differ; none if the former rows can't be reproduced."""
     if old is None or new is None:
         return iter(())
     every = sorted({**old, **new})
@@ -83,7 +83,7 @@ def _same(old: Any, new: Any) -> bool:
 
 @dataclass(slots=True)
 class _Sample:
-    """Documents of a table, as lines to put, and by encoded key what its views were told of each."""
+    """A sample of a table's documents: lines to put, the ts of some, and the keys."""
 
     all: bool
     lines: list[bytes] = field(default_factory=list)
@@ -92,7 +92,7 @@ class _Sample:
 
     @classmethod
     def of(cls, snap: Snapshot, name: str) -> _Sample:
-        """Documents from all over the log of a table."""
+        """Take documents from the whole log of a table."""
         shown, most = snap.schema.tables[name], _SAMPLE // len(snap.parts)
         out = cls(len(snap.table(name)) <= _SAMPLE)
         for part in snap.parts:
@@ -112,7 +112,7 @@ class _Sample:
 
 
 def _spread(snap: Snapshot, table: TableReader, number: int, most: int) -> Iterator[bytes]:
-    """Living lines, about so many, from places of a table's log that are the same way apart."""
+    """Yield about `most` current lines, from evenly spaced places of a table's log."""
     reader, each = snap.reader(), max(1, most // _PLACES)
     first = next(table.segments()).base
     known: set[int] = set()
@@ -128,7 +128,7 @@ def _spread(snap: Snapshot, table: TableReader, number: int, most: int) -> Itera
 
 
 class _Trial:
-    """A store in memory that took the sample under an app."""
+    """A store in memory to which the sample was applied under an app."""
 
     def __init__(self, app: App, samples: Mapping[str, _Sample]) -> None:
         store = MemoryStore()
@@ -149,17 +149,17 @@ class _Trial:
         self.core.close()
 
     def rows(self, name: str) -> Rows:
-        """The rows of a view; none of one that the app has not."""
+        """Return the rows of a view; none if the app lacks it."""
         return _rows(self._snap, name) if name in self._snap.schema.views else {}
 
     def held(self, name: str) -> tuple[int, str] | None:
-        """How many documents a view could not take, and why the first; None where it took all."""
+        """Return the number of held documents of a view and the first reason; None if there are none."""
         holds = self._snap.holds(name)
         return (len(holds), holds[0]["reason"]) if holds else None
 
 
 class _Former:
-    """The views as the store has them: its own rows, or those of a trial of the former definitions."""
+    """The former views: the store's own rows, or a trial of the former definitions."""
 
     def __init__(
         self, snap: Snapshot, app: App, changes: Mapping[str, Changed], samples: Mapping[str, _Sample]
@@ -176,7 +176,7 @@ class _Former:
             self._trial.__exit__()
 
     def rows(self, name: str) -> Rows | None:
-        """The rows of a view; None where they can't be had any more."""
+        """Return the rows of a view; None if they can't be reproduced."""
         if name not in self._snap.schema.views:
             return {}
         if self._trial is None:
@@ -189,7 +189,7 @@ def _rows(snap: Snapshot, name: str) -> Rows:
 
 
 def _former_app(snap: Snapshot, app: App, changes: Mapping[str, Changed], samples: Mapping[str, _Sample]) -> App:
-    """The app that the store was filled under, as far as it can be had."""
+    """Rebuild the app under which the store was filled, as far as possible."""
     out = App(app.name)
     sources: dict[str, Source] = {}
     for shown in snap.schema.tables.values():
@@ -198,7 +198,7 @@ def _former_app(snap: Snapshot, app: App, changes: Mapping[str, Changed], sample
     for name, node in snap.schema.views.items():
         own, change = node.view, changes.get(name)
         source = sources.get(own.source.name)
-        kept = change is None or change.kind is Kind.FOLLOWS  # what it does, the app can do too
+        kept = change is None or change.kind is Kind.FOLLOWS  # the app can do the same
         does = app.view_of(name) if kept else own
         by = does.map
         if not kept and isinstance(by, FunctionMap):
@@ -213,7 +213,7 @@ def _former_app(snap: Snapshot, app: App, changes: Mapping[str, Changed], sample
 
 
 def _remembered(snap: Snapshot, view: str, table: Table, sample: _Sample) -> Callable[[Any], Iterable[Any]]:
-    """A function that yields for each document of a sample what is remembered of it."""
+    """Return a function that yields the remembered emission of each document of a sample."""
     told: dict[bytes, list[tuple[Any, Any]]] = {}
     for key in sample.keys:
         stored = snap.stored(table.name, key)

@@ -1,14 +1,14 @@
-"""Tables made anew elsewhere, in a store of their own, and switched into a live one in one transaction.
+"""Refills: tables filled in a store of their own, and switched into a live store in one transaction.
 
-    begin: where logs and sources stand ─▶ (made elsewhere) ─▶ copied in by steps ─▶ what came since is laid over ─▶
+    begin: note log tails and offsets ─▶ (the other store is filled) ─▶ copy in steps ─▶ apply later records ─▶
     the switch
 
-Others write meanwhile, and readers see what was before. Invariants:
+Others write meanwhile, and readers see the former tables. Invariants:
 
-- what is copied lies under numbers of its own, which the catalog names before: what a crash leaves is emptied;
-- all that was written since the beginning is laid over what was made elsewhere before readers see that;
-- a source goes on where the other store read it to, or further on where the live one came from there or from before:
-  so that between the two nothing is left out.
+- copies have numbers of their own, which the catalog names first: an opening empties the remains of a crash;
+- all records since the start of the refill are applied to the copy before readers see it;
+- a source partition continues at the other store's offset, or at the live one if that is greater. If the live offset
+  was already greater at the start of the refill, it goes back to the other store's: so no record is left out.
 """
 
 from __future__ import annotations
@@ -65,26 +65,26 @@ Progressed = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Refilled:
-    """What a refill did: the position from which readers see it, where its sources go on, which of them go back."""
+    """The outcome of a refill: its first position, the offsets of its source partitions, and those that go back."""
 
     position: Position
     sources: dict[str, int]
     back: tuple[str, ...] = ()
 
     def data(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the outcome as plain data."""
         return {"position": self.position, "sources": self.sources, "back": list(self.back)}
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Refilled:
-        """Made of that data."""
+        """Build the outcome from plain data."""
         position = data["position"]
         at = tuple(position) if isinstance(position, list) else position
         return cls(at, data["sources"], tuple(data["back"]))
 
 
 def without_leftover(catalog: Catalog, ready: bool = False) -> Catalog:
-    """The catalog of a store that is opened: a refill may run again, and its databases are to be emptied.
+    """Return the catalog for the opening of a store, without the databases of an incomplete refill.
 
     With `ready` a refill that is ready stays: other partitions may have switched.
     """
@@ -95,7 +95,7 @@ def without_leftover(catalog: Catalog, ready: bool = False) -> Catalog:
 
 
 def begin(core: Core, tables: Sequence[str]) -> int:
-    """From now on what is written to these tables counts as written since; the seed that the other store must have."""
+    """Begin a refill: note where the logs of these tables end. Return the seed for the other store."""
     catalog = core.catalog
     since = {name: core.tables[name].log.mark.tail for name in tables}
     with core.store.write() as writer:
@@ -106,14 +106,14 @@ def begin(core: Core, tables: Sequence[str]) -> int:
 
 
 def give_up(core: Core, first: int) -> None:
-    """Have the refill whose numbers begin with this one discarded, unless another one was begun, or it is switched."""
+    """Discard the refill whose numbers begin with `first`, unless another has begun or it has switched."""
     refill = core.catalog.refill
     if refill is not None and refill.filling and refill.first == first:
         _put(core, without_filling(core.catalog, None))
 
 
 def switch(core: Core, first: int) -> int:
-    """Switch to the refill whose numbers begin with this one, unless that is done; the position of the switch."""
+    """Switch to the refill whose numbers begin with `first`, if that is not done. Return the position."""
     refill = core.catalog.refill
     if refill is not None and is_ready(core.catalog) and refill.first == first:
         with core.store.write() as writer:
@@ -133,22 +133,22 @@ def _put(core: Core, catalog: Catalog) -> None:
 
 
 def _copied(catalog: Catalog) -> dict[str, int]:
-    """The numbers of all that has nodes since it is copied."""
+    """Return the numbers of tables and views with nodes, after their copy."""
     refill = catalog.refill
     return {} if refill is None or refill.kinds is None else refill.filling
 
 
 def not_meant(path: str) -> PenstockError:
-    """The error of a refill from the store at a path, which was not begun, or is over."""
+    """Return the error for a refill from the store at a path that was not begun, or is over."""
     return PenstockError(
         f"the store has no refill under way that {path} is for; another one was begun, run yours again"
     )
 
 
 class Refilling:
-    """One refill under way: taking over what the store at a path has, from a snapshot of that.
+    """One refill in progress: it copies a snapshot of the store at a path.
 
-    Whoever goes on with its steps does so behind the writer's lock; each is one transaction, or some.
+    The caller runs its steps under the writer's lock. Each step is one transaction or several.
     """
 
     def __init__(self, core: Core, path: str, fresh: Reader, close: Callable[[], None] = lambda: None) -> None:
@@ -169,7 +169,7 @@ class Refilling:
         self.done: Refilled | None = None
 
     def steps(self) -> Iterator[Progressed]:
-        """All of them, in a store of one partition."""
+        """Run all steps, in a store of one partition."""
         first = self._core.catalog.highest() + 1
         self.allot(first)
         for done, total in self.copying:
@@ -179,7 +179,7 @@ class Refilling:
         passed = left = 0
         while self.behind() > _STEP_LINES:
             came = max(0, self.behind() - left)
-            passed += self.carried(max(_STEP_LINES, 2 * came))  # more than writers add, so that it comes to an end
+            passed += self.carried(max(_STEP_LINES, 2 * came))  # more than writers add, so that it ends
             left = self.behind()
             yield "carrying over", passed, passed + left
             self.must_go_on()
@@ -190,12 +190,12 @@ class Refilling:
         yield "switching", 1, 1
 
     def give_up(self) -> None:
-        """Nothing comes of it; unless another one was begun meanwhile, what was filled is emptied."""
+        """Discard the refill and its databases, unless another refill was begun."""
         if self._core.catalog.refill == self._refill:
             _put(self._core, without_filling(self._core.catalog, None))
 
     def must_go_on(self) -> None:
-        """PenstockError is raised if another refill was begun."""
+        """Raise PenstockError if another refill was begun."""
         if self._core.catalog.refill != self._refill:
             raise PenstockError(
                 "another backfill of this store was begun meanwhile; let that one end, or run yours again"
@@ -223,14 +223,14 @@ class Refilling:
     # -- copying
 
     def allot(self, first: int) -> None:
-        """Give numbers from this one on to all that is filled, and note them."""
+        """Assign numbers from `first` on to the tables and views of the refill, and store them."""
         self._check()
         core = self._core
         filling = {name: first + i for i, name in enumerate(self._names)}
         fresh = without_filling(core.catalog, Refill(self._refill.since, self._refill.sources, filling))
         state = msgspec.structs.replace(core.state, held_groups=self._unheld(core.state.held_groups))
         with core.store.write() as writer:
-            write_state(writer, state)  # without counts that a refill left which did not come to its end
+            write_state(writer, state)  # without the counts of an earlier, incomplete refill
         core.state = state
         self._note(msgspec.structs.replace(fresh, last=first + len(filling) - 1))
         for name, number in filling.items():
@@ -248,7 +248,7 @@ class Refilling:
         self._refill = catalog.refill
 
     def _copied(self) -> Iterator[tuple[int, int]]:
-        """Copy the databases of the other store, some rows at a time; how many rows are copied, and of how many."""
+        """Copy the databases of the other store, some rows at a time. Yield the rows copied and their total."""
         total = sum(self._fresh.count(db) for db, _ in self._pairs)
         done = 0
         for db, target in self._pairs:
@@ -261,7 +261,7 @@ class Refilling:
     # -- carrying over
 
     def wake(self) -> None:
-        """Have nodes of the copied tables and views, which apply the records since the begin."""
+        """Make the nodes of the copied tables and views, which apply the records since the start of the refill."""
         core = self._core
         held = {Building.label(name): self._said.held_groups.get(name, 0) for name in self._views}
         state = msgspec.structs.replace(core.state, held_groups=added(core.state.held_groups, held))
@@ -276,16 +276,16 @@ class Refilling:
         self._note(msgspec.structs.replace(core.catalog, refill=refill))
 
     def behind(self) -> int:
-        """How many records came that are not carried over."""
+        """Return the number of records since the start that are not applied yet."""
         return sum(self._core.tables[name].log.mark.tail - at for name, at in self._cursor.items())
 
     def carry_rest(self) -> None:
-        """Lay over all that came since; nobody else writes meanwhile."""
+        """Apply all remaining records; the caller prevents other writes."""
         while behind := self.behind():
             self.carried(behind)
 
     def carried(self, limit: int) -> int:
-        """Lay about so many of the records that came since over what was copied; how many are passed."""
+        """Apply about `limit` of the later records to the copy. Return the number of records passed."""
         passed = 0
         while passed < limit and self.behind():
             name = next(name for name, at in self._cursor.items() if at < self._core.tables[name].log.mark.tail)
@@ -312,7 +312,7 @@ class Refilling:
             carry_over(node, writer, k0, k1, segment.lines(at), writes)
 
     def repeat(self) -> None:
-        """Lay over the documents of keys that were written since without a change."""
+        """Apply again the documents of keys that were written since without a change."""
         for name, node in self._core.filling.items():
             live = self._core.tables[name]
             with self._core.store.read() as reader:
@@ -324,9 +324,9 @@ class Refilling:
     # -- switching
 
     def make_ready(self) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Store all that the switch needs; nothing is written between this and the switch.
+        """Store all data for the switch; nothing is written between this and the switch.
 
-        The answer is where the sources go on that were read elsewhere, and which of them go back.
+        Return the offsets of the source partitions read elsewhere, and those that go back.
         """
         first = self._refill.first
         with self._core.store.read() as reader:
@@ -340,7 +340,7 @@ class Refilling:
         return refill.answer()
 
     def _sources(self) -> tuple[dict[str, int], dict[str, tuple[int, bytes]]]:
-        """Where the sources that were read elsewhere go on, and the notes of those that go on from there."""
+        """Return the offsets at which these source partitions continue, and the spout states that belong to them."""
         out: dict[str, int] = {}
         notes: dict[str, tuple[int, bytes]] = {}
         now = self._core.state.sources

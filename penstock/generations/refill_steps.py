@@ -26,18 +26,18 @@ __all__ = ["refill_step"]
 
 
 def refill_step(core: Core, do: str, *what: Any) -> Any:
-    """Take a step by its name; the writer's lock is held."""
+    """Run a step by its name; the caller has the writer's lock."""
     core.ready()
     return core.between(lambda: _STEPS[do](core, *what))
 
 
 def _highest(core: Core) -> int:
-    """The highest number that was ever given."""
+    """Return the highest number ever given."""
     return core.catalog.highest()
 
 
 def _open(core: Core, folder: str, first: int) -> None:
-    """Begin to take over the store in this folder, under numbers from this one on."""
+    """Begin to copy the store in this folder, under numbers from `first` on."""
     core.end_refill()
     with ExitStack() as stack:
         fresh = open_lmdb(folder, readonly=True)
@@ -56,7 +56,7 @@ def _run(core: Core) -> Refilling:
 
 
 def _copy(core: Core) -> tuple[int, int] | None:
-    """Copy some rows; how many rows are copied, and of how many. None: all are."""
+    """Copy some rows. Return the rows copied and their total, or None at the end."""
     return next(_run(core).copying, None)
 
 
@@ -69,7 +69,7 @@ def _behind(core: Core) -> int:
 
 
 def _carry(core: Core, limit: int | None) -> int:
-    """Apply about so many of the records that came since, or all of them; how many are passed."""
+    """Apply about `limit` of the later records, or all. Return the number of records passed."""
     run = _run(core)
     return run.carried(run.behind() if limit is None else limit)
 
@@ -79,7 +79,7 @@ def _repeat(core: Core) -> None:
 
 
 def _ready(core: Core, first: int) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Store all that the switch needs; where sources go on, and which of them go back."""
+    """Store all data for the switch. Return the offsets of the source partitions, and those that go back."""
     refill = core.catalog.refill
     if core.refilling is None and is_ready(core.catalog) and refill is not None and refill.first == first:
         return refill.answer()
