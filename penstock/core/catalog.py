@@ -1,9 +1,9 @@
-"""What a store says of itself: its format, its definitions and their numbers, and where it stands.
+"""The rows of `meta`: the catalog of a store (format, definitions and their numbers), and its state.
 
-Rows of `meta`: the catalog, written when definitions change; how far views under way are built, written with each step
-of that; the state, written with every batch; a note for each source whose spout leaves one, written with the batches of
-that source; and a note for each table whose index was made anew, until function views are right again. Invariant: a
-number is given once, so that databases of two generations never meet.
+The catalog is written when definitions change. The progress of a build is written with each of its steps, and the state
+with every batch. Each source partition has a row for its spout state, written with its batches. A table has a row while
+its index was rebuilt and function views may lack documents. Invariant: a number is given once, so two generations never
+share a database.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _CATALOG, _STATE, _BUILT = b"catalog", b"state", b"built"
 
 
 class Next(msgspec.Struct, array_like=True, frozen=True):
-    """The generation of a view that readers don't see yet; its number is 0 where there will be none."""
+    """The next generation of a view, hidden from readers; its number is 0 if the view is dropped."""
 
     number: int
     definition: dict[str, Any]
 
 
 class Entry(msgspec.Struct, array_like=True, frozen=True):
-    """One definition: its number in the store, 0 while readers see nothing of it, and what it was defined as.
+    """One definition and its number in the store, which is 0 while readers can't see it.
 
-    A view that gives way to `next` stays what it was at the position `as_of`.
+    While a `next` generation is built, the view stays at the position `as_of`.
     """
 
     number: int
@@ -43,17 +43,17 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def written(self) -> int:
-        """The number of the generation that batches are told to."""
+        """The number of the generation to which batches are applied."""
         return self.number if self.next is None else self.next.number
 
     @property
     def target(self) -> dict[str, Any]:
-        """What it is, or is becoming."""
+        """The definition that is current or is being built."""
         return self.definition if self.next is None else self.next.definition
 
 
 class Former(msgspec.Struct, array_like=True, frozen=True):
-    """A generation that readers saw up to a position, of which the feed has changes still."""
+    """A generation that readers saw up to a position, and that the feed still covers."""
 
     name: str
     number: int
@@ -106,7 +106,7 @@ class Refill(msgspec.Struct, frozen=True):
         return min(self.filling.values(), default=0)
 
     def answer(self) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Where the sources go on that were read elsewhere, and which of them go back, once all is ready."""
+        """Return the offsets of the source partitions read elsewhere, and those that go back, once all is ready."""
         sources = {} if self.ready is None else self.ready.sources
         return sources, tuple(name for name, offset in sources.items() if offset < self.sources.get(name, 0))
 
@@ -122,17 +122,16 @@ class Identity(msgspec.Struct, array_like=True, frozen=True):
 class Catalog(msgspec.Struct, frozen=True):
     """The definitions of a store.
 
-    `since` is there while views are being built: for each table whose documents are told anew the records, from the
-    first to the last, that were there before. `trash` is what databases are to be emptied, `refill` says which tables
-    are made anew elsewhere. `partition` is there if the store is one partition of several. `unfinished` is there until
-    all partitions of a store have made the same switch.
+    `since` is set while views are built: for each table that is read, the span of records from before the build.
+    `trash` names the databases to empty, and `refill` the tables that are filled elsewhere. `partition` is set if the
+    store is one partition of several. `unfinished` is set until all partitions have made the same switch.
     """
 
     format: int
     app: str
     seed: int
     entries: dict[str, Entry]
-    last: int = 0  # the highest number that was ever given, where that is not of an entry
+    last: int = 0  # the highest number ever given, if no entry has it
     since: dict[str, tuple[int, int]] | None = None
     former: tuple[Former, ...] = ()
     trash: tuple[str, ...] = ()
@@ -141,15 +140,15 @@ class Catalog(msgspec.Struct, frozen=True):
     unfinished: Unfinished | None = None
 
     def highest(self) -> int:
-        """The highest number that was ever given."""
+        """Return the highest number ever given."""
         return max([self.last, *(max(e.number, e.written) for e in self.entries.values())])
 
 
 class Built(msgspec.Struct, frozen=True):
-    """How far views under way are built.
+    """The progress of a build.
 
-    By table the record up to which documents are told; by view, whose rows are, the stored key before which they are
-    (None: all), and how many that was.
+    `documents` has by table the record up to which documents are mapped. `rows` has by parent view the stored key
+    before which rows are mapped (None: all), and the number of these rows.
     """
 
     documents: dict[str, int] = {}
@@ -157,7 +156,7 @@ class Built(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """Where a store stands; committed with the data."""
+    """The state of a store, committed with the data."""
 
     position: int = 0
     epoch: int = 0
@@ -166,23 +165,23 @@ class State(msgspec.Struct, frozen=True):
     rejected: dict[str, int] = {}
     held_groups: dict[str, int] = {}
     quarantined: int = 0  # records that were ever put into quarantine
-    kept: dict[str, int] = {}  # by table: how many are there
+    kept: dict[str, int] = {}  # by table: the records in quarantine now
     fed: int = 0  # changes that were ever fed
     fed_bytes: int = 0
-    followed: int = 0  # the oldest position that the feed can be followed from
+    followed: int = 0  # the oldest position from which the feed can be followed
     sent: dict[int, int] = {}  # by partition the number of the last production that it is owed
-    taken: dict[int, tuple[int, int]] = {}  # by partition its epoch, and the number of its last one that was taken
-    batch: int = 0  # the number of the last batch that whoever serves the store gave this partition
-    guard: dict[int, tuple[int, int, int]] = {}  # by partition how new the last sets are that were taken of it
-    early: bool = False  # some view was ever to be told early
+    taken: dict[int, tuple[int, int]] = {}  # by partition its epoch, and the number of its last applied production
+    batch: int = 0  # the number of the last batch that the holder gave this partition
+    guard: dict[int, tuple[int, int, int]] = {}  # by partition the order of its last applied message
+    early: bool = False  # some view may have sent early sets
     counted: bool = False  # the store keeps digests of its keys
-    told_at: dict[int, int] = {}  # by partition the position that shows its early set, unless that is known to be saved
-    unheard: dict[int, int] = {}  # by partition that was not reached since, the last batch that was in before that
-    batches: dict[int, int] = {}  # by partition the number of the last production that has its records of a batch
+    told_at: dict[int, int] = {}  # by partition the position of its early set, until its batch is known to be saved
+    unheard: dict[int, int] = {}  # by partition that was not reached since, the last saved batch before that
+    batches: dict[int, int] = {}  # by partition the number of the last production with its records of a batch
 
 
 class _Format(msgspec.Struct):
-    """What any version reads of a catalog."""
+    """The part of a catalog that every version can read."""
 
     format: Any = None
 
@@ -194,7 +193,7 @@ _decode_state = msgspec.msgpack.Decoder(State).decode
 
 
 def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Counts by name, with these added."""
+    """Return counts by name, with these added."""
     return {**counts, **{name: counts.get(name, 0) + n for name, n in more.items() if n}}
 
 
@@ -221,9 +220,9 @@ def state_after(
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Where a source goes on after a batch: the offset, and the note of its spout.
+    """The offset of a source partition after a batch, and its spout state.
 
-    The offset only grows, unless the source begins `again`.
+    The offset only grows, unless the source partition begins `again`.
     """
 
     offset: int
@@ -232,18 +231,18 @@ class Resume:
 
 
 def read_catalog(reader: Reader, path: str) -> Catalog | None:
-    """The catalog, or None of an empty store; StoreFormat where this version doesn't read it."""
+    """Read the catalog; None for an empty store. Raise StoreFormat if this version can't read it."""
     row = catalog_row(reader)
     return None if row is None else catalog_of(row, path)
 
 
 def catalog_row(reader: Reader) -> bytes | None:
-    """The row that the catalog is."""
+    """Read the row of the catalog."""
     return reader.get_many(META, [_CATALOG])[0]
 
 
 def catalog_of(row: bytes, path: str) -> Catalog:
-    """The catalog that this row is; StoreFormat where this version doesn't read it."""
+    """Decode the catalog from its row. Raise StoreFormat if this version can't read it."""
     payload = unseal(_CATALOG, row, META)
     try:
         format = _decode_format(payload).format
@@ -256,30 +255,30 @@ def catalog_of(row: bytes, path: str) -> Catalog:
 
 @lru_cache(maxsize=32)
 def _catalog_in(payload: bytes) -> Catalog:
-    """The catalog of a row, decoded once: it never changes, and openings and snapshots ask for it again and again."""
+    """Decode the catalog of a row, once: it never changes, and openings and snapshots ask for it often."""
     return _decode_catalog(payload)
 
 
 def row_of_catalog(catalog: Catalog) -> bytes:
-    """The row that a catalog is stored as."""
+    """Encode the row of a catalog."""
     return seal(_CATALOG, msgspec.msgpack.encode(catalog))
 
 
 def write_catalog(writer: Writer, catalog: Catalog) -> bytes:
-    """Write the catalog; the row that it is."""
+    """Write the catalog, and return its row."""
     row = row_of_catalog(catalog)
     writer.put_many(META, [(_CATALOG, row)])
     return row
 
 
 def read_built(reader: Reader) -> Built:
-    """How far views under way are built."""
+    """Read the progress of a build."""
     row = reader.get_many(META, [_BUILT])[0]
     return Built() if row is None else _decode_built(unseal(_BUILT, row, META))
 
 
 def write_built(writer: Writer, built: Built | None) -> None:
-    """Write how far views under way are built; None where none is under way."""
+    """Write the progress of a build; None if there is no build."""
     if built is None:
         writer.delete_many(META, [_BUILT])
     else:
@@ -287,18 +286,18 @@ def write_built(writer: Writer, built: Built | None) -> None:
 
 
 def note_reindexed(writer: Writer, table: int) -> None:
-    """Note that the index of a table was made anew: views may have been built while it lacked documents."""
+    """Note that the index of a table was rebuilt: views may have been built while it lacked documents."""
     key = _reindexed(table)
     writer.put_many(META, [(key, seal(key, b""))])
 
 
 def is_reindexed(reader: Reader, table: int) -> bool:
-    """Return True until function views are told of the documents that they missed."""
+    """Return True until function views have mapped the documents that they missed."""
     return reader.get_many(META, [_reindexed(table)])[0] is not None
 
 
 def forget_reindexed(writer: Writer, table: int) -> None:
-    """Forget that note."""
+    """Delete that note."""
     writer.delete_many(META, [_reindexed(table)])
 
 
@@ -307,7 +306,7 @@ def _reindexed(table: int) -> bytes:
 
 
 def read_state(reader: Reader) -> State:
-    """The state."""
+    """Read the state."""
     row = reader.get_many(META, [_STATE])[0]
     return State() if row is None else _decode_state(unseal(_STATE, row, META))
 
@@ -318,7 +317,7 @@ def write_state(writer: Writer, state: State) -> None:
 
 
 def read_note(reader: Reader, source: str) -> bytes:
-    """What the spout of a source noted with its last batch; nothing if it noted nothing."""
+    """Read the spout state of a source partition; empty if there is none."""
     key = _note_key(source)
     row = reader.get_many(META, [key])[0]
     if row is None:
@@ -329,11 +328,11 @@ def read_note(reader: Reader, source: str) -> bytes:
 
 
 def write_notes(writer: Writer, sources: Mapping[str, Resume]) -> None:
-    """Write the notes of these sources, within a batch. A source that begins again loses its former note."""
+    """Write the spout states of source partitions, within a batch. One that begins again loses its former state."""
     rows = [(_note_key(name), [name, resume.note]) for name, resume in sources.items() if resume.note or resume.again]
     writer.put_many(META, [(key, seal(key, msgspec.msgpack.encode(row))) for key, row in sorted(rows)])
 
 
 def _note_key(source: str) -> bytes:
-    """Names of sources hold paths, which may be longer than a key."""
+    """Hash the name of a source partition, because it may contain a path longer than a key."""
     return b"source:" + blake2b(source.encode(), digest_size=32).digest()

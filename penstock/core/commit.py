@@ -1,12 +1,12 @@
-"""The embedded engine's heart: one writer, its nodes, and the transaction that is a batch.
+"""The core of a store: one writer, its nodes, and one transaction per batch.
 
-A commit goes so: every node reads through the write transaction and leaves what it would write; all of it is written,
-with the offsets and the state, and committed and synced once; then memory follows. A crash leaves the batch whole or
-not at all. Invariants:
+In a commit every node reads through the write transaction and collects its writes. All of them are written together
+with the offsets and the state, and committed and synced once. Then the caches follow. A crash leaves the whole batch or
+nothing. Invariants:
 
-- what fails leaves memory in doubt, wherever it was interrupted: memory is then read again before it is next used;
-- work between batches (folding, compacting, dropping memory) is done in bounded steps, each a transaction of its own,
-  before the next batch: what fails there is no failure of a batch that is in.
+- any failure makes the caches doubtful: they are read from the store again before their next use;
+- work between batches (index folds, compaction, cache eviction) runs in bounded steps before the next batch, each a
+  transaction. A failure there does not fail a committed batch.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from penstock.mapreduce import ViewNode, Writes
 from penstock.views import App, Changed
 
 _T = TypeVar("_T")
-_BASE = 96 << 20  # bytes that Python, NumPy and a batch in flight take
-_SLOT = 40  # bytes a key takes at least
+_BASE = 96 << 20  # bytes for Python, NumPy and a batch in progress
+_SLOT = 40  # bytes that a key takes at least
 _LEAST_SLOTS, _MOST_SLOTS = 1 << 16, 1 << 27
 _COMPACT_LEAST = 1 << 10
-_WEIGH_EVERY = 1 << 12  # records between two looks at what memory holds
+_WEIGH_EVERY = 1 << 12  # records between two measurements of the caches
 
 
 class Core:
@@ -65,28 +65,28 @@ class Core:
         begin_build: BeginBuild | None = None,
     ) -> None:
         self.app = app
-        self.parting = parting  # where the store is one partition of several
-        self.refilling: RefillRun | None = None  # the refill that this process takes part in
+        self.parting = parting  # set if the store is one partition of several
+        self.refilling: RefillRun | None = None  # the refill in which this process takes part
         self._begin_build = begin_build
         self.store = store
         self.tails = Tails()
         self._path = path
         self._schema: Schema | None = None
         self._budget = max(settings.memory - _BASE, 8 << 20)
-        self._readonly = readonly  # such a one remembers nothing of documents: its snapshots read the store
+        self._readonly = readonly  # a read-only core caches no documents: its snapshots read the store
         self._slots = 1 if readonly else min(max(self._budget // _SLOT, _LEAST_SLOTS), _MOST_SLOTS)
         self._limits = settings.limits
         self._unweighed = 0
         self._busy = False
         self.feed = Feed(settings.changes)
         self.state = State()
-        self.watched: dict[str, Listener] = {}  # by view: who hears what it is told, while it is repaired
-        self.changed: tuple[Changed, ...] = ()  # the views that this opening began to build, or went on with
-        self.told = 0  # documents and rows that they were told of since
-        self.switched: int | None = None  # the position at which readers came to see them
-        self.trouble: str | None = None  # why they can't be built further
+        self.watched: dict[str, Listener] = {}  # by view: the listener for its contributions during a repair
+        self.changed: tuple[Changed, ...] = ()  # the views whose build this opening began or continued
+        self.told = 0  # documents and rows that the build has read since
+        self.switched: int | None = None  # the position at which readers began to see them
+        self.trouble: str | None = None  # the error that stopped their build
         self.damaged: StoreDamaged | None = None  # further transactions would build on this damage
-        self._following = False  # a batch is committed, and memory and who hears it follow
+        self._following = False  # a batch is committed; caches and listeners are being updated
         self.views: dict[str, ViewNode] = {}
         self.tables: dict[str, TableNode] = {}
         self.filling: dict[str, TableNode] = {}  # by name the tables that a refill has copied
@@ -95,12 +95,12 @@ class Core:
     # -- opening
 
     def relearn(self) -> None:
-        """Begin with what the store says, and nothing else in memory."""
+        """Clear all caches, and read them from the store."""
         with self.naming():
             self._recall_all()
 
     def naming(self) -> AbstractContextManager[None]:
-        """Damage that is found within is named as users know it."""
+        """Return a context that names damage in the users' terms."""
         return naming(lambda: places_of(self.catalog))
 
     def _recall_all(self) -> None:
@@ -124,7 +124,7 @@ class Core:
             self.tables, self.views = tables, views
             self.fill(reader)
         self.feed.forget()
-        self._owed: dict[str, int] = dict.fromkeys(tables, 0)  # records whose share of the work between batches is due
+        self._owed: dict[str, int] = dict.fromkeys(tables, 0)  # records that count toward the work between batches
         self._sure = True
         for name, heard in self.watched.items():
             heard.lost = heard.lost or self._following or state.position != self.state.position
@@ -134,17 +134,17 @@ class Core:
             node.release()
 
     def fill(self, reader: Reader) -> None:
-        """Have the nodes of what a refill has copied."""
+        """Make the nodes of the tables that a refill has copied."""
         self.filling, views = ({}, []) if self._readonly else filling_nodes(self.catalog, self.making, self.app, reader)
         if self.parting is not None:
             self.parting.arrange([*self.views.values(), *views])
 
     def take_catalog(self, catalog: Catalog, row: bytes) -> None:
-        """The store has this catalog now, written as this row."""
+        """Set the catalog that was just written, and its row."""
         self.catalog, self._catalog_row = catalog, row
 
     def schema(self, reader: Reader) -> Schema:
-        """What can be asked for in this snapshot of the store."""
+        """Return the schema that this snapshot of the store shows."""
         row, known = catalog_row(reader), self._schema
         assert row is not None, "a store is opened with its catalog"
         if known is None or known.row != row:
@@ -153,11 +153,11 @@ class Core:
         return known
 
     def making(self, numbers: Mapping[str, int], kinds: Mapping[str, str]) -> Making:
-        """Makes nodes of tables and views that have these numbers."""
+        """Return the factory for nodes of tables and views with these numbers."""
         return Making(self.app, numbers, kinds, self.catalog.seed, self._slots, self._limits)
 
     def begin_epoch(self) -> None:
-        """A writer opened the store: what an older one might still say no longer counts."""
+        """Begin the epoch of a new writer: messages of older epochs count no longer."""
         early = self.state.early or any(view.early for view in self.views.values())
         self.state = msgspec.structs.replace(self.state, epoch=self.state.epoch + 1, early=early, counted=True)
         with self.store.write() as writer:
@@ -175,18 +175,18 @@ class Core:
         rejects: Callable[[Mapping[str, Report]], Iterable[Reject]] | None = None,
         dry: Writes | None = None,
     ) -> dict[str, Report]:
-        """One transaction: these records, and these offsets with them; under `strict` a rejection undoes it.
+        """Commit these records and offsets in one transaction; with `strict` a rejection rolls it back.
 
-        `rejects` says of those that were rejected what quarantine keeps. With `dry`, where it leaves all, it is undone.
+        `rejects` returns the records for quarantine. `dry` collects the writes of a transaction that is rolled back.
         """
         return self._work(lambda: self._commit(batches, sources, strict, rejects, dry))
 
     def ready(self) -> None:
-        """Memory is what the store says, and the work that is due between batches is done."""
+        """Bring the caches up to date, and do the work that is due between batches."""
         self._work(self._tend_all)
 
     def sweep_step(self, limit: int = 1 << 10) -> bool:
-        """One step of building the views that changed, or of emptying what they replace; whether there is another."""
+        """Run one step of a build, or empty a part of a former generation. Return True if another is left."""
         self._work(lambda: self._sweep_step(limit))
         return self.has_step
 
@@ -198,7 +198,7 @@ class Core:
 
     @property
     def behind(self) -> int:
-        """How many rows came since the last step, which are to be told before others write again."""
+        """Return the number of rows that the build must read before others write again."""
         return 0 if self.sweep is None else self.sweep.owed
 
     def _sweep_step(self, limit: int) -> None:
@@ -208,29 +208,29 @@ class Core:
             self.take_catalog(*emptied)
 
     def between(self, step: Callable[[], _T]) -> _T:
-        """One step of work between batches, of a kind that is not done by itself."""
+        """Run one requested step of work between batches."""
         return self._work(step)
 
     def watch(self, view: str, heard: Listener | None) -> None:
-        """From now on what a view is told is heard; with None no longer."""
+        """Send the contributions to a view to this listener from now on; None ends that."""
         self.views[view].watch = heard
         self.watched.pop(view, None)
         if heard is not None:
             self.watched[view] = heard
 
     def _took(self, state: State, writes: Writes) -> None:
-        """That is committed: memory follows."""
+        """Update the caches after a commit."""
         self.state = state
         self._following = True
         writes.committed()
         self._following = False
 
     def forget(self) -> None:
-        """Memory is read again before it is next used."""
+        """Mark the caches as doubtful: they are read again before their next use."""
         self._sure = False
 
     def amend(self, change: Callable[[Writer, Writes], _T], then: Callable[[State], State] | None = None) -> _T:
-        """One transaction without records: `change` leaves what it writes, `then` says what its state says besides."""
+        """Run one transaction without records: `change` collects its writes, and `then` adjusts its state."""
         return self._work(lambda: self._amend(change, then))
 
     def _amend(self, change: Callable[[Writer, Writes], _T], then: Callable[[State], State] | None) -> _T:
@@ -246,14 +246,14 @@ class Core:
         return out
 
     def settle(self, writer: Writer, writes: Writes) -> None:
-        """All that a transaction tells views is told: of a parted store they fold it now."""
+        """Fold the contributions of a transaction in a partitioned store; elsewhere they are folded already."""
         if self.parting is not None:
             self.parting.fold(writer, writes)
 
     def _write(self, writer: Writer, writes: Writes, state: State) -> State:
-        """Write what a transaction leaves, where it changes anything; the state that it ends in."""
+        """Write the changes of a transaction, if there are any. Return the state after it."""
         if state == self.state and not writes.leaving and not writes.derived and not writes.during:
-            return state  # trees may change where no row does
+            return state  # trees may change without any row
         writes.write(writer)
         if writes.fed and self.feed.on:
             state = self.feed.put(writer, writes.fed, state)
@@ -262,16 +262,16 @@ class Core:
         return state
 
     def owing(self, writer: Writer, writes: Writes, state: State) -> State:
-        """Save what a transaction owes other partitions; what the state then says."""
+        """Save the productions of a transaction for other partitions. Return the state after it."""
         return state if self.parting is None else self.parting.save(writer, writes, state)
 
     def retake(self, writer: Writer, table: str, batch: TableBatch, writes: Writes) -> Report:
-        """Take records that were rejected once, within `amend`."""
+        """Apply records that were rejected before, within `amend`."""
         self._owed[table] += batch.n
         return self.tables[table].process(writer, batch, writes)
 
     def _work(self, work: Callable[[], _T]) -> _T:
-        """Do a piece of work; until it is done memory is in doubt."""
+        """Run a piece of work; until it ends the caches are doubtful."""
         if self._busy:
             raise PenstockError("a function of a view wrote to the engine that was asking it; let it yield instead")
         if self.damaged is not None:
@@ -312,7 +312,7 @@ class Core:
                         note_repeats(self.tables[name], batch, out[name], writes)
                 refused = {name: len(out[name].rejected) + batch.refused for name, batch in batches.items()}
                 if dry is not None and not dry.planning:
-                    self.settle(writer, writes)  # which damaged groups may prevent
+                    self.settle(writer, writes)  # damaged groups may prevent this
                 if dry is not None or (strict and any(refused.values())):
                     raise _Undone
                 if rejects is not None and any(refused.values()):
@@ -338,7 +338,7 @@ class Core:
     # -- between batches
 
     def make_room(self, node: TableNode, n: int) -> None:
-        """There is room in memory for so many keys of a table."""
+        """Make room in the cache for so many keys of a table."""
         if not node.log.keys.room(n):
             node.forget(n)
 
@@ -368,18 +368,18 @@ class Core:
             if then is not None:
                 then()
         if steps and not log.folding:
-            self.store.trim()  # once a fold: memory that a system took back is slow to come again
+            self.store.trim()  # once per fold: memory that the system took back is slow to get again
         self.weigh(n)
 
     def weigh(self, n: int) -> None:
-        """So many documents were looked at: see now and then what memory holds."""
+        """Count the documents that were processed, and measure the caches from time to time."""
         self._unweighed += n
         if self._unweighed >= _WEIGH_EVERY:
             self._unweighed = 0
             drop_largest(self.tables, self.views.values(), self._budget)
 
     def close(self) -> None:
-        """Let go of what memory holds, and of the store."""
+        """Release the caches, and close the store."""
         for node in [*self.tables.values(), *self.filling.values()]:
             node.release()
         self.end_refill()
@@ -393,8 +393,8 @@ class Core:
 
 
 BeginBuild = Callable[[Core, Built, Mapping[str, TableNode], Mapping[str, ViewNode]], ViewBuild]
-"""Begins to build views, or goes on with it, in the nodes of a core."""
+"""A function that begins or continues a build in the nodes of a core."""
 
 
 class _Undone(Exception):
-    """A strict batch that is to be undone."""
+    """A signal that rolls back a strict or dry batch."""

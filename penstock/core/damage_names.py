@@ -1,4 +1,4 @@
-"""How damage anywhere in a store is named, by its catalog."""
+"""The names of databases for reports of damage, from the catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OWN: dict[str, Place] = {
 
 
 def places_of(catalog: Catalog | None) -> dict[str, Place]:
-    """By database what it is for; without a catalog those that every store has."""
+    """Return the purpose of each database; without a catalog, only of those that every store has."""
     out = dict(_OWN)
     if catalog is None:
         return out

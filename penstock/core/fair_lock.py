@@ -1,7 +1,7 @@
-"""The lock before the writer: one thread may take it several times, and one that comes seldom is not passed over.
+"""The lock before the writer: reentrant, and fair to a thread that asks seldom.
 
-A plain lock goes to whoever asks at the right moment, so that a thread which puts without a pause takes it again and
-again. Who asks by `next` has it after the one who has it now. Invariant: whoever has the lock waits for nobody.
+A plain lock goes to the thread that asks at the right moment, so a thread that puts without a pause keeps it. A thread
+that asks by `next` gets it after the current owner. Invariant: the owner waits for no other thread.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Turns:
     """
 
     def __init__(self, check: Callable[[], object] = lambda: None) -> None:
-        self._check = check  # raises where nobody may wait for this lock
+        self._check = check  # raises if the thread must not wait for this lock
         self._lock = threading.RLock()
         self._gate = threading.Lock()
         self._asked = False
         self._owner = self._depth = 0
-        self.taken = 0  # times that it was taken, by `next` not counted
+        self.taken = 0  # times that it was taken, except by `next`
 
     def __enter__(self) -> Self:
         self._check()
@@ -51,7 +51,7 @@ class Turns:
 
     @contextmanager
     def next(self) -> Iterator[None]:
-        """Have it after the one who has it now."""
+        """Take the lock directly after its current owner."""
         self._check()
         with self._gate:
             self._asked = True

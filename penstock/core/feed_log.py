@@ -1,8 +1,8 @@
-"""The feed of a store: one row a commit, and not more than is to be kept.
+"""The feed of a store: one row per commit, with a bounded length.
 
-The oldest rows go once more changes or bytes are kept than the store was opened for. `State.followed` is the oldest
-position that a reader can still follow from; it moves in the transaction that drops rows, and with each commit that is
-not fed, where the store was opened for none.
+The oldest rows are dropped once the feed has more changes or bytes than its limits. `State.followed` is the oldest
+position from which a reader can follow. It moves in the transaction that drops rows. In a store without a feed it moves
+with each commit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DROPPED = 64  # rows that one step drops at most
 
 
 class Feed:
-    """The writer's side of it."""
+    """The writer's side of the feed."""
 
     def __init__(self, changes: int) -> None:
         self.on = changes > 0
@@ -29,7 +29,7 @@ class Feed:
         self._first: tuple[int, int, int] | None = None  # position, and changes and bytes before it
 
     def put(self, writer: Writer, parts: Sequence[Fed], state: State) -> State:
-        """Add the row of a commit, and what the state then says."""
+        """Write the row of a commit, and return the state with its counts."""
         key = feed_key(state.position)
         row, changes, size = feed_row(key, parts, state.fed, state.fed_bytes)
         writer.put_many(FEED, [(key, row)], append=True)
@@ -60,7 +60,7 @@ class Feed:
         return state
 
     def forget(self) -> None:
-        """Memory is in doubt."""
+        """Clear the cache."""
         self._first = None
 
     def _over(self, state: State, first: tuple[int, int, int]) -> bool:
@@ -74,9 +74,9 @@ class Feed:
         return self._first is not None
 
     def _before(self, key: bytes, row: bytes) -> tuple[int, int]:
-        """How many changes and bytes were fed before a row; of one that is damaged as many as before the last one.
+        """Return the number of changes and bytes fed before a row; for a damaged row those of the row before it.
 
-        Damage is for those who follow: it keeps nobody from writing.
+        Followers report the damage. It must not stop writers.
         """
         try:
             return feed_counts(key, row)

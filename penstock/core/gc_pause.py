@@ -1,4 +1,4 @@
-"""Python's cycle collector waits for the end of a large batch: what a batch makes has no cycles."""
+"""Pause Python's cycle collector during a large batch, because a batch makes no cycles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _COLLECT_BELOW = 256
 
 
 def no_collector(records: int) -> AbstractContextManager[None]:
-    """Within this nothing is collected, if a batch is of so many records that it pays."""
+    """Return a context without garbage collection, if the batch has enough records to be worth it."""
     return _paused() if records > _COLLECT_BELOW and gc.isenabled() else nullcontext()
 
 

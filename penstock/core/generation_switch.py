@@ -56,13 +56,13 @@ __all__ = [
     "without_filling",
 ]
 
-_FED = 64  # bytes that a change of the switch counts in the feed, which has them nowhere
+_FED = 64  # bytes that a change of the switch counts in the feed, which does not store it
 
 
 def switched(writer: Writer, catalog: Catalog, state: State, feed: bool, partitioned: bool) -> tuple[Catalog, State]:
-    """Make every next generation the current one; the catalog and the state after that.
+    """Make every next generation the current one. Return the catalog and the state after the switch.
 
-    `feed` says whether the store keeps a changes feed. One partition of several keeps the former entries for readers.
+    `feed` tells if the store keeps a changes feed. One partition of several keeps the former entries for readers.
     """
     position, fed = state.position + 1, 0
     entries: dict[str, Entry] = {}
@@ -105,7 +105,7 @@ def switched(writer: Writer, catalog: Catalog, state: State, feed: bool, partiti
 
 
 def switch_refill(writer: Writer, catalog: Catalog, state: State, feed: bool, partitioned: bool) -> None:
-    """Make what a refill has filled the current tables and views; nothing but the switch is left of it."""
+    """Switch to the tables and views that a refill has filled. All other work of the refill is done."""
     refill = catalog.refill
     assert refill is not None, "it was begun"
     ready, filling = refill.ready, refill.filling
@@ -153,18 +153,18 @@ def without_filling(catalog: Catalog, refill: Refill | None) -> Catalog:
 
 
 def databases_of(catalog: Catalog, name: str, number: int) -> list[str]:
-    """The databases of a table or view that has this number."""
+    """Return the databases of the table or view with this number."""
     table = catalog.entries[name].definition["kind"] == "table"
     return [log_db(number), index_db(number), moved_db(number), repeated_db(number)] if table else view_dbs(number)
 
 
 def finished(catalog: Catalog) -> Catalog:
-    """The catalog of a partition once all partitions have switched."""
+    """Return the catalog of a partition after all partitions have switched."""
     return msgspec.structs.replace(catalog, unfinished=None, last=catalog.highest())
 
 
 def complete_switches(stores: Sequence[Store], feed: bool) -> None:
-    """Finish a switch that only some of these partitions made; they are open to be written, and nobody else has them.
+    """Complete a switch that only some of these partitions made; the caller has all of them open for writing.
 
     A partition has switched if it keeps former entries. Another one waits if it still has a next generation, or if its
     refill is ready. A refill that is ready and was not switched anywhere is discarded.
@@ -197,7 +197,7 @@ def complete_switches(stores: Sequence[Store], feed: bool) -> None:
 
 
 def is_ready(catalog: Catalog) -> bool:
-    """Return True if nothing but the switch is left of a refill."""
+    """Return True if only the switch is left of a refill."""
     return catalog.refill is not None and catalog.refill.ready is not None
 
 
@@ -217,7 +217,7 @@ def _waits(catalog: Catalog) -> bool:
 
 
 def former_catalog(catalog: Catalog) -> Catalog:
-    """The catalog that readers had before an unfinished switch; any other one is as it is."""
+    """Return the catalog that readers had before an unfinished switch; without one, the catalog itself."""
     unfinished = catalog.unfinished
     if unfinished is None:
         return catalog
@@ -226,18 +226,18 @@ def former_catalog(catalog: Catalog) -> Catalog:
 
 
 def former_schema(catalog: Catalog) -> Schema:
-    """The schema that readers had before an unfinished switch."""
+    """Return the schema that readers had before an unfinished switch."""
     return _schema(row_of_catalog(former_catalog(catalog)))
 
 
 @lru_cache(maxsize=8)
 def _schema(row: bytes) -> Schema:
-    """Made once: until the switch is finished every snapshot asks for it."""
+    """Make the schema once: until the switch is finished, every snapshot asks for it."""
     return Schema(row, catalog_of(row, "memory"))
 
 
 def former_state(state: State, unfinished: Unfinished) -> State:
-    """The state that readers had before an unfinished switch."""
+    """Return the state that readers had before an unfinished switch."""
     if unfinished.state is not None:
         return unfinished.state
     position = unfinished.position

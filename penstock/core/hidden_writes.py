@@ -1,7 +1,7 @@
-"""A transaction that changes only generations of tables and views of which readers see nothing.
+"""Transactions that change only hidden generations of tables and views.
 
-It has no position of its own, and the feed has nothing of it. Invariant: contributions to groups of other partitions
-are saved in it.
+Such a transaction has no position, and no row in the feed. Invariant: it saves its contributions to groups of other
+partitions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["hidden_transaction", "write_hidden"]
 
 
 def hidden_transaction(core: Core, change: Callable[[Writer, Writes], None]) -> None:
-    """Do one such transaction, within a step of the core."""
+    """Run one hidden transaction, within a step of the core."""
     writes = Writes()
     with core.store.write() as writer:
         change(writer, writes)
@@ -32,7 +32,7 @@ def hidden_transaction(core: Core, change: Callable[[Writer, Writes], None]) -> 
 
 
 def write_hidden(core: Core, writer: Writer, writes: Writes) -> State:
-    """Write the changes of such a transaction; the state after it."""
+    """Write the changes of a hidden transaction. Return the state after it."""
     core.settle(writer, writes)
     writes.write(writer)
     state = core.owing(writer, writes, core.state)

@@ -1,4 +1,4 @@
-"""The nodes of a store's tables and views, made of what its catalog says."""
+"""Make the nodes of a store's tables and views from its catalog."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("penstock.engine")
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """Makes nodes of tables and views that have these numbers, of tables whose ts are of these kinds."""
+    """A factory for nodes of tables and views with these numbers; `kinds` has the kinds of ts by table."""
 
     app: App
     numbers: Mapping[str, int]
@@ -30,7 +30,7 @@ class Making:
     limits: Limits
 
     def table(self, reader: Reader, table: Table, known: dict[str, ViewNode]) -> TableNode:
-        """The node of a table, and those of all views on it, which become known."""
+        """Make the node of a table, and those of all views on it, and add the views to `known`."""
         number = self.numbers[table.name]
         log = DocLog(number, table.has_ts, self.slots, self.limits)
         log.open(reader)
@@ -64,7 +64,7 @@ class Making:
 def filling_nodes(
     catalog: Catalog, making: Callable[[Mapping[str, int], Mapping[str, str]], Making], app: App, reader: Reader
 ) -> tuple[dict[str, TableNode], list[ViewNode]]:
-    """The nodes of the tables that a refill has copied, and of their views, of which readers see nothing."""
+    """Make the nodes of the tables that a refill has copied, and of their views, which readers can't see."""
     refill = catalog.refill
     if refill is None or refill.kinds is None:
         return {}, []
@@ -76,7 +76,7 @@ def filling_nodes(
 
 
 def drop_largest(tables: Mapping[str, TableNode], views: Iterable[ViewNode], budget: int) -> None:
-    """Drop the memory of nodes, the largest first, until it is within this many bytes."""
+    """Drop caches of nodes, the largest first, until the rest is within the budget of bytes."""
     sizes = {name: node.nbytes() for name, node in tables.items()}
     chained = [view for view in views if view.chained]
     if sum(sizes.values()) + sum(view.nbytes(spaces=True) for view in chained) <= budget:
@@ -88,14 +88,14 @@ def drop_largest(tables: Mapping[str, TableNode], views: Iterable[ViewNode], bud
 
 
 def moves_noted(catalog: Catalog, state: State, table: Table) -> bool:
-    """Whether it is noted when lines were written that are copied: only where somebody will ask."""
+    """Return True if compaction must note the first numbers of copied lines, for quarantine or a refill."""
     kept = not table.has_ts and bool(state.kept.get(table.name))
     return kept or (catalog.refill is not None and table.name in catalog.refill.since)
 
 
 @contextmanager
 def halting(log: DocLog) -> Iterator[None]:
-    """Do a step of compaction between batches; batches go on where the damaged index of the table halts it."""
+    """Run a step of compaction. If damage of the table's index halts it, log that and go on."""
     try:
         yield
     except StoreDamaged as damage:

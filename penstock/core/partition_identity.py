@@ -1,4 +1,4 @@
-"""Which partition of which store a file is: its catalog says so, and each opening compares that with the layout.
+"""The identity of a partition's file: its catalog has it, and each opening compares it with the layout.
 
 Invariant: no partition is opened, copied or moved from the file of another store, or of another partition. A catalog of
 an earlier version has no identity. Its seed and its state are compared, and the next writer adds the identity.

@@ -1,9 +1,9 @@
-"""What a snapshot can be asked for: the tables and views of a store's catalog, in the generation that readers see.
+"""The schema of a snapshot: the tables and views of its catalog, in the generation that readers see.
 
-It is made of the catalog alone, whatever the app of the process that reads, so that an older app reads what a newer one
-made of the store, and one whose functions changed reads what the store has. The writer's nodes stand for what is not
-being built. The app of a reader lends its functions to each view that the catalog defines in the same way. Without them
-results can be read, and can't be combined. Invariant: a schema never changes; a catalog that does has another one.
+It is made from the catalog alone, not from the reader's app. So an older app can read a store of a newer one, and an
+app with changed functions reads the stored results. A view that is not being built uses the writer's node. The reader's
+app lends its functions to each view that the catalog defines in the same way. Without them results can be read but not
+combined. Invariant: a schema never changes; a changed catalog has another schema.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Schema:
         self._former: dict[int, tuple[str, StoredCodec]] | None = None
 
     def table(self, name: str) -> TableShown:
-        """The table of this name; UnknownName if there is none."""
+        """Return the table of this name. Raise UnknownName if there is none."""
         found = self.tables.get(name)
         if found is None:
             view = self.views.get(name)
@@ -77,7 +77,7 @@ class Schema:
         return found
 
     def view(self, name: str, reader: Reader) -> ViewNode:
-        """The view of this name; NotBuilt of one that was never complete, UnknownName if there is none."""
+        """Return the view of this name. Raise NotBuilt if it was never complete, UnknownName if there is none."""
         found = self.views.get(name)
         if found is None:
             if name in self.catalog.entries and name not in self.tables:
@@ -86,25 +86,25 @@ class Schema:
         return found
 
     def views_on(self, table: str) -> list[ViewNode]:
-        """The views that are on a table."""
+        """Return the views on a table."""
         return [view for view in self.views.values() if view.view.source.name == table]
 
     def as_of(self, view: str) -> int | None:
-        """The position that a view shows, where it stayed behind while another generation is built."""
+        """Return the position of a view that stays behind while its next generation is built; else None."""
         found = self.catalog.entries.get(view)
         if found is None:
             raise UnknownName(view, "view", nearest(view, self.views))
         return found.as_of
 
     def generations(self, names: Iterable[str]) -> dict[int, tuple[str, StoredCodec]]:
-        """By number, each generation of these views whose changes the feed may have: its name, and how it is read."""
+        """Return, by number, the name and codec of each generation of these views that the feed may have."""
         wanted = set(names)
         every: dict[int, tuple[str, StoredCodec]] = dict(self._formers())
         every.update((node.number, (name, node.reduce.codec)) for name, node in self.views.items())
         return {number: found for number, found in every.items() if found[0] in wanted}
 
     def followed(self) -> list[str]:
-        """The names of all views whose changes the feed may have."""
+        """Return the names of all views whose changes the feed may have."""
         return list(dict.fromkeys([*self.views, *(former.name for former in self.catalog.former)]))
 
     def _formers(self) -> dict[int, tuple[str, StoredCodec]]:
@@ -133,7 +133,7 @@ def _as_read(definition: Described) -> Described:
 
 
 def _with_functions(view: View, definition: Mapping[str, Any], own: View | None) -> View:
-    """Give a stored view the functions that the app has for its reducers, where the app defines it the same way."""
+    """Give a stored view the reducers' functions of the app, if the app defines the view in the same way."""
     if own is None or not any(isinstance(reducer, Coded) for reducer in own.reducers):
         return view
     return view if difference(definition, described_view(own)) else replace(view, reducers=own.reducers)
@@ -141,19 +141,19 @@ def _with_functions(view: View, definition: Mapping[str, Any], own: View | None)
 
 @lru_cache(maxsize=32)
 def _app_in(row: bytes) -> App:
-    """The app that readers of this catalog see, made once: a store is opened more often than it is migrated."""
+    """Make the app that readers of this catalog see, once: a store is opened more often than it is migrated."""
     catalog = catalog_of(row, "memory")
     return app_from(catalog.app, (e.definition for e in catalog.entries.values() if e.number), reducer_from)
 
 
 def percent_built(reader: Reader, catalog: Catalog) -> int:
-    """How much of what views under way are made of is in, in percent."""
+    """Return the progress of a build in percent."""
     done, total = built_of(reader, catalog)
     return 100 if not total else min(99, 100 * done // total)
 
 
 def built_of(reader: Reader, catalog: Catalog) -> tuple[int, int]:
-    """How many records and rows views under way were told, and of how many."""
+    """Return the records and rows that a build has read, and their total."""
     built, done, total = read_built(reader), 0, 0
     for table, (first, since) in (catalog.since or {}).items():
         total += since - first
@@ -167,7 +167,7 @@ def built_of(reader: Reader, catalog: Catalog) -> tuple[int, int]:
 
 
 def is_built(reader: Reader, catalog: Catalog) -> bool:
-    """Whether views under way were told everything, and wait for their switch."""
+    """Return True if a build has read everything and waits for its switch."""
     built = read_built(reader)
     return all(
         built.documents.get(name, first) >= since for name, (first, since) in (catalog.since or {}).items()
@@ -175,7 +175,7 @@ def is_built(reader: Reader, catalog: Catalog) -> bool:
 
 
 def told_by_rows(catalog: Catalog) -> list[str]:
-    """The views of whose rows others are built: they are not being built themselves."""
+    """Return the views from whose rows others are built; they are not being built themselves."""
     sources = [e.next.definition["source"] for e in catalog.entries.values() if e.next is not None and e.next.number]
     entries = catalog.entries
     return [s for s in dict.fromkeys(sources) if entries[s].next is None and entries[s].definition["kind"] == "view"]

@@ -13,7 +13,7 @@ __all__ = ["Scrubbing", "Settings"]
 
 @dataclass(frozen=True, slots=True)
 class Scrubbing:
-    """The scrubs of an open store by a thread: `every` so many seconds, and `rate` bytes of its file a second.
+    """The scrubs of an open store: one every `every` seconds, at `rate` bytes of its file per second.
 
     >>> Scrubbing(every=3600).rate
     33554432
@@ -31,15 +31,15 @@ class Scrubbing:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Bytes of memory, when work between batches begins, how many changes the feed keeps, and the scrubs."""
+    """Settings of an opening: bytes of memory, limits of the work between batches, length of the feed, scrubs."""
 
     memory: int
     limits: Limits
     changes: int = CHANGES
-    mode: int = PRIVATE  # permissions of what is made
+    mode: int = PRIVATE  # permissions of new files
     scrub: Scrubbing | None = None
 
     def share(self, parts: int) -> Self:
-        """The settings of one of so many partitions, which share memory and the rate of scrubs."""
+        """Return the settings of one of so many partitions, which share memory and the rate of scrubs."""
         scrub = None if self.scrub is None else replace(self.scrub, rate=self.scrub.rate / parts)
         return replace(self, memory=max(self.memory // parts, 1), scrub=scrub)

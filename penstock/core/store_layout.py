@@ -1,7 +1,7 @@
-"""How a store is parted: its folder holds a store for each partition, and a file that says which hashes each one owns.
+"""The layout of a partitioned store: a folder for each partition, and a file with the hashes that each owns.
 
-A store of one partition has no such file, and its data beside it. The file is replaced whole, by a rename, so that a
-store is parted in the old way or in the new one.
+A store of one partition has no such file, and its data is in the store's folder. A rename replaces the file as a whole,
+so a store has either the old layout or the new one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The partitions of a store, in the order of their hashes, and the seed of these."""
+    """The partitions of a store, in the order of their hashes, and the seed of these hashes."""
 
     format: int
     app: str
@@ -49,22 +49,22 @@ class Layout(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...]
 
     def ranges(self) -> Ranges:
-        """Which partition owns a key."""
+        """Return the ranges, which assign keys to partitions."""
         return Ranges([int(part.start, 16) for part in self.parts], self.seed)
 
     def folders(self, path: str) -> list[str]:
-        """Where each partition's store is."""
+        """Return the folder of each partition."""
         return [os.path.join(path, part.folder) for part in self.parts]
 
 
 def layout_of(app: str, seed: int, starts: tuple[int, ...], turn: int) -> Layout:
-    """Partitions whose ranges begin so; `turn` counts how often the store was parted."""
+    """Make a layout with these first hashes; `turn` counts the repartitions of the store."""
     parts = tuple(Part(f"{turn}-{i}", f"{start:016x}") for i, start in enumerate(starts))
     return Layout(FORMAT, app, seed, parts)
 
 
 def read_layout(path: str) -> Layout | None:
-    """How the store at a path is parted; None of one that has one partition, or is not there."""
+    """Read the layout of the store at a path; None if it has one partition or does not exist."""
     try:
         with open(os.path.join(path, NAME), "rb") as file:
             data = file.read()
@@ -84,7 +84,7 @@ def read_layout(path: str) -> Layout | None:
 
 
 def write_layout(path: str, layout: Layout, mode: int = PRIVATE) -> None:
-    """From now on the store is parted so: durable when this returns. A replaced layout keeps its permissions."""
+    """Write the layout: durable on return. A replaced layout keeps its permissions."""
     make_private(path, mode)
     name = os.path.join(path, NAME)
     with beside(name, name) as folder:
@@ -103,14 +103,14 @@ def write_layout(path: str, layout: Layout, mode: int = PRIVATE) -> None:
 
 @checked
 def partitions_of(path: str) -> int:
-    """How many partitions the store at a path has; one that is not there yet will have one."""
+    """Return the number of partitions of the store at a path; 1 if there is none."""
     layout = read_layout(path)
     return 1 if layout is None else len(layout.parts)
 
 
 @checked
 def is_store(path: str) -> bool:
-    """Whether there is a store at a path, in one piece or parted."""
+    """Return True if there is a store at a path, of one partition or several."""
     for name in (DATA, NAME):
         try:
             os.stat(os.path.join(path, name))
@@ -129,7 +129,7 @@ def _unreadable(name: str, error: OSError) -> PenstockError:
 
 
 def must_be_whole(path: str, what: str, instead: str = "") -> None:
-    """The store at a path, if there is one, is not one of several partitions; `instead` is what is for those."""
+    """Raise PenstockError if the store at a path has several partitions; `instead` names the command for those."""
     layout = read_layout(path)
     if layout is not None:
         raise PenstockError(
@@ -139,7 +139,7 @@ def must_be_whole(path: str, what: str, instead: str = "") -> None:
 
 
 class WrongPartitions(DefinitionError):
-    """A store was asked for with another number of partitions than it has."""
+    """An error for an opening with another number of partitions than the store has."""
 
     def __init__(self, path: str, has: int, asked: int) -> None:
         super().__init__(

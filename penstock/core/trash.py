@@ -1,4 +1,4 @@
-"""Databases that nobody reads: emptied in steps, after the feed no longer reaches back to their generation."""
+"""Databases of discarded generations: emptied in steps, once the feed no longer reaches back to them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from penstock.mapreduce import rows_db
 
 __all__ = ["empty_trash", "forget_former"]
 
-_EMPTIED = 1 << 10  # rows that one step takes out of a database
+_EMPTIED = 1 << 10  # rows that one step deletes from a database
 Written = tuple[Catalog, bytes]
-"""A catalog, and the row that the store has of it."""
+"""A catalog, and its row in the store."""
 
 
 def empty_trash(store: Store, catalog: Catalog) -> Written | None:
-    """Take one step of emptying the first database of the trash. Return the catalog after it, None if it is the same.
+    """Take one step of emptying the first database of the trash. Return the changed catalog, or None.
 
     The mark of a table's log goes with the log.
     """
@@ -36,7 +36,7 @@ def empty_trash(store: Store, catalog: Catalog) -> Written | None:
 
 
 def forget_former(store: Store, catalog: Catalog, followed: int) -> Written | None:
-    """Give up the generations that a feed from this position does not reach back to. Return None if there are none."""
+    """Discard the generations that a feed from this position does not reach. Return None if there are none."""
     gone = [former for former in catalog.former if former.until <= followed]
     if not gone:
         return None

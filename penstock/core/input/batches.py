@@ -1,7 +1,7 @@
-"""What users hand over, as batches of lines: dicts, JSON lines, Arrow, pandas and polars tables.
+"""Users' input as batches of lines: dicts, JSON lines, Arrow, pandas and polars tables.
 
-Everything becomes lines of stored form here, once, at the edge; what can't is rejected with its place and a reason, and
-the rest goes on. A list of up to 10,000 documents and 16 MiB is one transaction, longer input is cut.
+All input is converted to stored lines here, once. Invalid input is rejected with its place and a reason, and the rest
+goes on. A list of up to 10,000 documents and 16 MiB is one transaction; longer input is split.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from penstock.views import Table
 ONE = 10_000
 MANY = 50_000
 MOST_BYTES = 16 << 20
-"""Of one document, and about of the documents of one transaction."""
-_MANY_LINES = 1_000  # from which looking at them in one piece is quicker
+"""The largest size of one document, and about the largest size of one transaction."""
+_MANY_LINES = 1_000  # from this number on it is faster to inspect them in one piece
 _SPACE = b" \t\r\n"
 _OBJECT = ord("{")
 _first = itemgetter(0)
@@ -32,22 +32,22 @@ _KINDS = "dicts, JSON lines as bytes or text, or an Arrow, pandas or polars tabl
 
 @dataclass(slots=True)
 class Batch:
-    """Records of one table on their way in, with what people call their places."""
+    """Records of one table on their way into a transaction, with the names of their places for users."""
 
     records: TableBatch = field(default_factory=lambda: TableBatch([]))
     unit: str = "document"
     first: int = 1
-    skips: list[int] = field(default_factory=list)  # places (in the input, from 0) that gave no record
-    refused: dict[int, str] = field(default_factory=dict)  # by such places: why it gave none
-    received: dict[int, Received] = field(default_factory=dict)  # by such places: what was received
-    origin: str = "put_many"  # where the records come from, as quarantine calls it
+    skips: list[int] = field(default_factory=list)  # places (in the input, from 0) without a record
+    refused: dict[int, str] = field(default_factory=dict)  # by such places: the reason
+    received: dict[int, Received] = field(default_factory=dict)  # by such places: the received bytes
+    origin: str = "put_many"  # the origin of the records in quarantine
     offsets: dict[int, int] = field(default_factory=dict)  # by place: the offset of a record of its own
-    run: Sequence[int] | Mapping[int, int] = ()  # the same, of all places
-    at: Sequence[int] = ()  # by record its place, where others are with other partitions
-    laid: Laid | None = None  # the lines in one piece, for who hands them on
+    run: Sequence[int] | Mapping[int, int] = ()  # the same, for all places
+    at: Sequence[int] = ()  # by record its place, if other partitions have the rest
+    laid: Laid | None = None  # the lines in one piece, for a helper process
 
     def place(self, record: int) -> int:
-        """The place of a record in the input, from 0."""
+        """Return the place of a record in the input, from 0."""
         if self.at:
             return self.at[record]
         place = record
@@ -57,7 +57,7 @@ class Batch:
         return place
 
     def places(self, records: Iterable[int]) -> list[int]:
-        """The same of several records, in their order."""
+        """Return the places of several records, in their order."""
         if self.at:
             return [self.at[record] for record in records]
         skipped = set(self.skips)
@@ -65,20 +65,20 @@ class Batch:
         return list(records) if given is None else [given[record] for record in records]
 
     def where(self, place: int) -> str:
-        """What people call a place."""
+        """Name a place for users."""
         return f"{self.unit} {self.run[place] if self.run else self.first + place}"
 
     def offset(self, place: int) -> int | None:
-        """The offset of what stands at a place, if it has one of its own."""
+        """Return the offset of a place, if it has its own."""
         return self.run[place] if self.run else self.offsets.get(place)
 
     @property
     def size(self) -> int:
-        """How many records, with those refused."""
+        """Return the number of records, with the refused ones."""
         return self.records.n + self.records.refused
 
     def add(self, doc: Any, ts: Any = None) -> None:
-        """A document, and the ts that comes beside it; what can't be one is refused."""
+        """Add a document, and its separate ts. Refuse an invalid one."""
         try:
             line, own = line_of(doc), normalise(ts)
         except PenstockError as error:
@@ -89,21 +89,21 @@ class Batch:
         self.records.lines.append(line)
 
     def refuse(self, place: int, error: PenstockError, received: Received) -> None:
-        """What stands at this place, the last so far, can't be a document."""
+        """Refuse the input at this place, which is the last so far."""
         self.received[place] = received
         self.refused[place] = str(getattr(error, "reason", error))
         self.records.refused += 1
         self.skips.append(place)
 
     def posted(self, found: object, record: Record) -> int:
-        """A repost, which is done already and no record any more, or why there was none; how many it was."""
+        """Account for a repost, which is done or failed. Return the number of successful ones."""
         if not isinstance(found, PenstockError):
             return 1
         self.refuse(self.records.n + len(self.skips), found, replace(Received.whole_of(record.doc), form=Form.TEXT))
         return 0
 
     def delete(self, key: Any, ts: Any) -> None:
-        """A deletion; what can't be a key or a ts is refused."""
+        """Add a deletion. Refuse an invalid key or ts."""
         try:
             deletion = Deletion(normalise(key), normalise(ts))
         except PenstockError as error:
@@ -113,7 +113,7 @@ class Batch:
 
 
 def line_of(doc: Any) -> bytes:
-    """The stored form of one document; ValueKind or RecordError where it can't be one."""
+    """Convert one document to its stored line. Raise ValueKind or RecordError if it is invalid."""
     if isinstance(doc, Mapping):
         line = pack_document(doc)
     elif isinstance(doc, str | bytes | bytearray | memoryview):
@@ -126,26 +126,26 @@ def line_of(doc: Any) -> bytes:
 
 
 def sized(line: bytes) -> bytes:
-    """The line, if it is no longer than a document may be; RecordError otherwise."""
+    """Return the line. Raise RecordError if it is longer than a document may be."""
     if len(line) > MOST_BYTES:
         raise RecordError(f"it has {len(line)} bytes, more than {MOST_BYTES}")
     return line
 
 
 def _bytes_of(text: str | bytes | bytearray | memoryview) -> bytes:
-    # Half a surrogate pair is found, line by line, when it is decoded.
+    # Half a surrogate pair is found when its line is decoded.
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
 
 
 def _is_blank(line: Any) -> bool:
-    """Whether it is a line of nothing, which is no record."""
+    """Return True for a blank line, which is no record."""
     if isinstance(line, str):
         return not line.strip(_SPACE.decode())
     return isinstance(line, bytes) and not line.strip(_SPACE)
 
 
 def batches_of(docs: Any, batch: int | None) -> Iterator[Batch]:
-    """The documents of a call as batches, of at most `batch` records if that is given."""
+    """Split the documents of a call into batches, of at most `batch` records if that is given."""
     if isinstance(docs, bytes | bytearray | memoryview | str):
         yield from _lines(_bytes_of(docs).split(b"\n"), batch)
         return
@@ -160,7 +160,7 @@ def batches_of(docs: Any, batch: int | None) -> Iterator[Batch]:
 
 
 def delivered(batch: SpoutBatch, table: Table | None = None) -> Batch:
-    """The records of a spout's batch; deletions get the broker's ts where the `table` wants that."""
+    """Convert a spout's batch; deletions get the broker's ts if the `table` uses it."""
     if not isinstance(batch, SpoutBatch):
         raise ArgumentKind("batches", batch, "give the batches that a spout returns")
     lines = batch.records.lines
@@ -177,7 +177,7 @@ def delivered(batch: SpoutBatch, table: Table | None = None) -> Batch:
 
 
 def _rows(docs: Any) -> Iterable[Any]:
-    """The documents of a table of any kind, else the iterable itself."""
+    """Return the documents of a table of any kind, or the iterable itself."""
     if hasattr(docs, "to_pylist"):  # Arrow
         out: Iterable[Any] = docs.to_pylist()
     elif hasattr(docs, "iter_rows") and hasattr(docs, "columns"):  # polars
@@ -192,7 +192,7 @@ def _rows(docs: Any) -> Iterable[Any]:
 
 
 def _lines(lines: list[bytes], batch: int | None) -> Iterator[Batch]:
-    """Batches of JSON lines; blank lines are no records."""
+    """Split JSON lines into batches. Skip blank lines."""
     size = batch or (ONE if len(lines) <= ONE else MANY)
     for a in range(0, len(lines), size):
         part = lines[a : a + size] if len(lines) > size else lines
@@ -210,7 +210,7 @@ def _lines(lines: list[bytes], batch: int | None) -> Iterator[Batch]:
 
 
 def _bounded(lines: list[bytes]) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines in parts of at most 16 MiB, with where each begins."""
+    """Split lines into parts of at most 16 MiB, each with its start."""
     if sum(map(len, lines)) <= MOST_BYTES:
         yield 0, lines
         return
@@ -224,7 +224,7 @@ def _bounded(lines: list[bytes]) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _are_plain(lines: list[bytes]) -> bool:
-    """Whether these, together no longer than a batch or alone, are bytes that may be JSON objects as they stand."""
+    """Return True if all these lines are bytes that may be JSON objects, and none is too long."""
     if set(map(type, lines)) != {bytes} or not all(lines):
         return False
     return set(map(_first, lines)) == {_OBJECT} and (len(lines) > 1 or len(lines[0]) <= MOST_BYTES)
@@ -233,7 +233,7 @@ def _are_plain(lines: list[bytes]) -> bool:
 def _closer(
     chunk: Sequence[Any], first: int, unit: str = "line", keep: Callable[[Any], Received] = Received.whole_of
 ) -> Batch:
-    """A batch of lines some of which need a closer look; `keep` makes what quarantine keeps of one."""
+    """Check each line of a batch; `keep` makes the entry for quarantine."""
     out = Batch(unit=unit, first=first)
     for i, line in enumerate(chunk):
         if _is_blank(line):

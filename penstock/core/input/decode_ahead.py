@@ -1,15 +1,15 @@
-"""Decoding beside the writer: a process on another core decodes the batches to come while this one commits.
+"""Decode ahead: a helper process on another core decodes the next batches while this one commits.
 
-A call with long input starts it and ends it. Input that lies there whole is read two batches ahead. What is still being
-made, by an iterator, is read one batch ahead, and only after a batch that came quickly, for meanwhile a batch that is
-complete waits to be committed; it counts as long when so much of it has come. Invariants:
+A call with long input starts and ends the helper. Input that is complete is read two batches ahead. An iterator is read
+one batch ahead, and only after a batch that came quickly, because meanwhile a complete batch waits for its commit. It
+counts as long once enough of it has arrived. Invariants:
 
-- what is committed, counted and rejected is what it would be without: batches come in their order, and one that the
-  helper has not decoded, for whatever reason, is decoded here;
-- nothing waits for the helper to start; at most two batches are under way at it;
+- results are the same as without the helper: batches keep their order, and a batch that the helper has not decoded is
+  decoded here;
+- nothing waits for the helper to start; it has at most two batches at a time;
 - a slow iterator is not read ahead: its batches are committed as they fill;
-- an error of the input is raised when all batches before it are committed;
-- when the call ends, the process has ended too.
+- an error of the input is raised after the commit of all batches before it;
+- the process ends before the call does.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from penstock.mapreduce import ANSWER, REQUEST, Answer, Columns, Laid, Plan, Rec
 from penstock.views import Merge
 
 LONG = 100_000  # lines from which a helper is worth its start
-WORTH = 1000  # lines of a batch from which handing it over is worth the way
-QUICK = 1e-6  # seconds for a line within which an iterator is quick: less than committing one takes
-_LINE = 100  # bytes of a line, about, to guess how many a file has
+WORTH = 1000  # lines from which a batch is worth handing over
+QUICK = 1e-6  # seconds per line for a quick iterator: less than its commit takes
+_LINE = 100  # approximate bytes of a line, to guess the lines of a file
 _UNDER_WAY = 2
 _PATIENCE = 60_000  # milliseconds for one batch, which takes a fraction of a second
 _BEGIN = (
@@ -47,7 +47,7 @@ _BEGIN = (
 def helped(
     batches: Iterator[Batch], docs: Any, node: TableNode, clock: Callable[[], float] = time.perf_counter
 ) -> Iterator[Iterator[Batch]]:
-    """The batches of a call, decoded by a helper where the input is long and another core is there."""
+    """Yield the batches of a call; a helper decodes them if the input is long and another core is available."""
     long = _is_long(docs, LONG)
     fit = not node.plan.functions and node.table.merge is Merge.REPLACE
     if long is False or not fit or len(os.sched_getaffinity(0)) < 2:
@@ -65,7 +65,7 @@ def helped(
 
 
 def _is_long(docs: Any, least: int) -> bool | None:
-    """Whether input that lies there whole has so many lines, or says so itself; None of what is still being made."""
+    """Return True if the input has so many lines or is a True flag; None if its length is unknown."""
     if isinstance(docs, bool):
         return docs
     if isinstance(docs, bytes | bytearray):
@@ -82,7 +82,7 @@ def _is_long(docs: Any, least: int) -> bool | None:
 
 
 class _Pace:
-    """Batches, and how fast they came."""
+    """Batches, and the speed at which they arrive."""
 
     def __init__(self, batches: Iterator[Batch], clock: Callable[[], float]) -> None:
         self._batches = batches
@@ -91,7 +91,7 @@ class _Pace:
         self.quick = False
 
     def next(self) -> Batch:
-        """The next, or StopIteration, or the input's error."""
+        """Return the next batch, or raise StopIteration or the input's error."""
         began = self._clock()
         batch = next(self._batches)
         n = len(batch.records.lines)
@@ -101,7 +101,7 @@ class _Pace:
 
 
 def _ahead(source: _Pace, start: Callable[[], Helper | None], whole: bool) -> Iterator[Batch]:
-    """The batches in their order, those to come handed to the helper."""
+    """Yield the batches in order, and hand the following ones to the helper."""
     coming: deque[tuple[Batch, Handed | None]] = deque()
     helper = start() if whole else None
     started = whole
@@ -142,7 +142,7 @@ def _ahead(source: _Pace, start: Callable[[], Helper | None], whole: bool) -> It
 
 
 class Helper:
-    """The process, as the writer sees it."""
+    """The helper process, as the writer sees it."""
 
     def __init__(self, plan: Plan, process: subprocess.Popen[bytes], files: list[int]) -> None:
         assert process.stdin is not None
@@ -159,7 +159,7 @@ class Helper:
 
     @classmethod
     def start(cls, plan: Plan, seed: int) -> Helper | None:
-        """Begin to start one; None where that can't be done."""
+        """Start a helper process. Return None if that is impossible."""
         if not sys.executable or getattr(sys, "frozen", False):
             return None
         files: list[int] = []
@@ -182,19 +182,20 @@ class Helper:
         return cls(plan, process, files)
 
     def ready(self) -> bool:
-        """Whether it can be handed batches; it is never waited for."""
+        """Return True if the helper can take batches. Never wait for it."""
         if not self._up and not self._dead and self._has_answer(0):
             self._up = self._answer()[0] == Answer.READY
         return self._up and not self._dead
 
     def wait(self) -> bool:
-        """Wait until it can be handed batches; False where it never will."""
+        """Wait until the helper can take batches. Return False if it never will."""
         return self._has_answer(_PATIENCE) and self.ready()
 
     def hand(self, lines: list[bytes], laid: Laid | None = None) -> Handed | None:
-        """Hand it a batch, once it has decoded the first of as many as it can hold; None where it can't take one.
+        """Hand a batch to the helper. Return None if it can't take one.
 
-        `laid` are the lines in one piece, if they are at hand so.
+        If the helper is full, wait for its oldest batch first. `laid` has the lines in one piece, if they are available
+        so.
         """
         if laid is None or laid.lines is not lines:
             laid = Laid.of(lines)
@@ -214,7 +215,7 @@ class Helper:
         return self._handed[-1]
 
     def reply(self, file: int) -> bytes | None:
-        """The next reply, which lies in this file; None where it decoded nothing."""
+        """Read the next reply from this file; None if the helper decoded nothing."""
         self._handed.popleft()
         if self._dead or not self._has_answer(_PATIENCE):
             self._dead = True
@@ -224,11 +225,11 @@ class Helper:
         return os.pread(file, size, 0) if answer == Answer.DONE else None
 
     def columns(self, reply: bytes, spaces: Spaces) -> Columns | None:
-        """The columns in a reply, if it can still be read."""
+        """Decode the columns of a reply, if it can still be read."""
         return self._receiver.columns(reply, spaces)
 
     def close(self) -> None:
-        """End the process; there is nothing in it that is not here as well."""
+        """Kill the process, which has no data that is not here as well."""
         self._dead = True
         with self._process:
             self._process.kill()
@@ -261,19 +262,19 @@ class Handed:
         self._taken = False
 
     def take(self) -> None:
-        """Wait until it is decoded."""
+        """Wait until the batch is decoded."""
         if not self._taken:
             self._taken = True
             self._reply = self._helper.reply(self._file)
 
     def columns(self, spaces: Spaces) -> Columns | None:
-        """Its columns, once, with the codes of these dictionaries; None where they must be made here."""
+        """Return its columns once, with the codes of these dictionaries; None if they must be decoded here."""
         reply, self._reply = self._reply, None
         return None if reply is None else self._helper.columns(reply, spaces)
 
 
 def _paths() -> Iterable[str]:
-    """Where modules are found, and last of all where this package is, in case a hook finds it."""
+    """Return the import paths, and last the path of this package, in case an import hook finds it."""
     own = os.path.abspath(__file__)
     for _ in __name__.split("."):
         own = os.path.dirname(own)

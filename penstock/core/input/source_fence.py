@@ -1,8 +1,8 @@
-"""What a batch may do of which another reader of its source may not know: nothing, where the store stands otherwise.
+"""Refuse a batch if its reader had an outdated offset of the source partition.
 
-A spout whose source is dealt out among processes may be told of its share too late. Its batches are fenced: one that
-goes on counts for records of the store's own source alone, and one that begins anew does so from where its spout was
-told that the store stands.
+Processes may share the source partitions of a spout, and one may learn of its share too late. So its batches are
+fenced. A batch that continues must have the spout state that the store has for this source partition. A batch that
+begins again must start from the offset that the store still has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["check_fence"]
 
 
 def check_fence(batch: SpoutBatch, stands: Remembered | None) -> None:
-    """SourceMoved where the store does not stand as the batch's spout was told."""
+    """Raise SourceMoved if the store's offset or spout state differs from the one that the spout was given."""
     assert batch.source is not None, "what others may read has a name"
     if batch.again:
         holds = stands == batch.stood

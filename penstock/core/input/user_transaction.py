@@ -1,4 +1,4 @@
-"""One transaction over several tables: what is added until its end, and how its batches fared."""
+"""One transaction over several tables: the records added to it, and the outcome of its batches."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from penstock.views import KEPT, Counts, Rejection
 
 
 class Target(Protocol):
-    """Whoever takes the transaction in the end."""
+    """The engine that runs the transaction in the end."""
 
     def must_be_writable(self, *tables: str) -> None:
-        """Raises where nothing can be written, or nothing to one of these tables."""
+        """Raise an error if nothing can be written, or nothing to one of these tables."""
         ...
 
 
 def joined_records(parts: list[Batch]) -> TableBatch:
-    """The records of several batches of one table, in order."""
+    """Join the records of several batches of one table, in order."""
     if len(parts) == 1:
         return parts[0].records
     out = TableBatch([])
@@ -38,7 +38,7 @@ def joined_records(parts: list[Batch]) -> TableBatch:
 
 
 def _counts_of(report: Report, places: slice | None = None) -> tuple[int, int, int, int, int]:
-    """(applied, equal, late, held, rejected) of a report's records, or of some of them."""
+    """Return (applied, equal, late, held, rejected) for a report's records, or for some of them."""
     outcome = bytes(report.outcome if places is None else report.outcome[places])
     held = len(report.held)
     if places is not None:
@@ -79,7 +79,7 @@ def counts_of(tables: Mapping[str, Sequence[Batch]], reports: Mapping[str, Repor
 
 
 def rejects_in(tables: Mapping[str, Sequence[Batch]], done: Mapping[str, Report]) -> Iterator[Reject]:
-    """What quarantine keeps of batches: all that their tables rejected, in order."""
+    """Yield the records for quarantine: all that the tables rejected, in order."""
     for name, parts in tables.items():
         rejected = done[name].rejected
         known, start = sorted(rejected), 0
@@ -92,7 +92,7 @@ def rejects_in(tables: Mapping[str, Sequence[Batch]], done: Mapping[str, Report]
 
 
 def _rejects_of(table: str, part: Batch, rejected: Mapping[int, str]) -> Iterator[Reject]:
-    """Those of one batch; `rejected` are by their places among its records."""
+    """Yield the rejected records of one batch; `rejected` has the reasons by place in the batch."""
     records, why = part.records, dict(part.refused)
     received = dict(part.received)
     lines = np.searchsorted(records.places(), np.fromiter(rejected, np.int64, len(rejected)))
@@ -109,7 +109,7 @@ def _rejects_of(table: str, part: Batch, rejected: Mapping[int, str]) -> Iterato
 
 
 class Transaction:
-    """What `engine.batch()` gives: records that become one transaction at the end of the block.
+    """The transaction of `engine.batch()`: its records are committed together at the end of the block.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -126,7 +126,7 @@ class Transaction:
         self._engine = engine
         self._tables: dict[str, list[Batch]] = {}
         self._ended = False
-        self.origin = "batch"  # what quarantine calls it
+        self.origin = "batch"  # its name in quarantine
         self.counts = Counts()
 
     def put(self, table: str, doc: Any, ts: Any = None) -> None:
@@ -152,7 +152,7 @@ class Transaction:
         self._batch(table).delete(key, ts)
 
     def take(self) -> dict[str, list[Batch]]:
-        """What is to be written; nothing can be added then."""
+        """Return the batches, and refuse further records."""
         self._ended = True
         return self._tables
 

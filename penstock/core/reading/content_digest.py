@@ -1,11 +1,10 @@
-"""One digest over content: documents, tombstones, remembered emissions, contributions, trees, rows of views.
+"""A digest over content: documents, tombstones, remembered emissions, contributions, trees, rows of views.
 
-Rows of views and nodes of trees are hashed in key order. A table's documents lie in the order of its history, so each
-is hashed with its key, version and what function views were told of it, and these hashes are added modulo 2²⁵⁶: a
-sum doesn't ask for an order, needs no sorting of what may be larger than memory, and can be taken in parts, those of
-partitions. Where a line lies, segments, offsets, epochs and what is held apart are no content, nor are deletions that
-`tombstones=` lets go, forgotten or not. Of a view that is being built anew the rows that readers see count, and nothing
-of what its functions yielded.
+Rows of views and nodes of trees are hashed in key order. The log has a table's documents in the order of their arrival.
+So each document is hashed with its key, version and remembered emissions, and these hashes are added modulo 2²⁵⁶. A sum
+has no order, needs no sorting and can be taken per partition. These are no content: places of lines, segments, offsets,
+epochs, quarantine, and tombstones that `tombstones=` allows to forget. A view that is being built counts with the rows
+that readers see, and without remembered emissions.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _BITS = 256
 
 
 def digest_of(snap: Snapshot, app: App) -> str:
-    """The digest of a snapshot; nodes of trees that are not written yet may take functions of the app to be folded."""
+    """Compute the digest of a snapshot; the folding of deferred nodes may need functions of the app."""
     with snap.naming():
         return _digest_of(snap, app)
 
@@ -61,7 +60,7 @@ def _digest_of(snap: Snapshot, app: App) -> str:
 
 
 def _folding(snap: Snapshot, view: ViewNode, reduce: TreeReduce, app: App) -> TreeReduce:
-    """The trees of a view with the functions of an app, where these are asked for and the store has the same view."""
+    """Return the trees of a view. If deferred nodes need functions, use those of the app's same view."""
     wanted = {own.name: own for own in app.views()}.get(view.name)
     if wanted is None or not snap.reader().count(behind_db(view.number)):
         return reduce
@@ -84,7 +83,7 @@ def _table_sum(snap: Snapshot, node: TableShown) -> int:
 
 
 def _part_sum(snap: Snapshot, node: TableShown, is_old: Callable[[bytes], bool] | None) -> int:
-    """The sum of the documents that one partition has."""
+    """Return the sum over the documents of one partition."""
     views = sorted(snap.schema.views_on(node.table.name), key=lambda view: view.name)
     views = [v for v in views if isinstance(v.mapper, FunctionMapper) and snap.schema.as_of(v.name) is None]
     total = 0
@@ -109,7 +108,7 @@ def _part_sum(snap: Snapshot, node: TableShown, is_old: Callable[[bytes], bool] 
 
 
 def _version(node: TableShown, found: Unwrapped, line: bytes) -> list[Any]:
-    """The key, the document or its absence, and its version."""
+    """Return the key, the document or None, and its version."""
     table = node.table
     if found.absent:
         floor = found.patched.floor if found.patched is not None else found.ts
@@ -124,7 +123,7 @@ def _version(node: TableShown, found: Unwrapped, line: bytes) -> list[Any]:
 
 
 def _told(snap: Snapshot, view: ViewNode, base: int) -> list[Pairs] | None:
-    """What a function yielded for each document of a segment."""
+    """Return the remembered emission of each document of a segment."""
     groups = Groups()
     [own] = view.remembered(snap.reader(), groups).emissions([record_key(base)])
     return None if own is None else own.pairs_of_each(groups)

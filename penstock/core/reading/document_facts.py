@@ -1,7 +1,7 @@
-"""What each view of a table was told of one document: the contributions that count for it now.
+"""The contributions of one document to each view of its table, as the views count them now.
 
-Of a function view it is what the function yielded then, as it was remembered; of a field view it follows from the
-document by the definition. A view that holds the document was told what the held row says, and nothing since.
+For a function view they are the remembered emission. For a field view they follow from the document and the definition.
+For a held document they are in the held row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.views import FieldMap, Path, reach
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one view counts for a document: (group, value) pairs; `held` is why it takes no later version."""
+    """The contributions that one view counts for a document: (group, value) pairs; `held` is the reason for a hold."""
 
     view: str
     pairs: tuple[tuple[Any, Any], ...]
@@ -32,7 +32,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A key as the store has it: the line itself, the document (None: deleted), its ts beside it, what views were told.
+    """A stored key: its line, its document (None: deleted), its separate ts, and the contributions by view.
 
     `ts` is the ts of a deletion, or of a document whose ts is not one of its fields.
     """
@@ -45,7 +45,7 @@ class Stored:
 
 
 def stored_of(views: Sequence[ViewNode], reader: Reader, table: TableReader, key: Any) -> Stored | None:
-    """What the store has of a key, and what these views were told of it; None if it never was there."""
+    """Return the stored line of a key and its contributions to these views; None if the key was never stored."""
     place = table.place(key)
     if place is None:
         return None
@@ -68,7 +68,7 @@ def stored_of(views: Sequence[ViewNode], reader: Reader, table: TableReader, key
 
 
 def shown_told(view: ViewNode, pairs: Pairs) -> tuple[tuple[Any, Any], ...]:
-    """Return the contributions that a row remembers, as people read them."""
+    """Return remembered contributions with decoded groups."""
     fields = isinstance(view.view.map, FieldMap)
     return tuple((decode_key(group), _shaped(_paths(view), value) if fields else value) for group, value in pairs)
 
@@ -85,13 +85,13 @@ def _by_fields(view: ViewNode, mapper: FieldMapper, document: dict[str, Any]) ->
 
 
 def _paths(view: ViewNode) -> list[Path]:
-    """The document paths that a field view's cells read, in the order in which held rows keep their values."""
+    """Return the document paths that a field view's cells read, in the order of the values in held rows."""
     assert isinstance(view.view.map, FieldMap), "asked of field views"
     return [view.view.map.path_of(field) or () for field in view.reduce.fields]
 
 
 def _shaped(paths: Sequence[Path], values: Sequence[Any]) -> Any:
-    """The values that cells read: none, the one, or each by its path."""
+    """Return the values that cells read: none, the only one, or each by its path."""
     if len(values) < 2:
         return values[0] if values else None
     return {".".join(path): value for path, value in zip(paths, values, strict=True)}

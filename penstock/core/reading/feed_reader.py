@@ -1,7 +1,7 @@
-"""Following the feed, from any process: whole commits, each by a short snapshot, so that no page is held back.
+"""Follow the feed from any process: whole commits, each read in a short snapshot that retains few old pages.
 
-Where a view took the place of what it was before, the differences of all its groups are one commit, which is read in
-one snapshot however long that takes.
+The switch of a view counts as one commit, with the differences of all its groups. It is read in one snapshot, however
+long that takes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from penstock.views import ABSENT, Change, Changes, Position, PositionAhead, Pos
 if TYPE_CHECKING:
     from penstock.core.commit import Core
 
-_READ = 1_000  # changes that are in memory at once, about
-LOOK = 0.01  # seconds between two looks of one who follows
+_READ = 1_000  # approximate changes in memory at once
+LOOK = 0.01  # seconds between two reads of a follower
 
 Wait = Callable[[float], object]
 
@@ -37,11 +37,11 @@ def follow(
     wait: Wait,
     live: Callable[[], bool],
 ) -> Iterator[Changes]:
-    """The changes of these views since a position, or all that the feed has; and what comes if it goes `on`.
+    """Yield the changes of these views since a position, or all in the feed. With `on`, wait for further ones.
 
-    They come in parts, of whole commits but for rows and differences, of which there may be any number at a position.
-    With `until` it ends with the changes of that position. What can't be followed is refused here; what there is at
-    first is read when the first change is asked for. Nothing is early here: that takes several partitions.
+    They come in parts of whole commits. Only rows and the differences of a switch may be split, since their number is
+    unbounded. With `until` it ends with the changes of that position. Errors are raised by this call, before the first
+    change is read. One store has no early changes, so `early` has no effect.
     """
     for name, position in (("since", since), ("until", until)):
         if position is not None and (isinstance(position, bool) or not isinstance(position, int | list | tuple)):
@@ -58,16 +58,16 @@ def follow(
 
 
 def followable(snap: Snapshot, views: Sequence[str], initial: bool) -> None:
-    """The feed may have changes of these views, and there are rows of them if these are asked for."""
+    """Raise an error if the feed can't have changes of these views, or their requested rows don't exist."""
     for name in views:
         if initial or name not in snap.schema.followed():
-            snap.view(name)  # which says why not
+            snap.view(name)  # raises the error
 
 
 def reached(snap: Snapshot, since: Position) -> None:
-    """The store came to this position, and the feed has what came after it."""
+    """Raise an error if the store has not reached this position, or the feed no longer has the changes since."""
     state = snap.state
-    if not isinstance(since, int):  # of a store with another number of partitions, which this one was before
+    if not isinstance(since, int):  # a position of the store before a repartition
         raise PositionExpired(since, state.followed)
     if since > state.position:
         raise PositionAhead(since, state.position)
@@ -99,13 +99,13 @@ def _follow(
 
 
 def rows_of(snap: Snapshot, views: Sequence[str]) -> Iterator[Changes]:
-    """The rows of these views, or of all, as changes from ABSENT."""
+    """Yield the rows of these views, or of all, as changes from ABSENT."""
     for name in list(views) or list(snap.schema.views):
         yield from _parts(Change(name, row.key, ABSENT, row.value, snap.position) for row in snap.view(name))
 
 
 def saved_rows_of(snap: Snapshot, views: Sequence[str]) -> Iterator[Changes]:
-    """The same as of the saved position: without changes that are not known to be saved."""
+    """Yield the rows at the saved position: without changes that are not known to be saved."""
     at = snap.saved
     for name in list(views) or list(snap.schema.views):
         before: dict[bytes, Any] = {}
@@ -125,7 +125,7 @@ def _saved_rows(snap: Snapshot, name: str, before: dict[bytes, Any], at: Positio
 
 
 def _before(part: Snapshot, name: str) -> dict[bytes, Any]:
-    """By group the result at the saved position, of groups that changed after it."""
+    """Return, by group, the result at the saved position of groups that changed after it."""
     if part.saved == part.position:
         return {}
     generations = part.schema.generations([name])
@@ -135,17 +135,17 @@ def _before(part: Snapshot, name: str) -> dict[bytes, Any]:
 
 
 def _parts(changes: Iterable[Change]) -> Iterator[Changes]:
-    """These, about so many at once as are to be in memory."""
+    """Split changes into parts that fit in memory."""
     left = iter(changes)
     while part := Changes.of(islice(left, _READ)):
         yield part
 
 
 class Follower:
-    """A reader's place in the feed of one store.
+    """A reader's position in the feed of one store.
 
-    `shown` says how far readers of all partitions see this one; it is asked while a switch is not finished everywhere.
-    Unless it is `early` it gives saved changes alone.
+    `shown` returns the position up to which readers of all partitions see this store, while a switch is unfinished.
+    Unless it is `early`, a follower yields only saved changes.
     """
 
     def __init__(
@@ -157,8 +157,8 @@ class Follower:
         shown: Callable[[], int] | None = None,
         early: bool = False,
     ) -> None:
-        self.since = since  # all up to there is given; None: nothing yet
-        self.more = True  # there may be more that is committed already
+        self.since = since  # all changes up to there were yielded; None: none yet
+        self.more = True  # more changes may be committed already
         self._core = core
         self._views = views
         self._until = until
@@ -167,11 +167,11 @@ class Follower:
 
     @property
     def done(self) -> bool:
-        """Whether it is where it is to end."""
+        """Return True at the end position."""
         return self.since is not None and self._until is not None and self.since >= self._until
 
     def step(self) -> Iterator[Changes]:
-        """The next changes, whole commits, about so many as are to be in memory at once; to be read to the end."""
+        """Yield the next whole commits, about as many as fit in memory; the caller must read to the end."""
         changes, since, more, switch = self._read()
         self.since = since
         if changes:
@@ -179,13 +179,13 @@ class Follower:
         self.more = more
         if switch:
             with Snapshot(self._core) as snap:
-                reached(snap, since)  # else what was before may be gone by now
+                reached(snap, since)  # otherwise the former rows may be gone
                 self.since = since + 1
                 names = list(self._views) or snap.schema.followed()
                 yield from _parts(differing(snap.reader(), snap.schema, names, since + 1))
 
     def _read(self) -> tuple[Changes, int, bool, bool]:
-        """The next changes; the position up to which these are all; whether there is more; whether a switch is next."""
+        """Return the next changes, their last position, and two flags: more follow; a switch is next."""
         out = Changes()
         with Snapshot(self._core) as snap, snap.naming():
             since = snap.state.followed if self.since is None else self.since
@@ -217,11 +217,11 @@ class Follower:
             return out, max(since, stop - 1), before_span or switch is not None, switch is not None
 
     def _end(self, snap: Snapshot, spans: Sequence[Span]) -> int:
-        """The last position that is to be given, as far as there is any."""
+        """Return the last position to yield now."""
         until = self._until
         for first, last in spans:
             if until is not None and first <= until < last:
-                until = last  # the changes of a span are given at its end
+                until = last  # the changes of a span come at its end
         end = snap.state.position if self._early else saved_position(snap.state, spans)
         end = end if until is None else min(until, end)
         if snap.schema.catalog.unfinished is not None and self._shown is not None:

@@ -1,8 +1,8 @@
-"""What differs between two generations of a view, as the changes of the position at which one took the other's place.
+"""The differences between two generations of a view, as the changes at the position of their switch.
 
-Nothing of it is written at that position: the rows of the former generation stay as they were, and those of the other
-one as of then follow from the rows there are now and from what the feed has of them since. A view that was built for
-the first time had no rows before, one that was dropped has none after.
+The switch does not write them. The rows of the former generation stay unchanged. The rows of the current one at the
+switch follow from its rows now and its changes in the feed since. A view built for the first time had no rows before; a
+dropped view has none after.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Known = dict[bytes, tuple[bytes, RowState | None]]  # by stored key: the whole k
 
 
 def next_switch(schema: Schema, names: Iterable[str], since: int) -> int | None:
-    """The next position after this one at which one of these views took the place of what it was before."""
+    """Return the next position after this one at which one of these views switched."""
     wanted = set(names)
     return min((f.until for f in schema.catalog.former if f.name in wanted and f.until > since), default=None)
 
 
 def differing(reader: Reader, schema: Schema, names: Iterable[str], position: int) -> Iterator[Change]:
-    """The changes of these views at such a position."""
+    """Yield the changes of these views at the position of a switch."""
     wanted = set(names)
     for former in schema.catalog.former:
         if former.until == position and former.name in wanted:
@@ -37,7 +37,7 @@ def differing(reader: Reader, schema: Schema, names: Iterable[str], position: in
 
 
 class _Pair:
-    """A generation, and the one that took its place."""
+    """A generation, and the one that replaced it."""
 
     def __init__(self, reader: Reader, schema: Schema, name: str, old: int, position: int) -> None:
         generations = schema.generations([name])
@@ -49,7 +49,7 @@ class _Pair:
         self._new_codec = generations[self._new][1] if self._new else None
 
     def changes(self) -> Iterator[Change]:
-        """The groups whose result differs, in no order."""
+        """Yield the groups whose result differs, in no order."""
         since = self._changed_since()
         for rows in self._blocks(self._new, self._new_codec):
             old = self._rows(self._old, self._old_codec, list(rows))
@@ -64,7 +64,7 @@ class _Pair:
             yield from self._change(whole, None, state)
 
     def _changed_since(self) -> Known:
-        """What groups that changed since were at that position."""
+        """Return the state at the switch of groups that changed since."""
         out: Known = {}
         if self._new_codec is not None:
             for _, change in read_feed(self._reader, self._position, {self._new: self._new_codec}):
@@ -94,7 +94,7 @@ class _Pair:
 
 
 def _after(schema: Schema, name: str, position: int) -> int:
-    """The number of the generation that took its place at this position; 0 where there was none."""
+    """Return the number of the generation that replaced it at this position; 0 if there was none."""
     later = [(f.until, f.number) for f in schema.catalog.former if f.name == name and f.until > position]
     if later:
         return min(later)[1]

@@ -1,9 +1,9 @@
-"""What contributes to groups of a view, as a snapshot has it.
+"""The contributions to groups of a view, read from a snapshot.
 
-A view that keeps contributions is asked for those of the groups. Of any other all documents are gone through, once for
-all groups: those of a table as they lie in its log, older versions too, since to decode a line costs less than to find
-out whether there is a newer one; what an older version says is dropped then. Documents that the view can't take count
-as what their held rows say. It reads the store and nothing of the writer's memory: in any process it is the same.
+If the view keeps contributions, they are looked up by group. Otherwise one scan of all documents serves all groups. It
+decodes all lines of a table's log, because that costs less than to skip older versions; those are dropped afterwards. A
+held document counts with its held row. Only the store is read, never the writer's caches, so every process gets the
+same answer.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Reading(Protocol):
 def why_of(
     snap: Reading, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
 ) -> list[list[Contribution]]:
-    """The contributions to these groups of a view, whose `source` is a view or, with None, a table."""
+    """Return the contributions to these groups of a view; `source` is its parent view, None for a table."""
     distinct = list(dict.fromkeys(groups))
     if view.keeps:
         found = kept_contributions(view, snap.reader(), distinct)
@@ -77,7 +77,7 @@ def _made(snap: Reading, view: View, number: int, found: list[Found]) -> list[Co
 
 
 def _reading(snap: Reading, view: View) -> Callable[[Sequence[Any]], list[Any]]:
-    """How the documents that a view maps are read."""
+    """Return the function that reads the documents of a view."""
     name = view.source.name
     if not isinstance(view.source, View):
         return lambda keys: snap.table(name).get_many(keys)
@@ -85,7 +85,7 @@ def _reading(snap: Reading, view: View) -> Callable[[Sequence[Any]], list[Any]]:
 
 
 def _held_among(reader: Reader, view: int, keys: Sequence[bytes]) -> frozenset[bytes]:
-    """Which of these documents a view can't take as they are."""
+    """Return the keys of these documents that the view holds."""
     db, out = held_db(view), set[bytes]()
     if reader.count(db):
         for a in range(0, len(keys), _BLOCK):
@@ -96,7 +96,7 @@ def _held_among(reader: Reader, view: int, keys: Sequence[bytes]) -> frozenset[b
 
 
 class _Scan:
-    """One pass over what a view maps, or over what is remembered of its yielding."""
+    """One scan of the documents of a view, or of their remembered emissions."""
 
     def __init__(self, snap: Reading, view: ViewNode, groups: Sequence[bytes], progress: Progress | None) -> None:
         self._snap = snap
@@ -107,7 +107,7 @@ class _Scan:
         self._found: list[list[Found]] = [[] for _ in groups]
 
     def found(self, source: ViewNode | None) -> list[list[Found]]:
-        """By group, its contributions in any order."""
+        """Return the contributions by group, in any order."""
         view = self._view
         if isinstance(view.view.map, FieldMap):
             search = FieldSearch(view.view, view.view.map, self._groups)
@@ -123,7 +123,7 @@ class _Scan:
         return self._found
 
     def _take(self, hits: Sequence[Hit], keys: Sequence[bytes | None]) -> None:
-        """Take these hits, of documents with these keys; None where it is no document any more."""
+        """Add the hits of documents with these keys; skip None, which marks an older version."""
         for hit, key in zip(hits, keys, strict=True):
             if key is not None:
                 self._found[hit.group].append((key, hit.rank, hit.value))
@@ -148,7 +148,7 @@ class _Scan:
             self._tell(int(block.records[-1]) + 1 - first, table.tail - first)
 
     def _rows(self, search: FieldSearch, source: ViewNode) -> None:
-        """The rows of a view, as the documents of a view of it."""
+        """Search the rows of the parent view, which are the documents of a chained view."""
         codec, db, name = source.reduce.codec, source.reduce.db, f"view {source.name!r}"
         rows = self._reader.scan(db)
         done, total = 0, self._reader.count(db)
@@ -162,7 +162,7 @@ class _Scan:
             self._tell(done, total)
 
     def _held(self) -> None:
-        """What documents that the view holds were told last."""
+        """Add the last good emissions of held documents."""
         places = {group: i for i, group in enumerate(self._groups)}
         shape = Shape(self._view.reduce.fields)
         for _, held in self._view.remembered(self._reader).all_held():
@@ -196,7 +196,7 @@ class _Scan:
                 self._tell(done, total)
 
     def _whole(self, source: ViewNode, key: bytes) -> bytes:
-        """The encoding of a group of the source, by what is stored of it."""
+        """Return the whole encoding of a parent group from its stored key."""
         if not is_long(key):
             return key
         row = self._reader.get_many(source.reduce.db, [key])[0]

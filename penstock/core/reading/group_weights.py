@@ -1,4 +1,4 @@
-"""How heavy the groups of a view are: one scan of its rows and its trees' nodes, which keeps the heaviest alone."""
+"""The weight of a view's groups: one scan of its rows and nodes, which keeps only the heaviest groups."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.mapreduce import TreeReduce, ViewNode
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What the rows of a view take, its trees, and its groups with the most contributions, the heaviest first.
+    """The size of a view's rows and trees, and its groups with the most contributions, the heaviest first.
 
-    `nodes` are those that its trees have beside their groups' rows, `depth` the most of them on one path.
+    `nodes` counts the nodes of its trees apart from the groups' rows, `depth` is the most of them on one path.
     """
 
     rows: int
@@ -26,9 +26,9 @@ class Weight:
 
 
 def weight_of(reader: Reader, view: ViewNode, most: int) -> Weight:
-    """The weight of a view, with so many of its hot groups."""
+    """Measure a view, with its `most` heaviest groups."""
     rows = size = total = 0
-    hot: list[tuple[int, int, bytes]] = []  # a heap; of equal ones the first row stays
+    hot: list[tuple[int, int, bytes]] = []  # a heap; among equal ones the first row stays
     codec, db = view.reduce.codec, view.reduce.db
     for key, row in reader.scan(db):
         state = codec.decode(key, row, db)

@@ -1,4 +1,4 @@
-"""A snapshot: all views and tables of a store at one position, for as long as it is held."""
+"""A snapshot: all views and tables of a store at one position, until it is closed."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ Consistency = Literal["eventual", "position"]
 
 
 def must_be_known(consistency: str) -> None:
-    """Raises where a snapshot is asked for in another way than there is."""
+    """Raise DefinitionError for an unknown `consistency`."""
     if not isinstance(consistency, str) or consistency not in ("eventual", "position"):
         raise DefinitionError(f"consistency= is {shown_key(consistency)}; write 'eventual' or 'position'")
 
 
 class Snapshot:
-    """One read transaction; made by `engine.snapshot()`. What is written later does not show in it.
+    """One read transaction, made by `engine.snapshot()`. Later writes do not appear in it.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -94,17 +94,17 @@ class Snapshot:
 
     @property
     def parts(self) -> Sequence[Snapshot]:
-        """The snapshots of the partitions that it is made of: of a store that is not parted itself."""
+        """The snapshots of its partitions; for a single store the snapshot itself."""
         return (self,)
 
     @property
     def state(self) -> State:
-        """Where the store stands in this snapshot."""
+        """The state of the store in this snapshot."""
         return self._state
 
     @property
     def schema(self) -> Schema:
-        """What there is to ask for in this snapshot."""
+        """The tables and views of this snapshot."""
         return self._schema
 
     @property
@@ -117,7 +117,7 @@ class Snapshot:
 
     @property
     def followed(self) -> Position:
-        """The oldest position that the feed can be followed from."""
+        """The oldest position from which the feed can be followed."""
         return self._state.followed
 
     @property
@@ -130,7 +130,7 @@ class Snapshot:
 
     @checked
     def as_of(self, view: str) -> Position | None:
-        """The position that a view shows, where it stayed behind while another generation is built."""
+        """Return the position of a view that stays behind while its next generation is built; else None."""
         return self._schema.as_of(view)
 
     @property
@@ -142,7 +142,7 @@ class Snapshot:
         return dict(self._state.sources)
 
     def remembered(self, source: str) -> Remembered | None:
-        """Where the store stands in a source, as its spout is told at the beginning; None of one that gave nothing yet.
+        """Return the offset and spout state of a source partition, for the start of its spout; None if it has none.
 
         spout.begin(snap.remembered)
         """
@@ -176,7 +176,7 @@ class Snapshot:
         return found
 
     def naming(self) -> AbstractContextManager[None]:
-        """Damage that is found within is named as users know it."""
+        """Return a context that names damage in the users' terms."""
         return naming(lambda: places_of(self._schema.catalog))
 
     def _why(
@@ -200,7 +200,7 @@ class Snapshot:
         return self.log(name)
 
     def log(self, name: str) -> TableReader:
-        """The same as they lie in the table's log."""
+        """Return a table's documents, with access to its log."""
         found = self._logs.get(name)
         if found is None:
             shown = self._schema.table(name)
@@ -211,7 +211,7 @@ class Snapshot:
 
     @checked
     def stored(self, table: str, key: Any) -> Stored | None:
-        """What the store has of a key, and what each view was told of it; None if it never was there.
+        """Return the stored line of a key, and its contributions to each view; None if it was never stored.
 
         snap.stored("users", 7).told
         """
@@ -220,7 +220,7 @@ class Snapshot:
             return stored_of(views, self.reader(), self.log(table), key)
 
     def weight(self, view: str, hot: int) -> Weight:
-        """How heavy the groups of a view are, and which are the heaviest: one scan of its rows.
+        """Measure the groups of a view in one scan of its rows, and return the heaviest.
 
         snap.weight("revenue", hot=5).hot
         """
@@ -228,7 +228,7 @@ class Snapshot:
             return weight_of(self.reader(), self._schema.view(view, self.reader()), hot)
 
     def close(self) -> None:
-        """Let go of it.
+        """Close the snapshot.
 
         snap.close()
         """
@@ -237,13 +237,13 @@ class Snapshot:
             self._reader = None
 
     def reader(self) -> Reader:
-        """The read transaction; Closed once it is let go of."""
+        """Return the read transaction. Raise Closed after `close`."""
         if self._reader is None:
             raise Closed("the snapshot")
         return self._reader
 
     def held(self, view: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
-        """The groups of a view that count what held documents were last told, and the keys of those documents."""
+        """Return the groups of a view to which held documents contribute, and the keys of these documents."""
         found = self._held.get(view)
         if found is None:
             groups: set[bytes] = set()
@@ -261,7 +261,7 @@ class Snapshot:
 
     @checked
     def holds(self, view: str) -> list[dict[str, Any]]:
-        """What a view can't take: keys, reasons and tracebacks."""
+        """Return the documents that a view holds: keys, reasons and tracebacks."""
         node = self._schema.view(view, self.reader())
         out: list[dict[str, Any]] = []
         with self.naming():
@@ -271,7 +271,7 @@ class Snapshot:
 
     @checked
     def holds_any(self, view: str) -> bool:
-        """Whether a view holds a document, or a group at its last good result."""
+        """Return True if a view holds a document or a group."""
         number = self._schema.view(view, self.reader()).number
         return bool(self._state.held_groups.get(view) or self.reader().count(held_db(number)))
 

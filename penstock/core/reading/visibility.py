@@ -23,13 +23,13 @@ from penstock.mapreduce import RowReading, Told, feed_key, read_told
 __all__ = ["Span", "add_span", "net_changes", "next_span", "read_spans", "saved_position", "with_early_set"]
 
 Span = tuple[int, int]
-"""The position that first showed an early set, and the one that took it back."""
+"""The first position of an early set, and the position at which it was retracted."""
 _KEY = b"undone"
 _decode = msgspec.msgpack.Decoder(list[Span]).decode
 
 
 def with_early_set(state: State, sender: int, position: int | None) -> State:
-    """The state once a sender's early set shows at a position; None: it has none that is not known to be saved."""
+    """Return the state with the position of a sender's early set; None if it has none that may be unsaved."""
     told_at = {other: at for other, at in state.told_at.items() if other != sender}
     if position is not None:
         told_at[sender] = position
@@ -37,7 +37,7 @@ def with_early_set(state: State, sender: int, position: int | None) -> State:
 
 
 def read_spans(reader: Reader, state: State) -> list[Span]:
-    """The spans that the feed still has, or that end after an early set that is not known to be saved, in order."""
+    """Return, in order, the spans that the feed still has, or that end after an unsaved early set."""
     if not state.guard:
         return []  # no other partition ever sent an early set
     row = reader.get_many(META, [_KEY])[0]
@@ -52,7 +52,7 @@ def add_span(writer: Writer, state: State, span: Span) -> None:
 
 
 def saved_position(state: State, spans: Sequence[Span]) -> int:
-    """The last position up to which all changes are known to be saved, or were taken back."""
+    """Return the last position up to which all changes are known to be saved, or were retracted."""
     position = min([state.position, *(at - 1 for at in state.told_at.values())])
     for first, last in reversed(spans):
         if first <= position < last:
@@ -61,7 +61,7 @@ def saved_position(state: State, spans: Sequence[Span]) -> int:
 
 
 def next_span(spans: Sequence[Span], since: int) -> Span | None:
-    """The next span after a position, or around it, with all spans that overlap it."""
+    """Return the next span after or around a position, merged with the spans that overlap it."""
     out: Span | None = None
     for first, last in spans:
         if last <= since:
@@ -73,7 +73,7 @@ def next_span(spans: Sequence[Span], since: int) -> Span | None:
 
 
 def net_changes(reader: Reader, since: int, until: int, views: dict[int, RowReading]) -> Iterable[Told]:
-    """The net changes of these views after one position up to another, those that stay as they were left out."""
+    """Yield the net changes of these views between two positions, without groups that end as they began."""
     found: dict[int, dict[bytes, tuple[object, object]]] = {}
     for _, commit in read_told(reader, since, views, feed_key(until + 1)):
         for told in commit:

@@ -1,10 +1,10 @@
-"""Giving back what old versions take: all of a store's log gone through, in steps between which others write.
+"""Compaction of a whole store: it releases old versions from the logs, in steps between writes.
 
-For each table: fold all that the index doesn't name yet; forget the deletions that `tombstones=N` lets go; copy the
-living lines to the end, the oldest first; fold again, which releases what was copied. Invariants:
+For each table it folds all keys into the index, and forgets the tombstones that `tombstones=N` allows to forget. Then
+it copies the live lines to the end, the oldest first. A second index fold releases the copied segments. Invariants:
 
-- each step is a transaction of its own, so that it can be stopped, or killed, between any two;
-- content stays as it is: the digest of the store is the same before and after.
+- each step is a transaction, so compaction can be stopped or killed between two steps;
+- content does not change: the digest of the store is the same before and after.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 __all__ = ["Compacted", "Progress", "compact"]
 
 Progress = Callable[[int, int], None]
-"""Told how much is done, of how much."""
+"""A callback that receives the work done and its total."""
 STEP_RECORDS = 1 << 14  # records that one step passes over
 _FOLD_STEPS = 8
-_FOLD_SHARE = 4  # a fold releases what was copied once that is so much of what lives
+_FOLD_SHARE = 4  # a fold releases copied lines once they exceed one in so many live ones
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What compacting did: bytes that rows took before and take now, those of the file, and what went.
+    """The outcome of a compaction: bytes of rows before and after, bytes of the file, and removed lines.
 
     >>> Compacted(before=300, after=100, file=400, records=20, tombstones=2).freed
     200
@@ -51,17 +51,17 @@ class Compacted:
         return self.before - self.after
 
     def data(self) -> dict[str, int]:
-        """As plain data."""
+        """Return the outcome as plain data."""
         return asdict(self)
 
     @classmethod
     def of(cls, data: dict[str, int]) -> Compacted:
-        """Made of that data."""
+        """Build the outcome from plain data."""
         return cls(**data)
 
 
 def compact(core: Core, lock: AbstractContextManager[Any], progress: Progress | None) -> Compacted:
-    """Compact all tables of a store whose writer is behind this lock."""
+    """Compact all tables of a store whose writer uses this lock."""
     before = core.store.info()["used"]
     lines = tombstones = 0
     tables = [_Table(core, lock, name) for name in core.tables]
@@ -85,7 +85,7 @@ def compact(core: Core, lock: AbstractContextManager[Any], progress: Progress | 
 
 
 class _Table:
-    """One table being compacted; its node is asked for anew in each step, for memory may be dropped in between."""
+    """The compaction of one table. Each step asks for its node again, because caches may be dropped in between."""
 
     def __init__(self, core: Core, lock: AbstractContextManager[Any], name: str) -> None:
         self._core = core
@@ -104,17 +104,17 @@ class _Table:
         return self._node.log
 
     def run(self, tell: Callable[[int], None]) -> tuple[int, int]:
-        """How many lines, and how many deletions, went."""
+        """Return the number of removed lines, and of forgotten tombstones."""
         forgotten = self._forget()
         return (self._move(tell) if self._log.compact_worth() else 0), forgotten
 
     def _do(self, step: Callable[[], bool]) -> bool:
-        """One step behind the lock, with memory as it should be; whether there is another one."""
+        """Run one step under the lock, with current caches. Return True if another is left."""
         with self._lock:
             return self._core.between(step)
 
     def _fold(self) -> None:
-        """Fold all that is not folded now, and release what was copied before."""
+        """Fold all keys, and release the segments copied before."""
 
         def step() -> bool:
             log = self._log
@@ -123,12 +123,12 @@ class _Table:
             done()
             return log.folding
 
-        for _ in range(1 + self._log.folding):  # one that is under way is of what there was at its beginning
+        for _ in range(1 + self._log.folding):  # a fold in progress covers only the keys of its start
             while self._do(step):
                 pass
 
     def _room(self, start: int) -> None:
-        """Make room in memory for the keys of the segments from here on that one step looks at."""
+        """Make room in the cache for the keys of the next step's segments."""
         log = self._log
         with self._core.store.read() as reader:
             first = next(segments_from(reader, self._node.number, start), None)
@@ -137,7 +137,7 @@ class _Table:
             self._node.forget(need)
 
     def _forget(self) -> int:
-        """Forget the deletions that may be forgotten; how many."""
+        """Forget the tombstones that may be forgotten. Return their number."""
         with Snapshot(self._core) as snap:
             kind = snap.state.ts.get(self._name)
             is_old = forgettable([snap.reader()], self._node.table, self._node.number, kind)
@@ -149,7 +149,7 @@ class _Table:
         def step() -> bool:
             nonlocal at, gone
             if self._log.folding or self._log.mark.doubling:
-                return False  # another writer has begun one: what is left over is for the next time
+                return False  # another writer has begun a fold: the rest is left for the next compaction
             start = max(at, self._log.head)
             self._room(start)
             with self._core.store.write() as writer:
@@ -163,7 +163,7 @@ class _Table:
         return gone
 
     def _move(self, tell: Callable[[int], None]) -> int:
-        """Copy the living lines of all segments there are now to the end; how many others there were."""
+        """Copy the live lines of all current segments to the end. Return the number of other lines."""
         last = self._log.mark.tail
         passed = copied = 0
 

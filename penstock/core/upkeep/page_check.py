@@ -1,4 +1,4 @@
-"""The pages of a store walked before LMDB follows them, and their damage by view or table."""
+"""Walk the pages of a store before LMDB follows them, and name damage by view or table."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from penstock.views import Progress
 __all__ = ["Walked", "damaged_pages_at", "must_be_sound", "walk"]
 
 _log = logging.getLogger("penstock.engine")
-_UNREADABLE = {MAIN, FREE, META}  # with one of these damaged, the catalog is not read
+_UNREADABLE = {MAIN, FREE, META}  # if one of these is damaged, the catalog is not read
 _FIX = "run `penstock check --fix`, or engine.check(fix=True)"
 _MADE_AGAIN = ("view", "tree", "behind", "index", "feed", "quarantine")
-"""The kinds of databases whose keys a check sets right: their rows follow from documents, or others do without them."""
+"""The kinds of databases whose keys a check can restore: their rows follow from documents, or are dispensable."""
 
 
 @dataclass(slots=True)
 class Walked:
-    """The result of a walk: `pages` has the damage of pages, where nothing else of the store may be read.
+    """The result of a walk. After damage in `pages` nothing else of the store may be read.
 
     Keys of the databases in `lost` were lost or added. The databases in `uncounted` are counted for the first time.
     """
@@ -54,23 +54,23 @@ class Walked:
 
     @property
     def damaged(self) -> list[str]:
-        """The damage of pages, in words."""
+        """Return the damage of pages, in words."""
         return list(map(str, self.pages))
 
     def fixable(self) -> list[str]:
-        """The databases with other keys that a check sets right."""
+        """Return the databases whose lost or added keys a check repairs."""
         return [db for db in self.lost if _is_fixable(db)]
 
     def words(self, db: str) -> str:
-        """What a database is for."""
+        """Return the purpose of a database."""
         return self.places[db].words if db in self.places else db
 
     def said(self, db: str) -> str:
-        """Damage of the keys of a database, in words."""
+        """Describe damage of a database's keys."""
         return str(self._damage_of(db))
 
     def worst(self) -> StoreDamaged | None:
-        """Return damage that further writes would build on: that of pages, or of keys that no check sets right."""
+        """Return damage on which further writes would build: of pages, or of keys that no check repairs."""
         keys = (self._damage_of(db) for db in self.lost if not _is_fixable(db))
         return next(chain(self.pages, keys), None)
 
@@ -92,7 +92,7 @@ def _is_fixable(db: str) -> bool:
 
 
 def damaged_pages_at(path: str, progress: Progress | None = None) -> list[str]:
-    """The damage of pages of the store at a path, which others may have open and write."""
+    """Return the damaged pages of the store at a path, which other processes may have open for writing."""
     layout = read_layout(path)
     out: list[str] = []
     for folder in [path] if layout is None else layout.folders(path):
@@ -107,7 +107,7 @@ def damaged_pages_at(path: str, progress: Progress | None = None) -> list[str]:
 
 
 def must_be_sound(store: Store, folder: str) -> None:
-    """Walk a store whose last scrub found damage that no check repairs; StoreDamaged if it is still there.
+    """Walk a store whose last scrub found damage that no check repairs. Raise StoreDamaged if it is still there.
 
     So a restart doesn't build on damage, and LMDB does not follow a page that is known to be damaged.
     """
@@ -122,9 +122,9 @@ def must_be_sound(store: Store, folder: str) -> None:
 
 
 def walk(take: Callable[[], AbstractContextManager[Reader]], progress: Progress | None = None) -> Walked:
-    """Walk all pages of the store whose snapshots this takes; the damage by name.
+    """Walk all pages of a store, and name the damage; `take` opens a snapshot.
 
-    `progress` is told how many pages are passed, of how many. It may wait, and what it raises ends the walk.
+    `progress` receives the pages passed and their total. It may wait, and its exception ends the walk.
     """
     began = time.monotonic()
     try:

@@ -1,7 +1,7 @@
 """The result of the last scrub of a store, kept in a file of its folder.
 
-It is no row of the store: a store with damaged pages must not be written, and a scrub of a sound one is no commit. The
-file names the data file by its inode, so the result of a data file that was replaced counts no more.
+It is not stored in a row: a store with damaged pages must not be written, and a scrub of a sound one makes no commit.
+The file names the data file by its inode, so the result of a replaced data file counts no longer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BEGINNING = b'{"ended":'
 class ScrubResult(msgspec.Struct, frozen=True):
     """The end of a scrub in seconds since 1970, its length in seconds, and the damage that it found.
 
-    `stops` says whether further writes would build on the damage. `file` is the inode of the data file.
+    `stops` means that further writes would build on the damage. `file` is the inode of the data file.
     """
 
     ended: float

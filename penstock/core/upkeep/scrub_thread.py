@@ -24,16 +24,16 @@ __all__ = ["Pace", "ScrubEnded", "Scrubber"]
 
 _LONGEST = 600.0  # seconds of a walk
 _STEP = 256  # pages between two pauses
-_AGAIN = 60.0  # seconds after which a walk that failed is tried again
+_AGAIN = 60.0  # seconds before a failed walk is retried
 _log = logging.getLogger("penstock.engine")
 
 
 class ScrubEnded(Exception):
-    """The thread is to end, and gives up its walk."""
+    """A signal that the thread must end and give up its walk."""
 
 
 class Pace:
-    """The pauses of one walk: after some pages, as long as the rate says that these take.
+    """The pauses of one walk: they keep it at the rate.
 
     >>> pauses = []
     >>> pace = Pace(rate=4096 * 1000, wait=lambda seconds: pauses.append(seconds), clock=lambda: 0.0)
@@ -53,7 +53,7 @@ class Pace:
         self._began = clock()
 
     def __call__(self, passed: int, total: int) -> None:
-        """Wait, where that is due; ScrubEnded where the thread is to end."""
+        """Wait if a pause is due. Raise ScrubEnded if the thread must end."""
         pages = passed - self._passed
         if 0 <= pages < _STEP:
             return
@@ -65,10 +65,10 @@ class Pace:
 
 
 class Scrubbed(Protocol):
-    """An engine, as the thread knows it."""
+    """The engine, as the thread uses it."""
 
     def last_scrub(self) -> ScrubResult | None:
-        """The result of the last scrub."""
+        """Return the result of the last scrub."""
         ...
 
     def scrub_once(self, progress: Progress | None = None) -> None:
@@ -77,7 +77,7 @@ class Scrubbed(Protocol):
 
 
 class Scrubber:
-    """The thread, until `close`. It keeps no engine alive between two walks."""
+    """The scrub thread. It runs until `close`, and keeps no engine alive between two walks."""
 
     def __init__(self, engine: Scrubbed, scrubbing: Scrubbing, wait: Callable[[float], bool] | None = None) -> None:
         self._engine = weakref.ref(engine)
@@ -88,7 +88,7 @@ class Scrubber:
         self._thread.start()
 
     def close(self) -> None:
-        """End it within a step of its walk."""
+        """End the thread within a step of its walk."""
         self._ended.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -116,7 +116,7 @@ class Scrubber:
                 return
 
     def _due(self, last: ScrubResult | None) -> float:
-        """Seconds until the next walk; a clock that was set back does not postpone it further."""
+        """Return the seconds until the next walk; a clock that was set back does not postpone it further."""
         if last is None or last.damaged:
             return 0.0
         return min(last.ended + self._scrubbing.every - time.time(), self._scrubbing.every)
