@@ -41,16 +41,32 @@ from penstock.engine.writers.failover import Failover
 from penstock.engine.writers.open_writer import memory_of_holder, writer
 from penstock.engine.writers.standby_writer import LOST, Loads, StandbyWriter
 from penstock.generations import Concert, Refilled, Swept, Switch, concerted
-from penstock.partitions.app_transfer import Shipped, importable, shipped
-from penstock.partitions.copies.repartition_job import Repartitioned, repartition
-from penstock.partitions.copies.store_copies import Copied, copy_of, copy_size, restore, shrink
-from penstock.partitions.copies.union_copies import copy_any, restore_any
-from penstock.partitions.exchange.exchange import Parting, guard_of
-from penstock.partitions.handle_protocol import PartitionHandle
-from penstock.partitions.member import Marks, Member, Tables
-from penstock.partitions.member import Standing as MemberStanding
-from penstock.partitions.transport.saved_batches import BatchWaits, SavedBatches
-from penstock.partitions.union.union_snapshot import SpannedSnapshot, Switching, settled
+from penstock.partitions import (
+    BatchWaits,
+    Copied,
+    Marks,
+    Member,
+    Parting,
+    PartitionHandle,
+    Repartitioned,
+    SavedBatches,
+    Shipped,
+    SpannedSnapshot,
+    Switching,
+    Tables,
+    copy_any,
+    copy_of,
+    copy_size,
+    guard_of,
+    importable,
+    repartition,
+    restore,
+    restore_any,
+    settled,
+    shipped,
+    shrink,
+)
+from penstock.partitions import Standing as MemberStanding
 from penstock.remote import HolderLost, HolderSilent, Writer, parted, post
 
 __all__ = [

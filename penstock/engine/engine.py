@@ -30,7 +30,7 @@ from penstock.engine.calls.definition_calls import DefinitionCalls
 from penstock.engine.calls.protocol import EngineStore
 from penstock.engine.calls.repair_calls import RepairCalls
 from penstock.engine.group_commit import Committer, Ticket
-from penstock.partitions.copies.store_copies import Copied
+from penstock.partitions import Copied
 from penstock.remote import Holder
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import Change, Changes, Counts, Position

@@ -41,8 +41,7 @@ from penstock.engine.calls.store_scrubs import StoreScrubs
 from penstock.engine.store_status import status_of
 from penstock.generations import Refilled
 from penstock.mapreduce import Writes
-from penstock.partitions.copies.store_copies import Copied, copy_of
-from penstock.partitions.partition_operations import ALL_OPERATIONS
+from penstock.partitions import ALL_OPERATIONS, Copied, copy_of
 from penstock.recovery import OneSite, Releasing, Repair
 from penstock.remote import Operation
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch

@@ -19,10 +19,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.one_store import OneStore
 from penstock.engine.store_opening import open_partition
 from penstock.mapreduce import Ranges
-from penstock.partitions.exchange.exchange import Parting
-from penstock.partitions.member import Member
-from penstock.partitions.start_message import StartMessage, read_message
-from penstock.partitions.transport.delivery_thread import Courier
+from penstock.partitions import Courier, Member, Parting, StartMessage, read_message
 from penstock.recovery import Early
 from penstock.remote import BEAT, error_data, take_socket
 

@@ -35,13 +35,17 @@ from penstock.engine.partitioned_store import PartitionedStore
 from penstock.engine.store_opening import open_partition
 from penstock.generations import Concert, Migrate, concerted
 from penstock.mapreduce import even_starts
-from penstock.partitions.app_transfer import shipped
-from penstock.partitions.exchange.exchange import Parting
-from penstock.partitions.member import Member
-from penstock.partitions.partition_catalogs import catalogs_of
-from penstock.partitions.partition_process import PartitionProcess, evict
-from penstock.partitions.start_message import StartMessage
-from penstock.partitions.transport.delivery import carried, join
+from penstock.partitions import (
+    Member,
+    Parting,
+    PartitionProcess,
+    StartMessage,
+    carried,
+    catalogs_of,
+    evict,
+    join,
+    shipped,
+)
 from penstock.remote import drop_socket, take_socket
 from penstock.views import App, Changed
 

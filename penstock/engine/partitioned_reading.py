@@ -14,8 +14,7 @@ from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
 from penstock.core import Core, Layout, OpenState, Settings, Snapshot, must_be_partition, places_of
 from penstock.engine.partitioned_status import status_of_all
 from penstock.mapreduce import Ranges
-from penstock.partitions.union.union_feed import follow_all
-from penstock.partitions.union.union_snapshot import SpannedSnapshot, Switching, settled
+from penstock.partitions import SpannedSnapshot, Switching, follow_all, settled
 from penstock.views import App, Changes, Position
 
 __all__ = ["PartitionedReading", "cores_of"]

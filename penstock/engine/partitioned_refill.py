@@ -23,9 +23,7 @@ from penstock.core import Layout, is_store, read_catalog, read_layout
 from penstock.engine.calls.store_refill import REST
 from penstock.engine.partitioned_writing import PartitionedWriting
 from penstock.generations import Progressed, Refilled, not_meant
-from penstock.partitions.copies.repartition_job import repartition
-from penstock.partitions.handle_protocol import PartitionHandle
-from penstock.partitions.union.view_building import PartitionedBuilding, ServedStore
+from penstock.partitions import PartitionedBuilding, PartitionHandle, ServedStore, repartition
 
 __all__ = ["PartitionedRefill"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core import Layout, OpenState
 from penstock.engine.store_status import SHOWN, status_of
-from penstock.partitions.union.union_snapshot import SpannedSnapshot
+from penstock.partitions import SpannedSnapshot
 
 if TYPE_CHECKING:
     from penstock.core import Core

@@ -29,13 +29,16 @@ from penstock.engine.partitioned_reading import PartitionedReading
 from penstock.engine.partitioned_refill import PartitionedRefill
 from penstock.engine.partitioned_writing import PartitionedWriting
 from penstock.generations import Refilled
-from penstock.partitions.copies.store_copies import Copied
-from penstock.partitions.copies.union_copies import copy_any
-from penstock.partitions.handle_protocol import PartitionHandle
-from penstock.partitions.transport.delivery import REFUSED, at_rest
-from penstock.partitions.union.union_quarantine import PartedReleasing
-from penstock.partitions.union.union_repair_site import PartedSite
-from penstock.partitions.union.view_building import PartitionedBuilding
+from penstock.partitions import (
+    REFUSED,
+    Copied,
+    PartedReleasing,
+    PartedSite,
+    PartitionedBuilding,
+    PartitionHandle,
+    at_rest,
+    copy_any,
+)
 from penstock.remote import OPERATIONS, Operation
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import App, Changed, Changes, Counts, Position, Progress

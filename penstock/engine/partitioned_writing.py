@@ -19,12 +19,17 @@ from penstock.core import Batch, Resume, batches_of, delivered
 from penstock.engine.calls.envelopes import ingested, reposts_of, wired
 from penstock.engine.calls.protocol import Repost
 from penstock.mapreduce import Ranges
-from penstock.partitions.handle_protocol import PartitionHandle
-from penstock.partitions.member import Tables
-from penstock.partitions.routing import Routed, Router, after
-from penstock.partitions.source_positions import Stands
-from penstock.partitions.transport.saved_batches import SavedBatches
-from penstock.partitions.union.view_building import PartitionedBuilding, ServedStore
+from penstock.partitions import (
+    PartitionedBuilding,
+    PartitionHandle,
+    Routed,
+    Router,
+    SavedBatches,
+    ServedStore,
+    Stands,
+    Tables,
+    after,
+)
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import Counts
 

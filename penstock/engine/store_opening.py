@@ -7,7 +7,7 @@ from penstock.core import Core, Settings
 from penstock.engine.engine import Engine
 from penstock.engine.one_store import OneStore
 from penstock.generations import MEMORY, Concert, Migrate, core_on
-from penstock.partitions.exchange.exchange import Parting
+from penstock.partitions import Parting
 from penstock.views import App
 
 __all__ = ["open_on", "open_partition"]

@@ -23,7 +23,7 @@ RANK = {
 }
 
 # The `__init__` of these packages offers no names yet: it would import modules that still import upward.
-OPEN = ("penstock.partitions",)
+OPEN: tuple[str, ...] = ()
 
 # (module, module that it imports against the order): the reason
 UPWARD = {}

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from penstock.cache import Tell
 from penstock.core import Batch, Compacted, Consistency, OpenState, Resume, Scrubbing, ScrubResult, Snapshot
 from penstock.generations import Refilled
-from penstock.partitions.copies.store_copies import Copied
+from penstock.partitions import Copied
 from penstock.recovery import Posted, Releases, Site
 from penstock.remote import Operation
 from penstock.spout import Record, Remembered, SpoutBatch
