@@ -132,7 +132,8 @@ def held_documents(reader: Reader, view: ViewNode, start: bytes = b"") -> Iterat
         for (key, row), rests in zip(chunk, resting, strict=True):
             if rests is not None:
                 unseal(key, rests, resting_db(view.number))
-            yield key, *remembered.held_in(key, row), rests is not None
+            whole, hold, pairs = remembered.held_in(key, row)
+            yield key, whole, hold, pairs, rests is not None
 
 
 def _documents(snap: Snapshot, view: ViewNode, wanted: Wanted) -> Iterator[Quarantined]:
